@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import checkpoint
-    from .chains import IterDataset, MapDataset
+    from .chains import IterDataset, MapDataset, kfold, sample, split
     from .conversion import convert, verify
     from .formats import decode_example, encode_example
     from .loader import (
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     )
     from .reporting import metrics, progress, write_perfetto, write_report
     from .samplers import (
+        Balance,
+        BalancedSampler,
         BlockShuffle,
         IndexSampler,
         MixSampler,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         SequentialSampler,
         ShardByJaxProcess,
         ShardOptions,
+        WeightedSampler,
     )
     from .sources import (
         ArrayRecordDataSource,
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
         MixedSource,
         ParquetDataSource,
         RangeDataSource,
+        Subset,
         TarDataSource,
         TfdsDataSource,
         TFRecordDataSource,
@@ -72,6 +76,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayRecordDataSource",
     "Auto",
+    "Balance",
+    "BalancedSampler",
     "Batch",
     "BlockShuffle",
     "DataLoader",
@@ -108,11 +114,13 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "Subset",
     "TFRecordDataSource",
     "TarDataSource",
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
+    "WeightedSampler",
     "WindowShuffle",
     "attention",
     "batch_and_pad",
@@ -124,11 +132,14 @@ __all__ = [
     "diagnose",
     "diff",
     "encode_example",
+    "kfold",
     "load",
     "metrics",
     "pad_batch",
     "progress",
+    "sample",
     "shard_options_for",
+    "split",
     "trace",
     "verify",
     "write_perfetto",

@@ -95,6 +95,9 @@ class IterDataset(
 
     @cached_property
     def chain_stream(self) -> Stream:
+        return self._own_stream()
+
+    def _own_stream(self) -> Stream:
         """The stream of a class of the user's, which the engine runs through."""
         if not self._is_own:
             raise TypeError(

@@ -18,8 +18,8 @@ from ..operations.batch import BatchMethods
 from ..operations.chain import ChainT
 from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
-from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Shuffle, ShuffledWindows, Slice
-from .arguments import BELOW_2_64, checked_seed, finite, seed_of, warn_of_exchange
+from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Selected, Shuffle, ShuffledWindows, Slice
+from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
 from .nodes.items import Packed, applied
 from .nodes.node import Node
 from .nodes.reordered import Reordered, Seeded
@@ -133,6 +133,25 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
         return self._reordered(
             Repeat(finite("repeat", self.chain_node.length), num_epochs, _reseeds(reseed_each_epoch))
         )
+
+    def select(self, indices: Any) -> Self:
+        """The elements at some indices of each epoch, in that order, as a dataset: a `split` by yourself.
+
+        Args:
+            indices: `int64[n]` or a list, in `[0, len(dataset))`; one may come several times.
+
+        Raises:
+            IndexError: one is outside.
+            ValueError: the dataset never ends.
+
+        >>> from headrace import MapDataset
+        >>> list(MapDataset.range(10).select([7, 2]))
+        [7, 2]
+        """
+        length, keys = finite("select", self.chain_node.length), indices_of(indices)
+        if len(keys) and not 0 <= keys.min() <= keys.max() < length:
+            raise IndexError(f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside [0, {length}).")
+        return self._reordered(Selected(length, keys))
 
     def slice(self, sl: builtins.slice) -> Self:
         """The elements that a slice of Python's means; the same as `dataset[start:stop:step]`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 HIDDEN = "***"
@@ -89,6 +89,15 @@ def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = (
     kind = type(type(error).__name__, (Exception,), {"__module__": type(error).__module__})
     shown: BaseException = kind(redacted_error(str(error), options))
     return shown.with_traceback(error.__traceback__)
+
+
+def raise_without_secrets(failure: BaseException, error: BaseException, options: Iterable[tuple[str, Any]]) -> NoReturn:
+    """Raise an error of ours for one of a library, in whose `except` this is: what that tells of credentials is left out."""
+    failure.__cause__ = without_secrets(error, options)
+    try:
+        raise failure
+    finally:
+        failure.__context__ = None  # which Python has just set
 
 
 def _texts_in(error: BaseException | None) -> Iterable[str]:

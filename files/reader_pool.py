@@ -43,7 +43,7 @@ class ReaderPool(Generic[ReaderT]):
     Args:
         open_reader: opens the file of a number; called without the lock, on the thread that asks. The reader's `close` is
             called once, when no thread uses it.
-        limit: how many readers stay open while no one uses them; at least 1.
+        limit: how many readers stay open while no one uses them; at least 1. None: as `open_file_limit` says.
         limit_bytes: how much memory these take, by their `nbytes`; one of them may take more. Default: any.
         keep_failed: a reader is lent again after a loan that ended in an exception. Default True.
 
@@ -58,10 +58,14 @@ class ReaderPool(Generic[ReaderT]):
     _loans: OrderedDict[int, _Loan[ReaderT]]
 
     def __init__(
-        self, open_reader: Callable[[int], ReaderT], limit: int, limit_bytes: float = math.inf, keep_failed: bool = True
+        self,
+        open_reader: Callable[[int], ReaderT],
+        limit: int | None,
+        limit_bytes: float = math.inf,
+        keep_failed: bool = True,
     ) -> None:
         self._open, self._keep_failed = open_reader, keep_failed
-        self._limit, self._limit_bytes = max(1, limit), limit_bytes
+        self._limit, self._limit_bytes = limit or open_file_limit(), limit_bytes
         self._lock = threading.Lock()
         self._empty()
         forget_after_fork(self)

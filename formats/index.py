@@ -39,7 +39,7 @@ SUFFIXES = (SUFFIX, formerly(SUFFIX))
 MAGIC = b"headrace index 1\n"
 _MAGICS = (MAGIC, formerly(MAGIC.decode()).encode())
 _ALIGNMENT = 64
-_CACHE_FOLDER = "headrace-indices"
+CACHE_FOLDER = "headrace-indices"
 """In the user's cache folder."""
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -103,8 +103,8 @@ def index_of(
     """
     file = open_file(path, storage_options, stamp)
     try:
-        places = _places(path, folder)
-        before = _places(path, folder, formerly(SUFFIX), formerly(_CACHE_FOLDER))
+        places = places_of(path, folder)
+        before = places_of(path, folder, formerly(SUFFIX), formerly(CACHE_FOLDER))
         kept = (_kept(place, kind, file.stamp) for place in (*places, *before))
         return next((index for index in kept if index is not None), None) or _made(file, kind, places)
     finally:
@@ -115,11 +115,11 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     found = kind.find(file)
     file.check_unchanged()
     arrays = {name: np.ascontiguousarray(array) for name, array in found.arrays.items()}
-    index = Index(found.count, file.stamp, _digest(arrays, found.words), arrays, found.words)
+    index = Index(found.count, file.stamp, digest_of(arrays, found.words), arrays, found.words)
     for place in places:
         try:
             _folder_for(place)
-            _write(place, kind.name, index)
+            write_index(place, kind.name, index)
         except OSError:
             continue
         return index
@@ -130,7 +130,7 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     return index
 
 
-def _places(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = _CACHE_FOLDER) -> list[str]:
+def places_of(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = CACHE_FOLDER) -> list[str]:
     """The paths at which an index may be kept, the best one first."""
     whole = unsigned(path) if is_remote(path) else os.path.abspath(path)
     elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{name_of(path)}{suffix}"
@@ -144,13 +144,14 @@ def _places(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = _C
 def _folder_for(place: str) -> None:
     """Have the folder of a place; that in the user's cache folder is for the user alone."""
     folder = os.path.dirname(place)
-    if os.path.basename(folder) == _CACHE_FOLDER:
+    if os.path.basename(folder) == CACHE_FOLDER:
         private_folder(folder)
     else:
         os.makedirs(folder or ".", exist_ok=True)
 
 
-def _digest(arrays: Arrays, words: tuple[str, ...]) -> str:
+def digest_of(arrays: Arrays, words: tuple[str, ...]) -> str:
+    """The digest of an index."""
     digest = hashlib.sha256(json.dumps(words).encode())
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str}".encode())
@@ -162,7 +163,8 @@ def _bytes_of(array: npt.NDArray[Any]) -> Any:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _write(place: str, kind: str, index: Index) -> None:
+def write_index(place: str, kind: str, index: Index) -> None:
+    """Keep an index at a place. Raises OSError."""
     said = {
         "kind": kind,
         "stamp": list(index.stamp),
@@ -188,7 +190,7 @@ def _kept(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
             return None
         arrays = _mapped(map_readable(place), said["arrays"], start, kind)
         found = FoundRecords(_count(said["count"]), arrays, _words(said["words"]))
-        if said["digest"] != _digest(arrays, found.words) or not kind.fits(found, stamp.size):
+        if said["digest"] != digest_of(arrays, found.words) or not kind.fits(found, stamp.size):
             return None
         return Index(found.count, stamp, said["digest"], arrays, found.words)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no index of ours

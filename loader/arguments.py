@@ -12,7 +12,9 @@ from typing import Any, Literal, TypedDict
 from ..common.messages import a_kind_of, short_repr
 from ..common.validation import one_of, warn, whole_number
 from ..errors import SeedError
+from ..samplers.balance import Balance
 from ..samplers.block_shuffle import BlockShuffle
+from ..sources.lengths import lengths_of
 from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
@@ -60,6 +62,27 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     raise TypeError(
         f"{name}={short_repr(operations)} is {a_kind_of(operations)}; pass a list, {name}=[…], also for a single one."
     )
+
+
+def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
+    """The balance of a loader on a source; arguments as for `load`.
+
+    Raises:
+        TypeError: `balance` is nothing of what it may be, or there are `lengths` without it.
+        LengthsError: lengths are not known, or cannot be.
+    """
+    if balance is None or balance is False or isinstance(balance, Balance):
+        if lengths is not None:
+            raise TypeError(
+                f"lengths= is for balance=True or a cost, and balance={short_repr(balance)}; leave lengths out."
+            )
+        return balance or None
+    if balance is not True and not callable(balance):
+        raise TypeError(
+            f"balance={short_repr(balance)} is {a_kind_of(balance)}; pass True, a cost such as headrace.attention(a, b), or a "
+            "headrace.Balance."
+        )
+    return Balance(lengths_of(source, lengths), None if balance is True else balance)
 
 
 def skips(on_error: Any, max_errors: int | None) -> bool:

@@ -20,6 +20,7 @@ from ..sources import as_source
 from .arguments import (
     LoaderOptions,
     as_list,
+    balance_of,
     needs_seed_for_globals,
     refuse,
     skips,
@@ -326,15 +327,8 @@ def _number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
     return found[whole_number("batch", batch, -len(found), len(found) - 1, "the number of a Batch, 0 for the first")]
 
 
-_OF_LOAD = (
-    "num_epochs",
-    "shuffle",
-    "seed",
-    "shard_options",
-    "transformations",
-    "batch_size",
-    "drop_remainder",
-)
+_OF_LOAD = ["num_epochs", "shuffle", "seed", "shard_options", "transformations", "batch_size", "drop_remainder"]
+_OF_LOAD += ["balance", "lengths"]
 
 
 def load(
@@ -347,6 +341,8 @@ def load(
     transformations: Sequence[Any] = (),
     batch_size: int | None = None,
     drop_remainder: bool = False,
+    balance: Any = None,
+    lengths: Any = None,
     **options: Unpack[LoaderOptions],
 ) -> DataLoader:
     """A `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
@@ -361,6 +357,10 @@ def load(
         batch_size: None (default) yields single elements.
         drop_remainder: leave out a last batch that is not full; applies to the batch, and to the shards' lengths by
             their own `drop_remainder`.
+        balance: None (default), or how shards get records of equal cost in each global batch: True counts the lengths of
+            records, a function of lengths, such as `attention(a, b)`, gives their costs; or a `Balance`.
+        lengths: for `balance`: None (default) takes those that the source tells; an array has one for each record; a str names
+            a field; a function gives that of a record, each of which is read for it.
         *unnamed: refused: all arguments but the source have names.
         **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.
 
@@ -381,6 +381,7 @@ def load(
         shuffle=shuffle,
         num_epochs=num_epochs,
         seed=seed,
+        balance=balance_of(records, balance, lengths),
     )
     drops = true_or_false("drop_remainder", drop_remainder)
     batch = [] if batch_size is None else [Batch(batch_size, drops)]

@@ -1,12 +1,17 @@
 """Samplers: which record stands at a position. Pure index arithmetic."""
 
+from .balance import Balance
 from .block_shuffle import BlockShuffle
 from .index import IndexSampler, SequentialSampler
 from .mix.sampler import MixSampler
 from .protocol import RecordMetadata, Sampler
 from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
+from .weighted.balanced import BalancedSampler
+from .weighted.sampler import WeightedSampler
 
 __all__ = [
+    "Balance",
+    "BalancedSampler",
     "BlockShuffle",
     "IndexSampler",
     "MixSampler",
@@ -16,4 +21,5 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "WeightedSampler",
 ]

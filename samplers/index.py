@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.former_names import now_called
+from ..common.messages import a_kind_of, short_repr
 from ..common.validation import one_of, true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
+from .balance import Balance
 from .block_shuffle import BlockOrder, BlockShuffle
 from .permutation import MAX_SIZE, permute, place_of
 from .protocol import ENDLESS, RecordMetadata, metadata_at
@@ -45,10 +47,13 @@ class IndexSampler:
         algorithm: "headrace" (default; a good shuffle at every size, see docs/shuffle.md) or "grain", which gives bit
             for bit the order that Grain's IndexSampler gives for the same arguments. There, a shard shuffles its own
             contiguous part of the records; with `shard_options` given to the loader alone, shards read parts of one order.
+        balance: a `Balance`: loaders deal the records of each global batch to the shards by their costs; None (default): in
+            turn. `record_keys` is the order before that.
 
     Raises:
         ValueError: an argument outside its range, or `shuffle` without `seed`.
-        TypeError: a number is no int, or `shuffle` is neither a bool nor a `BlockShuffle`.
+        TypeError: a number is no int, `shuffle` is neither a bool nor a `BlockShuffle`, or `balance` no `Balance`.
+        LengthsError: `balance` has fewer lengths than there are records.
 
     >>> import numpy as np
     >>> sampler = IndexSampler(num_records=5, shuffle=True, seed=1, num_epochs=2)
@@ -64,6 +69,7 @@ class IndexSampler:
     num_epochs: int | None = None
     seed: int | None = None
     algorithm: Literal["headrace", "grain"] = "headrace"
+    balance: Balance | None = None
 
     def __post_init__(self) -> None:
         self._keep_whole("num_records", 1, MAX_SIZE, "the number of records in the source, len(source)")
@@ -81,8 +87,21 @@ class IndexSampler:
         one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
             raise ValueError('shuffle=BlockShuffle(…) is an order of headrace\'s; leave out algorithm="grain".')
+        if self.balance is None:
+            object.__delattr__(self, "balance")  # an operation that holds a sampler is identified by its attributes
+        else:
+            self._check_balance()
         if self.algorithm == "grain":
             self._grain_order().part()  # a shard without records is an error now, not later
+
+    def _check_balance(self) -> None:
+        if not isinstance(self.balance, Balance):
+            raise TypeError(
+                f"balance={short_repr(self.balance)} is {a_kind_of(self.balance)}; pass headrace.Balance(lengths, cost)."
+            )
+        if self.algorithm == "grain":
+            raise ValueError('balance is dealt from one order of all shards; leave out algorithm="grain".')
+        self.balance.covering(self.num_records)
 
     def _keep_whole(self, name: str, low: int, high: int | None, remedy: str) -> None:
         """Check an argument, and keep it as a plain int."""
@@ -132,6 +151,7 @@ class IndexSampler:
             "seed": self.seed,
             "algorithm": self.algorithm,
             **({} if self.algorithm == "headrace" else {"drop_remainder": self.shard_options.drop_remainder}),
+            **({} if self.balance is None else {"balance": self.balance.fingerprint}),
         }
 
     def record_keys(self, positions: Positions) -> Positions:

@@ -31,6 +31,7 @@ class OneEpoch:
         self.shard_options = sampler.shard_options
         self.block_size = sampler.block_size
         self.algorithm = getattr(sampler, "algorithm", "")
+        self.balance = getattr(sampler, "balance", None)
         self.seed = None if sampler.seed is None else sampler.seed + (epoch << 32)  # a seed has 32 bits
         self.fingerprint: dict[str, Any] = {**sampler.fingerprint, "epoch": epoch}
 

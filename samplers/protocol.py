@@ -223,7 +223,7 @@ _INSTEAD = {
     "RandomSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0)",
     "SequentialSampler": "headrace.SequentialSampler(len(source))",
     "DistributedSampler": "headrace.IndexSampler(len(source), headrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
-    "WeightedRandomSampler": "your own, with __getitem__(index); docs/how-to/write-a-sampler.md shows a weighted one",
+    "WeightedRandomSampler": "headrace.WeightedSampler(weights, num_samples, seed=0)",
     "SubsetRandomSampler": "an IndexSampler, and the records of the subset as data_source=",
     "BatchSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, headrace.Batch(batch_size)]",
 }

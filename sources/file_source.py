@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from types import TracebackType
-from typing import ClassVar, Generic, Self, SupportsIndex, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ..common.messages import first_few
+from ..common.validation import whole_number
+from ..files.urls import is_remote
 from .keys import Keys, check_key, check_keys
 from .parts import Int64s, read_by_part
 
@@ -18,14 +22,25 @@ RecordT = TypeVar("RecordT")
 class FileSource(Generic[RecordT]):
     """Records of files. Their files are closed at the end of a `with` block; the source stays usable: reading opens them again.
 
-    A subclass sets `_ends`, and reads the records of one part.
+    A subclass sets `_ends`, `_paths` and `_identity`, and reads the records of one part. `_prepare` makes what is not pickled,
+    which `_unpickled` names.
     """
 
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
+    _kind: ClassVar[str] = ""
+    """In fingerprints; default: the name of the class."""
+    _unit: ClassVar[str] = "records"
+    _unpickled: ClassVar[tuple[str, ...]] = ("_pool",)
+
     _ends: npt.NDArray[np.int64]
     """`int64[parts]`: the first key after each part."""
+    _paths: tuple[str, ...]
+    _identity: tuple[str, str]
+    """Digests of names, sizes and what else tells the files; and of their indices."""
+    _pool: Any
+    """Of open files."""
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -51,24 +66,59 @@ class FileSource(Generic[RecordT]):
         return keys - self._ends[part - 1] if part else keys
 
     @property
+    def file_count(self) -> int:
+        return len(set(self._paths))
+
+    @property
     def announce(self) -> Callable[[Int64s], None] | None:
         """Takes the keys of records that will be asked for soon, of files in stores."""
         return self._announce if self._is_in_store() else None
 
     def _is_in_store(self) -> bool:
-        raise NotImplementedError
+        return any(map(is_remote, self._paths))
 
     def _announce(self, keys: Int64s) -> None:
         raise NotImplementedError
 
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Records, a digest of names and sizes of files, and one of their indices: the same wherever the files lie."""
+        files, index = self._identity
+        return {"kind": self._kind or type(self).__name__, "records": len(self), "files": files, "index": index}
+
     def close(self) -> None:
         """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
-        raise NotImplementedError
+        self._pool.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _prepare(self) -> None:
+        """Makes what is not pickled; called by the constructor, and where the source was unpickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        kind, left_out = type(self), self._unpickled
+        computed = {name for name in vars(self) if isinstance(getattr(kind, name, None), cached_property)}
+        return {name: value for name, value in vars(self).items() if name not in left_out and name not in computed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} {self._unit} in {first_few(self._paths)})"
+
+
+def hex_digest(text: str, length: int = 16) -> str:
+    """The beginning of the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def open_files_limit(max_open_files: int | None) -> int | None:
+    """What the user passed as `max_open_files=`, checked."""
+    if max_open_files is None:
+        return None
+    return whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -61,6 +62,12 @@ def pytest_collection_modifyitems(config, items):
         chosen = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
+
+
+def pytest_collection_finish():
+    """What libraries and thousands of tests hold lives as long as the process: looking for garbage passes it over."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

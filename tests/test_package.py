@@ -130,7 +130,7 @@ def test_names_of_grain_say_where_they_are():
         ("DistributedSampler", "ShardOptions"),
         ("CheckpointSave", "headrace.checkpoint.CheckpointSave"),
         ("StatefulDataLoader", "state_dict"),
-        ("WeightedRandomSampler", "docs/from-pytorch.md"),
+        ("WeightedRandomSampler", "headrace.WeightedSampler"),
         ("unheard_of", r"no attribute 'unheard_of'$"),
     ],
 )

@@ -5,6 +5,9 @@ In: paths of state files, or of folders with them, as Orbax writes them. Out: li
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -72,6 +75,26 @@ class Checkpoint:
             "operations": first.fingerprint.get("operations") or [],
             "batch_sizes": first.fingerprint.get("batch_sizes") or [],
         }
+
+
+def inspect(options: argparse.Namespace) -> int:
+    """Run the command `checkpoint inspect`."""
+    found = list(checkpoints(options.path))
+    print(json.dumps([each.to_dict() for each in found]) if options.json else "\n\n".join(map(str, found)))
+    sys.stdout.flush()  # what is there is told before what is not
+    for each in found:
+        each.check_complete()
+    return 0
+
+
+def print_differences(options: argparse.Namespace) -> int:
+    """Run the command `checkpoint diff`."""
+    changes = compared(options.one, options.two)
+    if options.json:
+        print(json.dumps({"same": not changes, "differences": changes}))
+    else:
+        print(*(changes or ["The checkpoints are the same."]), sep="\n")
+    return 1 if changes else 0
 
 
 def compared(one: Path, two: Path) -> list[str]:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..common.units import format_bytes, format_seconds, format_share
-from .bench import positive, seconds, steps, whole
+from .diagnosis.diagnose import work_alone
+from .diagnosis.judging.model import worker_seconds
 from .programs import Program, told_of
 
 HEADROOM = 0.1
@@ -34,55 +35,36 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class Needs:
-    """The batch of one step, and the step.
+    """The batch of one step, and the step. In seconds, but for `nbytes`."""
 
-    Attributes:
-        work: seconds of workers.
-        processor: seconds of these in which a core is at work; the others are waits, for a disk or a network.
-        nbytes: of the batch.
-        step: seconds of the user's own step.
-        hand_over: seconds in which the user's thread takes the batch over.
-    """
-
-    work: float
-    processor: float
-    nbytes: float
-    step: float
-    hand_over: float = 1e-4
+    work: float  # of workers
+    processor: float  # of these, a core is at work; the others are waits, for a disk or a network
+    nbytes: float  # of the batch
+    step: float  # the user's own step
+    hand_over: float = 1e-4  # in which the user's thread takes the batch over
 
 
 @dataclass(frozen=True)
 class Machines:
-    """The machines at hand.
+    """The machines at hand."""
 
-    Attributes:
-        cores: of this machine, for workers.
-        cores_per_node: of each node of a cluster.
-        bandwidth: bytes per second into this machine.
-    """
-
-    cores: int
-    cores_per_node: int
-    bandwidth: float
+    cores: int  # of this machine, for workers
+    cores_per_node: int  # of each node of a cluster
+    bandwidth: float  # bytes per second into this machine
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Workers and nodes that hide the work of a step.
-
-    Attributes:
-        workers: how many; with fewer, the step waits.
-        nodes: of a cluster, beside this machine; 0: they have room here.
-        seconds: of a step with these.
-        hidden: the step waits for nothing but the hand-over. If not, the network is too slow, however many nodes there are.
-    """
+    """Workers and nodes that hide the work of a step."""
 
     needs: Needs
     machines: Machines
-    workers: int
-    nodes: int
-    seconds: float
-    hidden: bool
+    workers: int  # with fewer, the step waits
+    nodes: int  # of a cluster, beside this machine; 0: they have room here
+    seconds: float  # of a step with these
+    hidden: (
+        bool  # the step waits for the hand-over alone; if not, the network is too slow, however many nodes there are
+    )
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:
@@ -110,30 +92,31 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        return "\n".join([self.sentence, "", *self._table(), *self._others()])
+        needs, machines, step = self.needs, self.machines, self.needs.step + self.needs.hand_over
+        cores = machines.cores_per_node * self.nodes or machines.cores
+        rows = [("", "needed", "there is"), ("  cores at work", f"{needs.processor / step:.1f}", f"{cores}")]
+        if self.nodes:
+            rates = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
+            rows.append(("  network, into this machine", *rates))
+        lines = [self.sentence, "", *(f"{name:30} {needed:>12} {there:>12}" for name, needed, there in rows)]
+        lines += ["", "With so many workers:"]
+        for nodes, workers, seconds, share in self._steps():
+            where = f"on {_nodes(nodes)}" if nodes else "on this machine"
+            lines.append(f"  {workers:4} {where:18} {format_seconds(seconds):>10} a step, waits {format_share(share)}")
+        return "\n".join(lines)
 
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        step, many = format_seconds(self.needs.step), self.workers > 1
-        workers = f"{self.workers} worker{'s' * many}"
+        step, s = format_seconds(self.needs.step), "s" * (self.workers == 1)
+        workers, nodes = f"{self.workers} worker{'s' * (self.workers > 1)}", _nodes(self.nodes)
         if not self.hidden:
             return (
                 f"The network is too slow for a step of {step}: a batch of {format_bytes(self.needs.nbytes)} takes "
-                f"{format_seconds(self.seconds)}, which {workers} on {_nodes(self.nodes)} keep{'s' * (not many)} up with; send "
-                "fewer bytes."
+                f"{format_seconds(self.seconds)}, which {workers} on {nodes} keep{s} up with; send fewer bytes."
             )
-        where = f'on {_nodes(self.nodes)} of {self.machines.cores_per_node} cores, with worker_kind="ray"'
-        return f"{workers} hide{'s' * (not many)} the work of a step of {step}, {where if self.nodes else 'on this machine'}."
-
-    def _table(self) -> list[str]:
-        needs, machines = self.needs, self.machines
-        step, there = needs.step + needs.hand_over, machines.cores_per_node * self.nodes or machines.cores
-        rows = [("", "needed", "there is"), ("  cores at work", f"{needs.processor / step:.1f}", f"{there}")]
-        if self.nodes:
-            needed, there_is = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
-            rows.append(("  network, into this machine", needed, there_is))
-        return [f"{name:30} {needed:>12} {there:>12}" for name, needed, there in rows]
+        there = f'on {nodes} of {self.machines.cores_per_node} cores, with worker_kind="ray"'
+        return f"{workers} hide{s} the work of a step of {step}, {there if self.nodes else 'on this machine'}."
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
         """Nodes, workers, seconds and share waited of a step, with each number of nodes up to the plan's.
@@ -146,14 +129,6 @@ class Plan:
             workers = int(min(max(room * per_core, 1), self.workers))
             seconds = step_seconds(self.needs, self.machines, workers, nodes)
             yield nodes, workers, seconds, 1 - min(self.needs.step / seconds, 1)
-
-    def _others(self) -> list[str]:
-        """The step with each number of nodes, in words."""
-        lines = ["", "With so many workers:"]
-        for nodes, workers, step, share in self._steps():
-            where = f"on {_nodes(nodes)}" if nodes else "on this machine"
-            lines.append(f"  {workers:4} {where:18} {format_seconds(step):>10} a step, waits {format_share(share)}")
-        return lines
 
 
 def step_seconds(needs: Needs, machines: Machines, workers: int, nodes: int) -> float:
@@ -176,47 +151,19 @@ def _nodes(count: int) -> str:
     return f"{count} node{'s' * (count > 1)}"
 
 
-def add_plan(tools: Any) -> None:
-    """Add the command `plan`."""
-    parser = tools.add_parser(
-        "plan", help="PROGRAM.py[:name] --step-seconds S: how many workers and nodes hide its work"
-    )
-    parser.add_argument("program", help="PROGRAM.py, or PROGRAM.py:name of a loader or of a function that makes one")
-    parser.add_argument(
-        "--step-seconds", type=seconds, required=True, metavar="S", help="what a step on the accelerator takes"
-    )
-    parser.add_argument("--cores", type=whole, metavar="N", help="of this machine, for workers; default: all but one")
-    parser.add_argument(
-        "--cores-per-node", type=whole, default=16, metavar="N", help="of a node of a cluster (default 16)"
-    )
-    parser.add_argument(
-        "--bandwidth", type=_gbit, default=10.0, metavar="GBIT", help="of the network, in Gbit/s (default 10)"
-    )
-    parser.add_argument("--steps", type=steps, default=20, metavar="N", help="batches to measure (default 20)")
-    parser.add_argument("--seconds", type=seconds, default=60.0, help="to measure for at most (default 60)")
-    parser.add_argument("--json", action="store_true", help="print the numbers for other programs")
-    parser.set_defaults(run=_plan)
-
-
-def _gbit(text: str) -> float:
-    return positive(text, "Gbit/s, such as 10")
-
-
-def _plan(options: argparse.Namespace) -> int:
-    from .diagnosis.diagnose import work_alone
-    from .diagnosis.judging.model import worker_seconds
-
+def plan(options: argparse.Namespace) -> int:
+    """Run the command."""
     program = Program.parsed(options.program)
     with redirect_stdout(sys.stderr), program.loader(options.after_dashes) as loader, told_of(program.path):
         loop = work_alone(loader, options.steps, options.seconds)
     cores = options.cores or max(loop.cores - 1, 1)  # one is for the user's thread
     machines = Machines(cores, options.cores_per_node, options.bandwidth / 8 * 1e9)
     work = max(worker_seconds(loop), loop.processor)
-    plan = Plan.of(Needs(work, loop.processor, loop.nbytes, options.step_seconds), machines)
+    found = Plan.of(Needs(work, loop.processor, loop.nbytes, options.step_seconds), machines)
     if options.json:
-        print(json.dumps(plan.to_dict() | {"records": loop.records}))
+        print(json.dumps(found.to_dict() | {"records": loop.records}))
         return 0
-    first, *others = str(plan).splitlines()
+    first, *others = str(found).splitlines()
     batch = f"{loop.records:,.0f} records ({format_bytes(loop.nbytes)}) takes {format_seconds(work)} of a worker"
     reads = f", which has {loop.source.reads} reads under way" if loop.reads_ahead else ""
     print(first, f"Measured: a batch of {batch}{reads}, {format_seconds(loop.processor)} of a core.", *others, sep="\n")

@@ -20,6 +20,12 @@ from ..common.messages import a_kind_of, first_few, short_repr, shorten
 from ..errors import ProgramError
 from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader
+from ..loader.timing.listeners import listening
+
+
+class FirstLoop(BaseException):
+    """A loop would begin: what was wanted is there. No `except Exception` of a program's takes it."""
+
 
 LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
 
@@ -57,6 +63,34 @@ class Program:
         with as_module(self.path, module, arguments) as own:
             self.execute(own)
             yield vars(own)
+
+    @contextmanager
+    def first_loop(self, arguments: Sequence[str]) -> Iterator[Any]:
+        """The iterator or feeder of the first loop over a loader, which has not begun, as a shell would run the program.
+
+        Raises:
+            ProgramError: the program fails before, or has no loop.
+        """
+        loops: list[Any] = []
+
+        def begins(loop: Any) -> None:
+            loops.append(loop)
+            raise FirstLoop
+
+        try:
+            with listening(begins), self.run("__main__", arguments):
+                pass
+        except (FirstLoop, ProgramError):
+            if not loops:
+                raise
+        if not loops:
+            raise ProgramError(
+                f"{self.path} ran to its end and took no batch from a loader of headrace; name a loader in it."
+            )
+        try:
+            yield loops[0]
+        finally:
+            loops[0].close()
 
     def execute(self, own: ModuleType) -> None:
         """Run the program in a module that was made for it.

@@ -5,6 +5,7 @@ In: subclasses of the user's, or functions. Out: operations.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, Union
 
@@ -12,12 +13,28 @@ from ...operations import Batch as Batch
 from ...operations import Filter as OurFilter
 from ...operations import FlatMap as OurFlatMap
 from ...operations import MapTransform, MapWithIndexTransform, RandomMapTransform
-from ...operations.transforms import as_operation
+from ...operations.function import FunctionOperation
 
 Function: TypeAlias = Callable[..., Any] | None
 
 
-class Map(MapTransform):
+class _OfGrain(FunctionOperation):
+    def __init__(self, function: Function = None) -> None:
+        super().__init__(function)
+        _ = self.function  # raises when there is nothing to do
+
+    @property
+    def grain_method(self) -> str:
+        """The method of this kind of Grain's transforms."""
+        return self.method
+
+
+def grain_method(operation: Any) -> str:
+    """The method that tells of which kind of Grain's transforms an operation is; "" for others."""
+    return str(getattr(operation, "grain_method", ""))
+
+
+class Map(_OfGrain, MapTransform):
     """One element in, one out: override `map`, or pass a function.
 
     Raises:
@@ -30,48 +47,32 @@ class Map(MapTransform):
     (2, 2)
     """
 
-    def __init__(self, function: Function = None) -> None:
-        super().__init__(function)
-        as_operation(self)
 
-
-class RandomMap(RandomMapTransform):
+class RandomMap(_OfGrain, RandomMapTransform):
     """One element and a generator in, one element out: override `random_map`, or pass a function.
 
     Raises:
         TypeError: there is neither.
     """
 
-    def __init__(self, function: Function = None) -> None:
-        super().__init__(function)
-        as_operation(self)
 
-
-class MapWithIndex(MapWithIndexTransform):
+class MapWithIndex(_OfGrain, MapWithIndexTransform):
     """An index and an element in, one element out: override `map_with_index`, or pass a function.
 
     Raises:
         TypeError: there is neither.
     """
 
-    def __init__(self, function: Function = None) -> None:
-        super().__init__(function)
-        as_operation(self)
 
-
-class Filter(OurFilter):
+class Filter(_OfGrain, OurFilter):
     """Keeps elements: override `filter`, or pass a function.
 
     Raises:
         TypeError: there is neither.
     """
 
-    def __init__(self, function: Function = None) -> None:
-        super().__init__(function)
-        as_operation(self)
 
-
-class FlatMap(OurFlatMap):
+class FlatMap(_OfGrain, OurFlatMap):
     """One element in, several out: override `flat_map` and `max_fan_out`, or pass a function.
 
     Raises:
@@ -79,9 +80,21 @@ class FlatMap(OurFlatMap):
     """
 
     def __init__(self, function: Function = None, max_fan_out: int | None = None) -> None:
-        super().__init__(function, max_fan_out)
-        as_operation(self)
+        OurFlatMap.__init__(self, function, max_fan_out)
+        _ = self.function
 
 
 Transformation: TypeAlias = Union[Batch, Map, RandomMap, Filter, FlatMap, MapWithIndex]  # noqa: UP007 - as Grain's, for get_args
 Transformations: TypeAlias = Sequence[Transformation]
+
+
+class DatasetSelectionMap(ABC):
+    """Says which element of which dataset stands at an index of `MapDataset.select_from_datasets`; define both methods."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of elements in an epoch."""
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        """The number of the dataset, and the index in it; for indices past the end, too."""

@@ -1,79 +1,43 @@
 """`grain.experimental`."""
 
-from ..adapters.chains.elastic import ElasticIterator
-from ..adapters.chains.files import ParquetIterDataset, TFRecordIterDataset
-from ..adapters.chains.iter_datasets import (
-    CacheIterDataset,
-    FlatMapIterDataset,
-    LimitIterDataset,
-    RebatchIterDataset,
-    RepeatIterDataset,
-    ThreadPrefetchIterDataset,
-    WithOptionsIterDataset,
-    ZipIterDataset,
-    apply_transformations,
-    multithread_prefetch,
-)
-from ..adapters.chains.iterators import get_next_index, set_next_index
-from ..adapters.chains.map_datasets import FlatMapMapDataset, WindowShuffleMapDataset, ZipMapDataset
-from ..adapters.chains.streams import InterleaveIterDataset, WindowShuffleIterDataset
-from ..adapters.helpers import (
-    PerformanceConfig,
-    RngPool,
-    ShapeDtypeStruct,
-    ShapeDtypeStructProtocol,
-    ThreadPrefetchDatasetIterator,
-    assert_equal_output_after_checkpoint,
-    batch_and_pad,
-    device_put,
-    get_element_spec,
-    index_shuffle,
-    pick_performance_config,
-)
-from ..adapters.options import DatasetOptions, ExecutionTrackingMode
-from ..adapters.packing.bin_packing import BestFitPackIterDataset, FirstFitPackIterDataset
-from ..adapters.packing.concat_then_split import BOSHandling, ConcatThenSplitIterDataset
-from ..adapters.transforms import FlatMap as FlatMapTransform
-from ..adapters.transforms import MapWithIndex as MapWithIndexTransform
+from ..adapters import transforms as _transforms
+from ..adapters.chains.elastic import ElasticIterator as ElasticIterator
+from ..adapters.chains.files import InterleaveIterDataset as InterleaveIterDataset
+from ..adapters.chains.files import ParquetIterDataset as ParquetIterDataset
+from ..adapters.chains.files import TFRecordIterDataset as TFRecordIterDataset
+from ..adapters.chains.iter_datasets import CacheIterDataset as CacheIterDataset
+from ..adapters.chains.iter_datasets import FlatMapIterDataset as FlatMapIterDataset
+from ..adapters.chains.iter_datasets import LimitIterDataset as LimitIterDataset
+from ..adapters.chains.iter_datasets import RebatchIterDataset as RebatchIterDataset
+from ..adapters.chains.iter_datasets import RepeatIterDataset as RepeatIterDataset
+from ..adapters.chains.iter_datasets import ThreadPrefetchIterDataset as ThreadPrefetchIterDataset
+from ..adapters.chains.iter_datasets import WindowShuffleIterDataset as WindowShuffleIterDataset
+from ..adapters.chains.iter_datasets import WithOptionsIterDataset as WithOptionsIterDataset
+from ..adapters.chains.iter_datasets import ZipIterDataset as ZipIterDataset
+from ..adapters.chains.iter_datasets import apply_transformations as apply_transformations
+from ..adapters.chains.iter_datasets import multithread_prefetch as multithread_prefetch
+from ..adapters.chains.iterators import get_next_index as get_next_index
+from ..adapters.chains.iterators import set_next_index as set_next_index
+from ..adapters.chains.map_datasets import FlatMapMapDataset as FlatMapMapDataset
+from ..adapters.chains.map_datasets import WindowShuffleMapDataset as WindowShuffleMapDataset
+from ..adapters.chains.map_datasets import ZipMapDataset as ZipMapDataset
+from ..adapters.helpers import PerformanceConfig as PerformanceConfig
+from ..adapters.helpers import RngPool as RngPool
+from ..adapters.helpers import ShapeDtypeStruct as ShapeDtypeStruct
+from ..adapters.helpers import ShapeDtypeStructProtocol as ShapeDtypeStructProtocol
+from ..adapters.helpers import ThreadPrefetchDatasetIterator as ThreadPrefetchDatasetIterator
+from ..adapters.helpers import assert_equal_output_after_checkpoint as assert_equal_output_after_checkpoint
+from ..adapters.helpers import batch_and_pad as batch_and_pad
+from ..adapters.helpers import device_put as device_put
+from ..adapters.helpers import get_element_spec as get_element_spec
+from ..adapters.helpers import index_shuffle as index_shuffle
+from ..adapters.helpers import pick_performance_config as pick_performance_config
+from ..adapters.options import DatasetOptions as DatasetOptions
+from ..adapters.options import ExecutionTrackingMode as ExecutionTrackingMode
+from ..adapters.packing.bin_packing import BestFitPackIterDataset as BestFitPackIterDataset
+from ..adapters.packing.bin_packing import FirstFitPackIterDataset as FirstFitPackIterDataset
+from ..adapters.packing.concat_then_split import BOSHandling as BOSHandling
+from ..adapters.packing.concat_then_split import ConcatThenSplitIterDataset as ConcatThenSplitIterDataset
 
-__all__ = [
-    "BOSHandling",
-    "BestFitPackIterDataset",
-    "CacheIterDataset",
-    "ConcatThenSplitIterDataset",
-    "DatasetOptions",
-    "ElasticIterator",
-    "ExecutionTrackingMode",
-    "FirstFitPackIterDataset",
-    "FlatMapIterDataset",
-    "FlatMapMapDataset",
-    "FlatMapTransform",
-    "InterleaveIterDataset",
-    "LimitIterDataset",
-    "MapWithIndexTransform",
-    "ParquetIterDataset",
-    "PerformanceConfig",
-    "RebatchIterDataset",
-    "RepeatIterDataset",
-    "RngPool",
-    "ShapeDtypeStruct",
-    "ShapeDtypeStructProtocol",
-    "TFRecordIterDataset",
-    "ThreadPrefetchDatasetIterator",
-    "ThreadPrefetchIterDataset",
-    "WindowShuffleIterDataset",
-    "WindowShuffleMapDataset",
-    "WithOptionsIterDataset",
-    "ZipIterDataset",
-    "ZipMapDataset",
-    "apply_transformations",
-    "assert_equal_output_after_checkpoint",
-    "batch_and_pad",
-    "device_put",
-    "get_element_spec",
-    "get_next_index",
-    "index_shuffle",
-    "multithread_prefetch",
-    "pick_performance_config",
-    "set_next_index",
-]
+FlatMapTransform = _transforms.FlatMap
+MapWithIndexTransform = _transforms.MapWithIndex

@@ -1,5 +1,3 @@
 """`grain.multiprocessing`."""
 
-from ..adapters.options import MultiprocessingOptions
-
-__all__ = ["MultiprocessingOptions"]
+from ..adapters.options import MultiprocessingOptions as MultiprocessingOptions

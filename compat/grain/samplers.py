@@ -1,6 +1,5 @@
 """`grain.samplers`."""
 
-from ...samplers import Sampler
-from ..adapters.loader.samplers import IndexSampler, SequentialSampler
-
-__all__ = ["IndexSampler", "Sampler", "SequentialSampler"]
+from ...samplers import Sampler as Sampler
+from ..adapters.loader.samplers import IndexSampler as IndexSampler
+from ..adapters.loader.samplers import SequentialSampler as SequentialSampler

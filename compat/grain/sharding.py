@@ -1,5 +1,5 @@
 """`grain.sharding`."""
 
-from ...samplers import NoSharding, ShardByJaxProcess, ShardOptions
-
-__all__ = ["NoSharding", "ShardByJaxProcess", "ShardOptions"]
+from ...samplers import NoSharding as NoSharding
+from ...samplers import ShardByJaxProcess as ShardByJaxProcess
+from ...samplers import ShardOptions as ShardOptions

@@ -1,7 +1,8 @@
 """`grain.sources`."""
 
-from ...sources import ArrayRecordDataSource, RangeDataSource
-from ...sources import DataSource as RandomAccessDataSource
-from ..adapters.sources import SharedMemoryDataSource
+from ...sources import ArrayRecordDataSource as ArrayRecordDataSource
+from ...sources import DataSource as _DataSource
+from ...sources import RangeDataSource as RangeDataSource
+from ..adapters.sources import SharedMemoryDataSource as SharedMemoryDataSource
 
-__all__ = ["ArrayRecordDataSource", "RandomAccessDataSource", "RangeDataSource", "SharedMemoryDataSource"]
+RandomAccessDataSource = _DataSource

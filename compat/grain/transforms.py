@@ -1,16 +1,11 @@
 """`grain.transforms`."""
 
-from ..adapters.selection import DatasetSelectionMap
-from ..adapters.transforms import Batch, Filter, FlatMap, Map, MapWithIndex, RandomMap, Transformation, Transformations
-
-__all__ = [
-    "Batch",
-    "DatasetSelectionMap",
-    "Filter",
-    "FlatMap",
-    "Map",
-    "MapWithIndex",
-    "RandomMap",
-    "Transformation",
-    "Transformations",
-]
+from ..adapters.transforms import Batch as Batch
+from ..adapters.transforms import DatasetSelectionMap as DatasetSelectionMap
+from ..adapters.transforms import Filter as Filter
+from ..adapters.transforms import FlatMap as FlatMap
+from ..adapters.transforms import Map as Map
+from ..adapters.transforms import MapWithIndex as MapWithIndex
+from ..adapters.transforms import RandomMap as RandomMap
+from ..adapters.transforms import Transformation as Transformation
+from ..adapters.transforms import Transformations as Transformations

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...common.messages import short_repr, shorten
-from ...common.redaction import redacted_error, secrets_in, without_secrets
+from ...common.redaction import raise_without_secrets, redacted_error, secrets_in
 from ...errors import MissingExtraError, SourceError
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
@@ -37,25 +37,10 @@ _SIGNATURE = (
 _PANIC = "PanicException"
 """What the library raises where it fails in a way that its makers did not expect; it is no `Exception` of Python."""
 
-_OF_CLIENT = (
-    *(
-        "allow_http",
-        "allow_invalid_certificates",
-        "connect_timeout",
-        "default_content_type",
-        "default_headers",
-        "http1_only",
-    ),
-    *("http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "http2_only"),
-    *(
-        "pool_idle_timeout",
-        "pool_max_idle_per_host",
-        "proxy_url",
-        "proxy_ca_certificate",
-        "proxy_excludes",
-        "root_certificate",
-    ),
-    *("randomize_addresses", "read_timeout", "user_agent"),
+_OF_CLIENT = re.compile(
+    "allow_http|allow_invalid_certificates|(connect|read|pool_idle)_timeout|default_(content_type|headers)|http1_only|"
+    "http2_(keep_alive_interval|keep_alive_timeout|keep_alive_while_idle|only)|pool_max_idle_per_host|"
+    "proxy_(url|ca_certificate|excludes)|root_certificate|randomize_addresses|user_agent"
 )
 """Options of connections. The library has them apart from those of the store, and panics where they stand among these."""
 
@@ -77,52 +62,46 @@ class ObjectStore:
             arguments["credential_provider"] = given.pop("credential_provider")
         if not self._is_http:
             arguments["config"] = given
-        failure: SourceError | None = None
         try:
-            self._store = self._library.store.from_url(root, **arguments)
+            self._opened = self._library.store.from_url(root, **arguments)
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
             secrets = [*options.store, *secrets_in(url)]
-            failure = SourceError(
-                f"{shorten(url)}: the store cannot be opened with these storage_options: {_text(error, secrets)}"
-            )
-            failure.__cause__ = without_secrets(error, secrets)
-        if failure is not None:
-            raise failure
+            told = shorten(redacted_error(str(error).partition("Debug source")[0], secrets))
+            failure = SourceError(f"{shorten(url)}: the store cannot be opened with these storage_options: {told}")
+            raise_without_secrets(failure, error, secrets)
+
+    @property
+    def _store(self) -> Any:
+        _check_process()
+        return self._opened
 
     def stamp(self, key: str) -> Stamp:
-        _check_process()
         if self._is_signed:  # mostly for one method alone, which is not that of `head`
             return _stamp(self._library.get(self._store, key, options={"range": (0, 1)}).meta)
         return _stamp(self._library.head(self._store, key))
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        _check_process()
         answer = self._library.get(self._store, key, options={"range": (start, stop)})
         return memoryview(answer.bytes()), _stamp(answer.meta)
 
     def files_under(self, prefix: str) -> list[str]:
-        _check_process()
         return [meta["path"] for some in self._library.list(self._store, prefix or None) for meta in some]
 
     def files_in(self, prefix: str) -> list[str]:
-        _check_process()
         return [meta["path"] for meta in self._library.list_with_delimiter(self._store, prefix or None)["objects"]]
 
     def has_folders(self) -> bool:
         return not self._is_http
 
     def put_file(self, key: str, path: str) -> None:
-        _check_process()
         self._library.put(self._store, key, Path(path))
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        _check_process()
         self._library.put(self._store, key, data)
 
     def remove(self, key: str) -> None:
-        _check_process()
         with suppress(FileNotFoundError):
             self._library.delete(self._store, key)
 
@@ -175,7 +154,7 @@ def _of_client(given: dict[str, Any]) -> dict[str, Any]:
         raise SourceError(
             f"storage_options: client_options={short_repr(inner)} must be a dict, such as {{'allow_http': True}}."
         )
-    return {**{name: given.pop(name) for name in list(given) if name.lower() in _OF_CLIENT}, **inner}
+    return {**{name: given.pop(name) for name in list(given) if _OF_CLIENT.fullmatch(name.lower())}, **inner}
 
 
 def _client_options(root: str, given: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -193,7 +172,3 @@ def _client_options(root: str, given: dict[str, Any], timeout: float) -> dict[st
 
 def _stamp(meta: Any) -> Stamp:
     return Stamp(int(meta["size"]), meta["e_tag"] or str(meta["last_modified"]))
-
-
-def _text(error: BaseException, secrets: list[tuple[str, Any]]) -> str:
-    return shorten(redacted_error(str(error).partition("Debug source")[0], secrets))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from ...common.messages import shorten
-from ...common.redaction import redacted_error, secrets_in, without_secrets
+from ...common.redaction import raise_without_secrets, redacted_error, secrets_in
 from ...errors import MissingExtraError, SourceError
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
@@ -26,47 +26,30 @@ class OtherStore:
 
     def __init__(self, url: str, options: StorageOptions) -> None:
         library, scheme = _library(), scheme_of(url)
-        self._scheme = scheme
-        failure: Exception | None = None
-        secrets = [*options.store, *secrets_in(url)]
+        secrets, known = [*options.store, *secrets_in(url)], False
         try:
             library.get_filesystem_class(scheme)
-        except ImportError as error:
-            failure = MissingExtraError(f"{shorten(url)}: {shorten(redacted_error(str(error), secrets))}")
-            failure.__cause__ = without_secrets(error, secrets)
-        except ValueError as error:
-            told = shorten(redacted_error(str(error), secrets))
-            failure = SourceError(f"{shorten(url)}: no store has this scheme, {scheme}:// ({told})")
-            failure.__cause__ = without_secrets(error, secrets)
-        if failure is not None:
-            raise failure
-        try:
-            self._system, _ = library.core.url_to_fs(url, **dict(options.store))  # some take the host from it
+            known = True
+            self.system, _ = library.core.url_to_fs(url, **dict(options.store))  # some take the host from it
         except Exception as error:  # each file system has its own
-            told = shorten(redacted_error(f"{type(error).__name__}: {error}", secrets))
-            failure = SourceError(
-                f"{shorten(url)}: the store cannot be opened: {told}; check the URL and storage_options=, and whether "
-                "the store is there."
-            )
-            failure.__cause__ = without_secrets(error, secrets)
-        if failure is not None:
-            raise failure
+            told = redacted_error(f"{type(error).__name__}: {error}" if known else str(error), secrets)
+            raise_without_secrets(_not_opened(url, scheme, shorten(told), known, error), error, secrets)
 
     def stamp(self, key: str) -> Stamp:
-        found = self._system.info(key)
+        found = self.system.info(key)
         if found["type"] != "file":
             raise FileNotFoundError(key)
         version = next((found[name] for name in _VERSIONS if found.get(name) is not None), None)
         return Stamp(int(found["size"]), None if version is None else str(version))
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        return memoryview(self._system.cat_file(key, start=start, end=stop)), None
+        return memoryview(self.system.cat_file(key, start=start, end=stop)), None
 
     def files_under(self, prefix: str) -> list[str]:
-        return self._urls(prefix, self._system.find(prefix))
+        return self._urls(prefix, self.system.find(prefix))
 
     def files_in(self, prefix: str) -> list[str]:
-        found = self._system.ls(prefix, detail=True)
+        found = self.system.ls(prefix, detail=True)
         return self._urls(prefix, [one["name"] for one in found if one["type"] == "file"])
 
     def _urls(self, prefix: str, names: list[str]) -> list[str]:
@@ -78,19 +61,28 @@ class OtherStore:
         return True
 
     def put_file(self, key: str, path: str) -> None:
-        self._system.put_file(path, key)
+        self.system.put_file(path, key)
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        self._system.pipe_file(key, data)
+        self.system.pipe_file(key, data)
 
     def remove(self, key: str) -> None:
         with suppress(FileNotFoundError):
-            self._system.rm_file(key)
+            self.system.rm_file(key)
 
     def is_final(self, error: Exception) -> str | None:
         if isinstance(error, PermissionError):
             return "access is refused; pass credentials that allow it in storage_options="
         return "check the URL" if isinstance(error, (ValueError, TypeError, NotImplementedError)) else None
+
+
+def _not_opened(url: str, scheme: str, told: str, known: bool, error: Exception) -> Exception:
+    if known:
+        remedy = "check the URL and storage_options=, and whether the store is there."
+        return SourceError(f"{shorten(url)}: the store cannot be opened: {told}; {remedy}")
+    if isinstance(error, ImportError):
+        return MissingExtraError(f"{shorten(url)}: {told}")
+    return SourceError(f"{shorten(url)}: no store has this scheme, {scheme}:// ({told})")
 
 
 class HubStore(OtherStore):
@@ -124,13 +116,13 @@ class HubStore(OtherStore):
         """The URL of a file at the commit that its branch had at some time since then; None for a bucket, which has none."""
         from huggingface_hub import HfApi
 
-        found = self._system.resolve_path(key)
+        found = self.system.resolve_path(key)
         if not hasattr(found, "revision"):
             return None
         branch = found.repo_type, found.repo_id, found.revision
         commit, when = self._commits.get(branch, ("", 0.0))
         if not commit or when < since:
-            hub = HfApi(endpoint=self._system.endpoint, token=self._system.token)
+            hub = HfApi(endpoint=self.system.endpoint, token=self.system.token)
             commit = str(hub.repo_info(found.repo_id, repo_type=found.repo_type, revision=found.revision).sha)
             self._commits[branch] = commit, time.monotonic()
         kind = "" if found.repo_type == "model" else f"{found.repo_type}s/"

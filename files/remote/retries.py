@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from ...common.messages import TEXT, short_repr, shorten
-from ...common.redaction import redacted_error, secrets_in, without_secrets
+from ...common.redaction import raise_without_secrets, redacted_error, secrets_in
 from ...errors import HeadraceError, SourceError, SourceNotFoundError
 from ..storage_options import StorageOptions
 from ..urls import unsigned
@@ -32,6 +32,7 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
         SourceError: the last try failed, or the answer is an error that will stay.
     """
     store, key = store_of(url, options)
+    secrets = *options.store, *secrets_in(unsigned(url))
     for number in range(1, options.tries + 1):
         try:
             return question(store, key)
@@ -40,38 +41,27 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
         except Exception as error:
             # A program that ends does not wait.
             is_last = number == options.tries or not threading.main_thread().is_alive()
-            failure = _failure(store, url, options, error, number if is_last else 0)
-        if failure is not None:
-            raise failure  # outside of `except`: else the library's own error, which may tell credentials, hangs on it
-        time.sleep(_pause(number))
+            text = redacted_error(
+                str(error).partition("Debug source")[0], secrets
+            )  # what follows is for its developers
+            told = shorten(f"{type(error).__name__}: {text}", 160)
+            failure = _failure(store, unsigned(url), error, told, number if is_last else 0)
+            if failure is not None:
+                raise_without_secrets(failure, error, secrets)
+        pause = min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE)
+        time.sleep(pause * _own_random.uniform(0.5, 1))
     raise AssertionError("tries are at least 1")
 
 
-def _failure(store: FileStore, url: str, options: StorageOptions, error: Exception, tries: int) -> SourceError | None:
+def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int) -> SourceError | None:
     """The error that an answer of a store comes to; None where it may be asked again, as `tries` is 0."""
-    url, secrets = unsigned(url), (*options.store, *secrets_in(url))
-    told = _text(error, secrets)
     if isinstance(error, FileNotFoundError):
-        failure: SourceError = SourceNotFoundError(f"no file {short_repr(url, TEXT)}")
-    elif (remedy := store.is_final(error)) is not None:
-        failure = SourceError(f"{shorten(url)}: {remedy}. ({told})")
-    elif tries:
-        failure = SourceError(
-            f"{shorten(url)}: given up after {tries} tries: {told}. Is the store reachable? More patience is "
-            "storage_options={'tries': …, 'timeout': seconds}."
-        )
-    else:
+        return SourceNotFoundError(f"no file {short_repr(url, TEXT)}")
+    if (remedy := store.is_final(error)) is not None:
+        return SourceError(f"{shorten(url)}: {remedy}. ({told})")
+    if not tries:
         return None
-    failure.__cause__ = without_secrets(error, secrets)
-    return failure
-
-
-def _pause(failed: int) -> float:
-    pause: float = min(_FIRST_PAUSE * 2 ** (failed - 1), _LONGEST_PAUSE) * _own_random.uniform(0.5, 1)
-    return pause
-
-
-def _text(error: Exception, secrets: Sequence[tuple[str, Any]]) -> str:
-    """The message of a library, without credentials, and without what it adds for its developers."""
-    text = redacted_error(str(error).partition("Debug source")[0], secrets)
-    return shorten(f"{type(error).__name__}: {text}", 160)
+    return SourceError(
+        f"{shorten(url)}: given up after {tries} tries: {told}. Is the store reachable? More patience is "
+        "storage_options={'tries': …, 'timeout': seconds}."
+    )

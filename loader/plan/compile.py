@@ -26,7 +26,7 @@ def compiled(tree: Node, skips_errors: bool = False) -> Pipeline:
     """The pipeline of a tree: of the node whose rows are the elements."""
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
-    return Pipeline(tuple(numbering.leaves), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors)
+    return Pipeline(numbering.dealt_leaves(), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors)
 
 
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
@@ -44,6 +44,18 @@ class _Numbering:
         self.leaves: list[Leaf] = []
         self.stages: list[Stage] = []
         self.joins: list[Join] = []
+
+    def dealt_leaves(self) -> tuple[Leaf, ...]:
+        """The leaves, each with the blocks in which its records are dealt to shards by cost, if they are."""
+        return tuple(self._dealt(leaf, number) for number, leaf in enumerate(self.leaves))
+
+    def _dealt(self, leaf: Leaf, number: int) -> Leaf:
+        balance = getattr(leaf.sampler, "balance", None)
+        if balance is None or leaf.lineage.layers:
+            return leaf
+        stage = next(stage for stage in self.stages if stage.leaf == number)
+        blocks = balance.blocks(stage.unit if stage.groups else None, leaf.shard.shard_count, stage.one_to_one)
+        return dataclasses.replace(leaf, lineage=dataclasses.replace(leaf.lineage, blocks=blocks))
 
     def add(self, tree: Node) -> Subtree:
         base, operations = line_of(tree)

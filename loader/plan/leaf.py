@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
 from ...samplers import ShardOptions
+from ...samplers.balance import Dealing
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ...sources.mixed.source import MixedSource
@@ -46,6 +47,21 @@ class Leaf:
             return self.lineage.length(self.shard.length(len(self.sampler)))
         return self.shard.length(self.lineage.length(len(self.sampler)))
 
+    @cached_property
+    def dealing(self) -> Dealing | None:
+        """The order of a run whose shards get records of equal cost; None: it is that of the sampler."""
+        blocks, balance = self.lineage.blocks, getattr(self.sampler, "balance", None)
+        if blocks is None or blocks.shards == 1 or balance is None:
+            return None
+        return Dealing(balance, self.sampler.record_keys, len(self.sampler), blocks)
+
+    @property
+    def block_size(self) -> int:
+        """Local positions to ask for at a time, where there is a choice: those of a block that is dealt to the shards."""
+        if self.dealing is None or self.lineage.blocks is None:
+            return self.sampler.block_size
+        return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.sampler.block_size)
+
     def left_from(self, local: int) -> int:
         """Number of local positions from one on: none after the end."""
         return max(self.total - local, 0)
@@ -62,7 +78,7 @@ class Leaf:
 
     def epoch_of(self, local: int) -> int:
         """The epoch, from 0, of the record at a local position."""
-        return self.epoch + (self.position(local) // self.epoch_stride if self.total else 0)
+        return self.epoch + (self._place(local) // self.epoch_stride if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Global positions `int64[stop - start]` at local ones."""
@@ -70,9 +86,21 @@ class Leaf:
 
     def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
         """Global positions `int64[n]` at any local ones."""
+        places = self.places_of(local)
+        return places if self.dealing is None else self.dealing.positions(places)
+
+    def places(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Global positions `int64[stop - start]` at local ones, before they are dealt."""
+        return self.places_of(np.arange(start, stop, dtype=np.int64))
+
+    def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Global positions `int64[n]` before they are dealt: later local ones have higher ones, but after another run."""
         if self.lineage.within_shard:
             return self.shard.global_positions(self.lineage.positions(local))
         return self.lineage.positions(self.shard.global_positions(local))
+
+    def _place(self, local: int) -> int:
+        return int(self.places(local, local + 1)[0])
 
     def position(self, local: int) -> int:
         return int(self.positions(local, local + 1)[0])
@@ -108,7 +136,7 @@ class Leaf:
     def part_epochs(self, local: int) -> dict[str, int]:
         """The epoch of each part of a mix at a local position. Raises AttributeError: this is no mix."""
         mix = self._mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
-        return mix.part_epochs(self.position(local)) if self.total else dict.fromkeys(mix.names, 0)
+        return mix.part_epochs(self._place(local)) if self.total else dict.fromkeys(mix.names, 0)
 
     def part_records(self, local: int) -> dict[str, int]:
         """The number of records of each part of a mix before a local position, in all shards.
@@ -123,7 +151,7 @@ class Leaf:
 
     def before(self, local: int) -> int:
         """The number of records before a local position, in all shards."""
-        return self.position(local - 1) + 1 if local > 0 else 0
+        return self._place(local - 1) + 1 if local > 0 else 0
 
     def _mix(self, refusal: str) -> MixSampler:
         if not isinstance(self.sampler, MixSampler):

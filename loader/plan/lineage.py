@@ -6,6 +6,7 @@ they were in the middle of. A few integers for each shard, however long the run.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
+from ...samplers.balance import MAX_BLOCK, Blocks
 from ...samplers.order import UnreadOrder, Without
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
@@ -37,6 +39,7 @@ class ReshardHistory:
     # number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all read parts of
     # one such order; else 0
     order_shards: int = 0
+    blocks: Blocks | None = None  # of positions that are dealt to shards by cost; None: none are
 
     @cached_property
     def orders(self) -> list[UnreadOrder | Without]:
@@ -113,7 +116,18 @@ class ReshardHistory:
             )
         brief, lowest = whole.collapsed()
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
-        return ReshardHistory(whole.total, brief, kept, order_shards=self.order_shards)
+        return dataclasses.replace(self, total=whole.total, layers=brief, skips=kept, within_shard=False)
+
+    def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
+        """The same with other blocks for what is left, if that is whole blocks of a former run; else itself."""
+        if blocks is self.blocks is None:
+            return self
+        offset = sum(part for layer in self.layers for part in layer if isinstance(part, int))
+        simple = all(len(layer) == 1 and isinstance(layer[0], int) for layer in self.layers) and not self.skips
+        whole = self.blocks is None or self.blocks.shards == 1 or (offset - self.blocks.first) % self.blocks.size == 0
+        if not simple or not whole:
+            return self
+        return dataclasses.replace(self, blocks=None if blocks is None else blocks._replace(first=offset))
 
     def collapsed(self) -> tuple[tuple[Layer, ...], int]:
         """The same order, said more briefly where a ragged part lies before all that is left.
@@ -144,7 +158,8 @@ class ReshardHistory:
 
     def to_values(self) -> list[Any]:
         layers = list(map(_layer_to_values, self.layers))
-        return [self.total, layers, list(map(list, self.skips)), self.within_shard, self.order_shards]
+        blocks = [] if self.blocks is None else [list(self.blocks)]
+        return [self.total, layers, list(map(list, self.skips)), self.within_shard, self.order_shards, *blocks]
 
     @cached_property
     def json(self) -> str:
@@ -154,9 +169,10 @@ class ReshardHistory:
     def from_values(cls, values: Any) -> ReshardHistory:
         """Read what `to_values` gave. Raises CheckpointError: the values are no lineage."""
         try:
-            total, layers, skips, within_shard, shards = values
+            total, layers, skips, within_shard, shards, *blocks = values
             order = tuple(map(_layer, layers))
-            lineage = cls(_count(total), order, _pairs(skips), within_shard, _count(shards))
+            dealt = _blocks(*blocks) if blocks else None
+            lineage = cls(_count(total), order, _pairs(skips), within_shard, _count(shards), dealt)
             if type(within_shard) is not bool or (lineage.order_shards > 1 and not layers) or not lineage.is_possible:
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
@@ -168,6 +184,13 @@ def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError
     return value
+
+
+def _blocks(values: Any) -> Blocks:
+    blocks = Blocks(*map(_count, values))
+    if not 0 < blocks.shards <= blocks.size <= MAX_BLOCK or blocks.size % blocks.shards:
+        raise ValueError
+    return blocks
 
 
 def _pairs(values: Any) -> tuple[tuple[int, int], ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 from ...errors import CheckpointError
-from ...samplers import NoSharding, ShardOptions
+from ...samplers import NoSharding, ShardOptions, WeightedSampler
 from ...samplers.mix.sampler import PASSING, MixSampler, length_told, shares
 from ...samplers.mix.weights import MAX_POSITION
 from ..plan.cursor import Cursor, Leftover
@@ -52,8 +52,10 @@ def migrate_mix(
         return pipeline, [with_datasets_of_now(pipeline, state, take_up) for state in states]
     sampler: Any = pipeline.leaves[0].sampler
     saved = states[0].fingerprint["sampler"] if states else None
-    if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_mix(saved):
+    if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_of_kind(saved, sampler):
         return pipeline, states
+    if isinstance(sampler, WeightedSampler):
+        return _with_weights(pipeline, sampler, states, strict)
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
         states = _split_leftover(pipeline, states, saved, run)
@@ -65,6 +67,32 @@ def migrate_mix(
         fingerprint = Fingerprint({**fingerprint, "sampler": changed.fingerprint})
     total = len(changed.with_shard_options(NoSharding()))
     return pipeline.with_leaf(leaf), [_adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
+
+
+def _with_weights(
+    pipeline: Pipeline, sampler: WeightedSampler, states: Sequence[LoaderState], strict: bool
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline, which notes the weights before, and the states.
+
+    Raises:
+        CheckpointError: weights were changed, and a state stands inside what is made of a record or several.
+    """
+    known = states[0].fingerprint
+    saved: Any = known["sampler"]
+    if not strict and sampler.fingerprint["weights"] != saved.get("weights") and any(map(_is_within, states)):
+        raise CheckpointError(
+            "the weights are not those of the state, which was taken inside a record that a FlatMap takes apart or inside a "
+            "window of a Pack or window_shuffle: the rest would be made of other records. Take the state at another step."
+        )
+    changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
+    fingerprint = known if strict else Fingerprint({**known, "sampler": changed.fingerprint})
+    total = len(changed.with_shard_options(NoSharding()))
+    leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
+    return pipeline.with_leaf(leaf), [_adapted(state, known, fingerprint, total) for state in states]
+
+
+def _is_within(state: LoaderState) -> bool:
+    return any(state.cursor.skips) or bool(state.cursor.unfinished)
 
 
 def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
@@ -131,6 +159,10 @@ def _check_present(leaf: Leaf, first: int, stop: int) -> None:
     sampler: Any = leaf.sampler
     for start in range(first, min(stop, first + MOST_CHECKED), sampler.block_size):
         sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
+
+
+def _is_of_kind(saved: Any, sampler: Any) -> bool:
+    return isinstance(saved, dict) and saved.get("kind") == type(sampler).__name__
 
 
 def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:

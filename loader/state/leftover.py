@@ -95,6 +95,11 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard:
 
 
 def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> Leaf:
+    if lineage.blocks is not None and lineage.blocks.shards > 1 and getattr(leaf.sampler, "balance", None) is None:
+        raise CheckpointError(
+            f"the state is of a run whose batches of {lineage.blocks.size} records were dealt to {lineage.blocks.shards} "
+            "shards by their costs, and this sampler has no balance=; pass the one that it had."
+        )
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
     total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)

@@ -133,7 +133,8 @@ def _lineage_after(
     total = len(everything(leaf.sampler, order_for(leaf.sampler, leaf.shard, order_shards), order_shards))
     unread = _unread(states, skipped, total) if pipeline.aligned else ()
     places = [(cursor.positions[number], cursor.skips[stage.number]) for cursor in cursors]
-    return dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
+    after = dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
+    return after.dealt_anew(leaf.lineage.blocks)
 
 
 def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:

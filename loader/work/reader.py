@@ -36,14 +36,14 @@ class KeyBlocks:
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
-        self._ahead = leaf.sampler.block_size
+        self._ahead = leaf.block_size
         self._block: tuple[int, NDArray[np.int64]] = (0, np.empty(0, dtype=np.int64))
         self._coming = self._block
         self._announce = getattr(leaf.source, "announce", None)
 
     def expect(self, count: int) -> None:
         """So many positions will be asked for from the next one on; where they are enough, others are somebody else's."""
-        self._ahead = count if count >= ENOUGH else self._leaf.sampler.block_size
+        self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
     def of(self, start: int, stop: int) -> NDArray[np.int64]:
         """The record keys `int64[stop - start]` at local positions."""

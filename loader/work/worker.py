@@ -322,10 +322,10 @@ def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
         return block
     delivered = dict(leaf.lineage.skips)
     kept, seen = [], dict[int, int]()
-    positions = leaf.positions(task.start, task.stop).tolist()
+    places = leaf.places(task.start, task.stop).tolist()
     for number, place in enumerate(block.tags.inputs):
         seen[place] = seen.get(place, 0) + 1
-        if seen[place] > delivered.get(positions[place], 0):
+        if seen[place] > delivered.get(places[place], 0):
             kept.append(number)
     if len(kept) < block.count:
         block.elements = [block.elements[number] for number in kept]

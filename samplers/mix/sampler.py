@@ -23,10 +23,14 @@ from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
 from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
+from ..weighted.balanced import BalancedSampler
+from ..weighted.sampler import WeightedSampler
 from .order import MixOrder
 from .weights import MAX_POSITION, Schedule, Weights, ramped, stages_of
 
 Positions = NDArray[np.int64]
+
+_KNOW_LATER_EPOCHS = (BalancedSampler, ChainOrder, IndexSampler, WeightedSampler)
 
 PASSING = ("history", "ended")
 """Of a fingerprint, what tells how the order came about and not what the user asked for."""
@@ -182,7 +186,7 @@ class MixSampler:
 
     def _keys_in(self, name: str, indices: Positions) -> Positions:
         part = self._parts[name]
-        ends = len(part) < ENDLESS and not isinstance(part, (IndexSampler, ChainOrder))  # which know later epochs, too
+        ends = len(part) < ENDLESS and not isinstance(part, _KNOW_LATER_EPOCHS)
         return part.record_keys(indices % len(part) if ends else indices)
 
     def _place_of(self, name: str) -> int:

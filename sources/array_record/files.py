@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ...common.messages import TEXT, short_repr, shorten
 from ...errors import SourceError
@@ -31,8 +30,7 @@ class FileInstruction(Protocol):
 ArrayRecordPath: TypeAlias = PathLike | FileInstruction
 
 
-@dataclass(frozen=True)
-class FileRange:
+class FileRange(NamedTuple):
     """The records `[start, stop)` of one file; stop None is the file's end, known once it was opened."""
 
     path: str
@@ -46,11 +44,7 @@ def one_or_many(paths: Any) -> Any:
 
 
 def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
-    """The ranges of files that one path means.
-
-    Args:
-        path: a path, glob or folder, `path[start:end]` or a file instruction.
-        storage: how a store is reached.
+    """The ranges of files that a path, glob or folder, a `path[start:end]` or a file instruction means.
 
     Raises:
         SourceNotFoundError: nothing is there.
@@ -65,7 +59,12 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
     if match is None:
         return [FileRange(file) for file in find_files(name, DIRECTORY_PATTERNS, storage)]
     start, stop = _bounds(match, name)
-    return [FileRange(file, start, stop) for file in _exactly_one(match[1], name, storage)]
+    files = find_files(match[1], DIRECTORY_PATTERNS, storage)
+    if len(files) > 1:
+        raise ValueError(
+            f"{shorten(name)}: a range [start:end] needs one file, and {short_repr(match[1], TEXT)} stands for {len(files)}"
+        )
+    return [FileRange(files[0], start, stop)]
 
 
 def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
@@ -82,23 +81,10 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
     return start, stop
 
 
-def _exactly_one(path: str, instruction: str, storage: StorageOptions) -> list[str]:
-    files = find_files(path, DIRECTORY_PATTERNS, storage)
-    if len(files) > 1:
-        raise ValueError(
-            f"{shorten(instruction)}: a range [start:end] needs one file, and {short_repr(path, TEXT)} stands for {len(files)}"
-        )
-    return files
-
-
-def bounded(part: FileRange, count: int) -> FileRange:
-    """The part of a file that has `count` records.
-
-    Raises:
-        SourceError: it goes past the file's end.
-    """
+def bounded(part: FileRange, count: int) -> tuple[str, int, int]:
+    """Path, start and stop of a part of a file that has `count` records, or a SourceError where it goes past the end."""
     stop = count if part.stop is None else part.stop
     if not 0 <= part.start <= stop <= count:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
         raise SourceError(f"{shorten(part.path)}: records {wanted} were asked for, but the file has {count}")
-    return FileRange(part.path, part.start, stop)
+    return part.path, part.start, stop

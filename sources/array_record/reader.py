@@ -7,9 +7,8 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from contextlib import closing, contextmanager, suppress
+from typing import Any, NamedTuple
 
 from ...common.messages import TEXT, short_repr, shorten
 from ...errors import MissingExtraError, SourceError, SourceNotFoundError
@@ -31,22 +30,17 @@ _HEAD_BYTES, _END_BYTES = 1 << 16, 4 << 20
 """Bytes at the two ends of a remote file, in which its header and mostly its index are."""
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(NamedTuple):
     """Facts about one file after it was opened."""
 
-    count: int
+    records: int
     stamp: Stamp
-    index: str
+    end: str
     """A digest of the file's end, where the index is."""
 
 
 def array_record_library() -> Any:
-    """The library's module.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """The library's module, or a MissingExtraError."""
     try:
         from array_record.python import array_record_module
     except ImportError as error:
@@ -57,21 +51,13 @@ def array_record_library() -> Any:
 
 
 def inspected(path: str, options: str, storage: StorageOptions) -> Content:
-    """Open a file once, and count its records.
-
-    Raises:
-        SourceNotFoundError: it is missing.
-        SourceError: it is empty, truncated or something else.
-    """
-    file = open_file(path, storage)
-    try:
+    """Open a file once, and count its records; a SourceError where it is empty, truncated or something else."""
+    with closing(open_file(path, storage)) as file:
         if not file.size:
             raise SourceError(f"{shorten(path)}: the file is empty (0 bytes)")
         length = min(_INDEX_BYTES, file.size)
         digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
         return Content(_count(file, options, storage), file.stamp, digest)
-    finally:
-        file.close()
 
 
 def group_size_of(reader: Any) -> int:
@@ -91,11 +77,7 @@ def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
 
 @contextmanager
 def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
-    """The path of a file of the same size that has so many bytes of the end, a first block, and zeros between them.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
+    """The path of a file of the same size that has so many bytes of the end, a first block, and zeros between them."""
     tail = max(file.size - length, 0)
     head = min(tail, _HEAD_BYTES)
     with tempfile.NamedTemporaryFile(prefix="headrace-") as copy:
@@ -105,22 +87,12 @@ def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
 
 
 def _count_at(path: str, name: str, options: str) -> int:
-    reader = _open(path, name, options)
-    try:
+    with closing(_open(path, name, options)) as reader, _foreign(name):
         return int(reader.num_records())
-    except RuntimeError as error:
-        raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated: {shorten(error)}") from error
-    finally:
-        reader.close()
 
 
 def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: StorageOptions, number: int) -> Any:
-    """A reader of one of the files.
-
-    Raises:
-        SourceNotFoundError: it is missing.
-        SourceError: it cannot be read, or was changed.
-    """
+    """A reader of one of the files, or a SourceError where it is missing, was changed or cannot be read."""
     name, stamp = files[number]
     with local_copy(name, storage, stamp) as path:
         reader = _open(path, name, options)
@@ -141,11 +113,18 @@ def _open(path: str, name: str, options: str) -> Any:
     reader = array_record_library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
     if reader.ok():
         return reader
-    try:
+    with _foreign(name):
         reader.close()
+    raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated")
+
+
+@contextmanager
+def _foreign(name: str) -> Iterator[None]:
+    """What the library raises becomes an error that names the file."""
+    try:
+        yield
     except RuntimeError as error:
         raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated: {shorten(error)}") from error
-    raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated")
 
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:

@@ -7,7 +7,6 @@ anew, when it first needs them. File format: https://github.com/google/array_rec
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,19 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr, shorten
-from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import check_open_file, copy_ahead
 from ...files.paths import path_list
-from ...files.reader_pool import ReaderPool, open_file_limit
+from ...files.reader_pool import ReaderPool
 from ...files.stamps import Stamp
-from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
-from ..file_source import FileSource
+from ..file_source import FileSource, hex_digest, open_files_limit
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
-from .files import ArrayRecordPath, FileRange, bounded, one_or_many, parts_of
-from .reader import RANDOM_ACCESS, Content, array_record_library, group_size_of, inspected, open_number, read_positions
+from .files import ArrayRecordPath, bounded, one_or_many, parts_of
+from .reader import RANDOM_ACCESS, array_record_library, group_size_of, inspected, open_number, read_positions
 
 
 class ArrayRecordDataSource(FileSource[bytes]):
@@ -58,15 +56,13 @@ class ArrayRecordDataSource(FileSource[bytes]):
 
     reads_ahead: ClassVar[int] = 2  # the reader's own threads serve one call; a second keeps them busy in between
 
-    _parts: tuple[FileRange, ...]
-    _options: str
-    _storage: StorageOptions
-    _max_open_files: int | None
+    _kind = "ArrayRecordDataSource"
+
     _starts: npt.NDArray[np.int64]
     """`int64[parts]`: what to subtract from a key to get the position in the part's file."""
-    _stamps: dict[str, Stamp]
-    _digest: str
-    _index: str
+    _files: tuple[tuple[str, Stamp], ...]
+    """Each once: parts of one file share its reader."""
+    _file_of_part: list[int]
 
     def __init__(
         self,
@@ -82,35 +78,31 @@ class ArrayRecordDataSource(FileSource[bytes]):
             raise TypeError(f"reader_options={short_repr(reader_options)} must be a dict, {{name: value}}.")
         options = {**RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
-        if max_open_files is not None:
-            max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
-        self._max_open_files = max_open_files
+        self._max_open_files = open_files_limit(max_open_files)
         wanted = [part for path in path_list(one_or_many(paths)) for part in parts_of(path, self._storage)]
-        named = [part.path for part in wanted]
+        self._paths = tuple(part.path for part in wanted)
         inspect = functools.partial(inspected, options=self._options, storage=self._storage)
-        contents = dict(zip(named, of_each(inspect, named)))
-        self._parts = tuple(bounded(part, contents[part.path].count) for part in wanted)
-        self._stamps = {path: content.stamp for path, content in contents.items()}
-        self._digest, self._index = _digests(self._parts, contents)
+        contents = of_each(inspect, self._paths)
+        parts = [bounded(part, content.records) for part, content in zip(wanted, contents)]
+        self._ends = np.cumsum([stop - start for _, start, stop in parts], dtype=np.int64)
+        self._starts = self._ends - np.array([stop for _, _, stop in parts], np.int64)
+        stamps = dict(zip(self._paths, (content.stamp for content in contents)))
+        self._files, number = tuple(stamps.items()), dict(zip(stamps, range(len(stamps))))
+        self._file_of_part = [number[path] for path in self._paths]
+        described = [
+            (name_of(path), content.stamp.size, content.records, start, stop)
+            for (path, start, stop), content in zip(parts, contents)
+        ]
+        index = hex_digest("".join(content.end for content in contents), 12)
+        self._identity = hex_digest("".join(map(repr, described))), index
         self._prepare()
         if not len(self):
-            raise NoRecordsError(f"no records in {first_few(named)}")
+            raise NoRecordsError(f"no records in {first_few(self._paths)}")
 
     def _prepare(self) -> None:
-        lengths = [(part.stop or 0) - part.start for part in self._parts]
-        self._ends = np.cumsum(lengths, dtype=np.int64)
-        self._starts = self._ends - np.array([part.stop or 0 for part in self._parts], np.int64)
-        # Parts of one file share its reader. The pool holds no reference to this object, so that both die at once.
-        paths = list(dict.fromkeys(part.path for part in self._parts))
-        number = {path: index for index, path in enumerate(paths)}
-        self._file_of_part = [number[part.path] for part in self._parts]
-        stamped = tuple((path, self._stamps[path]) for path in paths)
-        opener = functools.partial(open_number, stamped, self._options, self._storage)
-        self._pool: ReaderPool[Any] = ReaderPool(opener, self._max_open_files or open_file_limit())
-
-    @property
-    def file_count(self) -> int:
-        return len(set(self._file_of_part))
+        # The pool holds no reference to this object, so that both die at once.
+        opener = functools.partial(open_number, self._files, self._options, self._storage)
+        self._pool: ReaderPool[Any] = ReaderPool(opener, self._max_open_files)
 
     @property
     def records_together(self) -> int:
@@ -126,74 +118,28 @@ class ArrayRecordDataSource(FileSource[bytes]):
             except RuntimeError as error:
                 raise self._unreadable(part, reader, keys, error) from error
         # After it: where a file was cut off the library gives empty records, where it was written anew others, and no error.
-        self._check_unchanged(part)
+        check_open_file(*self._files[self._file_of_part[part]])
         return records
 
     def file_place(self, key: int) -> FilePlace:
         part, _ = part_of(key, self._ends)
-        return FilePlace(self._parts[part].path, key - int(self._starts[part]))
-
-    def _is_in_store(self) -> bool:
-        return any(is_remote(part.path) for part in self._parts)
+        return FilePlace(self._paths[part], key - int(self._starts[part]))
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
-        paths = list(dict.fromkeys(self._parts[number].path for number, _ in by_part(keys, self._ends)))
-        if sum(self._stamps[path].size for path in paths) <= self._storage.cache_bytes // 2:
-            copy_ahead([(path, self._stamps[path]) for path in paths if is_remote(path)], self._storage)
-
-    def _check_unchanged(self, part: int) -> None:
-        path = self._parts[part].path
-        check_open_file(path, self._stamps[path])
+        numbers = dict.fromkeys(self._file_of_part[part] for part, _ in by_part(keys, self._ends))
+        files = [self._files[number] for number in numbers]
+        if sum(stamp.size for _, stamp in files) <= self._storage.cache_bytes // 2:
+            copy_ahead([(path, stamp) for path, stamp in files if is_remote(path)], self._storage)
 
     def _unreadable(self, part: int, reader: Any, keys: npt.NDArray[np.int64], error: Exception) -> SourceError:
-        self._check_unchanged(part)
-        path = self._parts[part].path
+        check_open_file(*self._files[self._file_of_part[part]])
+        path = shorten(self._paths[part])
         for key in keys.tolist():
             position = key - int(self._starts[part])
             try:
                 read_positions(reader, [position])
             except RuntimeError as single:
                 return SourceError(
-                    f"{shorten(path)}: record key {key} (record {position} of the file) cannot be read: {shorten(single)}"
+                    f"{path}: record key {key} (record {position} of the file) cannot be read: {shorten(single)}"
                 )
-        return SourceError(f"{shorten(path)}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}")
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        """Records, a digest of base names, sizes and ranges, and one of the indices: the same wherever the files lie."""
-        return {"kind": "ArrayRecordDataSource", "records": len(self), "files": self._digest, "index": self._index}
-
-    def close(self) -> None:
-        self._pool.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            "parts": [(part.path, part.start, part.stop) for part in self._parts],
-            "options": self._options,
-            "storage": self._storage,
-            "open": self._max_open_files,
-            "digests": (self._digest, self._index),
-            "stamps": {path: tuple(stamp) for path, stamp in self._stamps.items()},
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._parts = tuple(FileRange(*row) for row in state["parts"])
-        self._options, self._max_open_files = state["options"], state["open"]
-        self._storage = state["storage"]
-        self._digest, self._index = state["digests"]
-        self._stamps = {path: Stamp(*stamp) for path, stamp in state["stamps"].items()}
-        self._prepare()
-
-    def __repr__(self) -> str:
-        return f"ArrayRecordDataSource({len(self)} records in {first_few([part.path for part in self._parts])})"
-
-
-def _digests(parts: tuple[FileRange, ...], contents: Mapping[str, Content]) -> tuple[str, str]:
-    """Digests of names, sizes and ranges; and of the files' indices."""
-    files, index = hashlib.sha256(), hashlib.sha256()
-    for part in parts:
-        content = contents[part.path]
-        described = (name_of(part.path), content.stamp.size, content.count, part.start, part.stop)
-        files.update(repr(described).encode())
-        index.update(content.index.encode())
-    return files.hexdigest()[:16], index.hexdigest()[:12]
+        return SourceError(f"{path}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}")

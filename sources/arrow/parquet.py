@@ -22,17 +22,15 @@ from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import Paths, expand, path_list
-from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ..block_cache import BlockCache
-from ..file_source import FileSource
+from ..file_source import FileSource, hex_digest
 from ..keys import check_key
 from ..parts import part_of
 from ..provenance import FilePlace
 from .files import listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
-from .stores import StoreFiles
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
 """The files of a directory that count."""
@@ -70,8 +68,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     reads_ahead: ClassVar[bool] = True
 
-    _groups: RowGroups
-    _cache_bytes: int
+    _kind = "ParquetDataSource"
+    _unpickled = ("_cache",)
 
     def __init__(
         self,
@@ -89,19 +87,17 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         filled = [(file, schema) for file, schema in inspected if any(file.group_rows)] or inspected[:1]
         chosen = _chosen(columns, filled[0][1].names, filled[0][0].path)
         _check_schemas(filled, chosen, columns is None)
-        self._groups = RowGroups(found, chosen, tuple(file for file, _ in inspected))
+        files = tuple(file for file, _ in inspected)
+        self._groups, self._paths = RowGroups(found, chosen, files), tuple(names)
+        self._ends = np.cumsum([count for file in files for count in file.group_rows] or [0], dtype=np.int64)
+        described = [(name_of(file.path), file.stamp.size, sum(file.group_rows)) for file in files]
+        self._identity = hex_digest(repr((chosen, described))), hex_digest("".join(file.footer for file in files), 12)
         self._prepare()
         if not len(self):
             raise NoRecordsError(f"no rows in {first_few(names)}")
 
     def _prepare(self) -> None:
-        rows = [count for file in self._groups.files for count in file.group_rows]
-        self._ends = np.cumsum(rows or [0], dtype=np.int64)
         self._cache = BlockCache(self._groups.decode, self._cache_bytes)
-
-    @property
-    def file_count(self) -> int:
-        return len(self._groups.files)
 
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
         checked = check_key(key, len(self), "ParquetDataSource")
@@ -133,37 +129,14 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 
-    def _is_in_store(self) -> bool:
-        return isinstance(self._groups.filesystem, StoreFiles)
-
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         groups = np.unique(np.searchsorted(self._ends, keys, side="right"))
         rows = (self._ends - np.concatenate([[0], self._ends[:-1]]))[groups].sum()
         if len(keys) * _SCATTERED >= rows:
             self._groups.bring_ahead(groups.tolist())
 
-    @functools.cached_property
-    def fingerprint(self) -> dict[str, Any]:
-        """Records, digests of columns, names, sizes and row counts, and of the footers: the same wherever the files lie."""
-        files = [(name_of(file.path), file.stamp.size, sum(file.group_rows)) for file in self._groups.files]
-        digest = hashlib.sha256(repr((self._groups.columns, files)).encode()).hexdigest()[:16]
-        index = hashlib.sha256("".join(file.index for file in self._groups.files).encode()).hexdigest()[:12]
-        return {"kind": "ParquetDataSource", "records": len(self), "files": digest, "index": index}
-
     def close(self) -> None:
         self._groups.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        files = [(file.path, tuple(file.stamp), file.group_rows, file.index) for file in self._groups.files]
-        chosen = (self._groups.filesystem, self._groups.columns, files)
-        return {"groups": chosen, "cache_bytes": self._cache_bytes}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        filesystem, columns, files = state["groups"]
-        files = tuple(ParquetPart(path, Stamp(*stamp), rows, index) for path, stamp, rows, index in files)
-        self._groups = RowGroups(filesystem, columns, files)
-        self._cache_bytes = state["cache_bytes"]
-        self._prepare()
 
     def __repr__(self) -> str:
         return f"ParquetDataSource({len(self)} rows of {first_few(self._groups.columns, 8)})"

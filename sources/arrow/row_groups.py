@@ -12,12 +12,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...files.reader_pool import ReaderPool, open_file_limit
+from ...files.reader_pool import ReaderPool
 from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, local_stamp
 from ..block_cache import BlockCache
@@ -33,14 +32,13 @@ _PARSED = 7
 """How many times as much memory a parsed footer takes as its bytes in the file. Measured: 16 MB for 2.2 MB."""
 
 
-@dataclass(frozen=True)
-class ParquetPart:
+class ParquetPart(NamedTuple):
     """Facts about one file after its footer was read."""
 
     path: str
     stamp: Stamp
     group_rows: tuple[int, ...]
-    index: str
+    footer: str
     """A digest of the footer: row groups, their places and the statistics of their columns."""
 
 
@@ -51,7 +49,10 @@ class RowGroups:
         self.filesystem, self.columns, self.files = filesystem, columns, files
         self._ends = np.cumsum([len(file.group_rows) for file in files], dtype=np.int64)
         self._footers = BlockCache(self._footer, _FOOTER_BYTES)
-        self._readers = ReaderPool(self._reader, open_file_limit(), _FOOTER_BYTES, keep_failed=False)
+        self._readers = ReaderPool(self._reader, None, _FOOTER_BYTES, keep_failed=False)
+
+    def __reduce__(self) -> tuple[type[RowGroups], tuple[Any, tuple[str, ...], tuple[ParquetPart, ...]]]:
+        return RowGroups, (self.filesystem, self.columns, self.files)
 
     def place(self, number: int) -> tuple[int, int]:
         """The number of the file that holds row group `number`, and the group's number in it."""

@@ -52,8 +52,8 @@ class JsonLinesDataSource(IndexedSource[Any]):
     2 {'text': 'two'}
     """
 
-    _kind: ClassVar[IndexKind] = IndexKind("json lines", _find, {"ranges": ("<i8", (2,))}, _fits)
-    _patterns: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
+    index_kind: ClassVar[IndexKind] = IndexKind("json lines", _find, {"ranges": ("<i8", (2,))}, _fits)
+    patterns: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         offsets, lengths = self._ranges(index, places)

@@ -7,23 +7,21 @@ process that reads opens files and maps indices when it first needs them.
 from __future__ import annotations
 
 import functools
-import hashlib
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import first_few, shorten
-from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import OpenFile, open_file
 from ...files.paths import PathLike, Paths, find_files, text_of
-from ...files.reader_pool import ReaderPool, open_file_limit
+from ...files.reader_pool import ReaderPool
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
-from ...files.urls import is_remote, name_of
+from ...files.urls import name_of
 from ...formats.index import SUFFIXES, Index, IndexKind, index_of
-from ..file_source import FileSource, RecordT
+from ..file_source import FileSource, RecordT, hex_digest, open_files_limit
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 
@@ -42,17 +40,12 @@ class IndexedSource(FileSource[RecordT]):
 
     reads_ahead: ClassVar[int] = 4  # one thread waits for the disk while another makes records
 
-    _kind: ClassVar[IndexKind]
-    _patterns: ClassVar[tuple[str, ...]]
+    index_kind: ClassVar[IndexKind]
+    patterns: ClassVar[tuple[str, ...]]
     """The files of a directory that count."""
 
-    _paths: tuple[str, ...]
+    _unpickled = ("_pool", "_indices")
     _stamps: tuple[Stamp, ...]
-    _digest: str
-    """Of the files' indices."""
-    _index_dir: str | None
-    _storage: StorageOptions
-    _max_open_files: int | None
 
     def __init__(
         self,
@@ -62,18 +55,18 @@ class IndexedSource(FileSource[RecordT]):
         max_open_files: int | None = None,
         storage_options: StorageOptionsLike = None,
     ) -> None:
-        if max_open_files is not None:
-            max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
-        self._max_open_files = max_open_files
+        self._max_open_files = open_files_limit(max_open_files)
         self._index_dir = None if index_dir is None else text_of(index_dir)
         self._storage = storage_options_of(storage_options)
-        found = find_files(paths, self._patterns, self._storage)
+        found = find_files(paths, self.patterns, self._storage)
         self._paths = tuple(path for path in found if not path.endswith(_NO_DATA))
-        look = functools.partial(index_of, kind=self._kind, folder=self._index_dir, storage_options=self._storage)
+        look = functools.partial(index_of, kind=self.index_kind, folder=self._index_dir, storage_options=self._storage)
         indices: list[Index] = of_each(look, self._paths)
         self._stamps = tuple(index.stamp for index in indices)
         self._ends = np.cumsum([index.count for index in indices], dtype=np.int64)
-        self._digest = hashlib.sha256("".join(index.digest for index in indices).encode()).hexdigest()[:12]
+        files = [(name_of(path), stamp.size) for path, stamp in zip(self._paths, self._stamps)]
+        digest = hex_digest("".join(index.digest for index in indices), 12)
+        self._identity = hex_digest(repr((files, self._described()))), digest
         if not indices or not self._ends[-1]:
             raise NoRecordsError(f"no records in {first_few(self._paths) or shorten(paths)}")
         self._prepare()
@@ -81,14 +74,10 @@ class IndexedSource(FileSource[RecordT]):
     def _prepare(self) -> None:
         self._indices: dict[int, Index] = {}
         opener = functools.partial(_open_number, self._paths, self._stamps, self._storage)
-        self._pool: ReaderPool[OpenFile] = ReaderPool(opener, self._max_open_files or open_file_limit())
+        self._pool: ReaderPool[OpenFile] = ReaderPool(opener, self._max_open_files)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[RecordT]:
-        """The records at these places of one file, in their order.
-
-        Raises:
-            SourceError: one cannot be read.
-        """
+        """The records at these places of one file, in their order; raises SourceError where one cannot be read."""
         raise NotImplementedError
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
@@ -99,10 +88,6 @@ class IndexedSource(FileSource[RecordT]):
         """Plain values, besides the files, on which the records depend."""
         return None
 
-    @property
-    def file_count(self) -> int:
-        return len(self._paths)
-
     def file_place(self, key: int) -> FilePlace:
         number, place = part_of(key, self._ends)
         return FilePlace(self._paths[number], place, self._note(number, place))
@@ -111,67 +96,33 @@ class IndexedSource(FileSource[RecordT]):
         """Another name of a record of a file."""
         return ""
 
-    def _is_in_store(self) -> bool:
-        return any(map(is_remote, self._paths))
-
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         for number, some in by_part(keys, self._ends):
             with self._pool.lend(number) as file:
                 file.prefetch(*self._ranges(self._index(number), self._places(number, some)))
 
     def _read_part(self, number: int, keys: npt.NDArray[np.int64]) -> list[RecordT]:
-        places = self._places(number, keys)
-        index = self._index(number)
+        places, index = self._places(number, keys), self._index(number)
         with self._pool.lend(number) as file:
             try:
                 records = self._read(file, index, places)
             except SourceError as error:
                 file.check_unchanged()
-                raise self._unreadable(file, index, keys, places, error) from error
+                for key, place in zip(keys.tolist(), places):
+                    try:
+                        self._read(file, index, np.array([place]))
+                    except SourceError as single:
+                        raise SourceError(f"record key {key} cannot be read: {single}") from error
+                raise
             file.check_unchanged()
         return records
 
     def _index(self, number: int) -> Index:
         index = self._indices.get(number)
         if index is None:
-            index = index_of(self._paths[number], self._kind, self._index_dir, self._storage, self._stamps[number])
+            index = index_of(self._paths[number], self.index_kind, self._index_dir, self._storage, self._stamps[number])
             self._indices[number] = index
         return index
-
-    def _unreadable(
-        self,
-        file: OpenFile,
-        index: Index,
-        keys: npt.NDArray[np.int64],
-        places: npt.NDArray[np.int64],
-        error: SourceError,
-    ) -> SourceError:
-        for key, place in zip(keys.tolist(), places):
-            try:
-                self._read(file, index, np.array([place]))
-            except SourceError as single:
-                return SourceError(f"record key {key} cannot be read: {single}")
-        return error
-
-    @functools.cached_property
-    def fingerprint(self) -> dict[str, Any]:
-        """Records, a digest of base names and sizes, and one of the indices: the same wherever the files lie."""
-        files = [(name_of(path), stamp.size) for path, stamp in zip(self._paths, self._stamps)]
-        digest = hashlib.sha256(repr((files, self._described())).encode()).hexdigest()[:16]
-        return {"kind": type(self).__name__, "records": len(self), "files": digest, "index": self._digest}
-
-    def close(self) -> None:
-        self._pool.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_pool", "_indices")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._prepare()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} records in {first_few(self._paths)})"
 
 
 def _open_number(paths: tuple[str, ...], stamps: tuple[Stamp, ...], storage: StorageOptions, number: int) -> OpenFile:

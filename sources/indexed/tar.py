@@ -89,8 +89,8 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     {'__key__': '1', 'txt': b'one', 'cls': b'7'}
     """
 
-    _kind: ClassVar[IndexKind] = IndexKind("tar of whole members", _find, _LAYOUT, _fits)
-    _patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
+    index_kind: ClassVar[IndexKind] = IndexKind("tar of whole members", _find, _LAYOUT, _fits)
+    patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
         """From the first to the last member of each."""

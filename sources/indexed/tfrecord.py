@@ -57,8 +57,10 @@ class TFRecordDataSource(IndexedSource[Any]):
         `TFRecordDataSource("train*.tfrecord", decode=True)[0]["label"]` is an array.
     """
 
-    _kind: ClassVar[IndexKind] = IndexKind("tfrecord", _find, {"offsets": ("<i8", ()), "checksums": ("<u4", ())}, _fits)
-    _patterns: ClassVar[tuple[str, ...]] = ("*.tfrec*",)
+    index_kind: ClassVar[IndexKind] = IndexKind(
+        "tfrecord", _find, {"offsets": ("<i8", ()), "checksums": ("<u4", ())}, _fits
+    )
+    patterns: ClassVar[tuple[str, ...]] = ("*.tfrec*",)
 
     _decoder: Decoder | None
 

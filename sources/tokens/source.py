@@ -20,8 +20,8 @@ from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
-from ...files.urls import is_remote, name_of
-from ..file_source import FileSource
+from ...files.urls import name_of
+from ..file_source import FileSource, hex_digest
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 from .document_file import DocumentFile, Documents
@@ -78,6 +78,7 @@ class TokenSource(FileSource[Any]):
     {'tokens': array([4, 5], dtype=uint16)} {'tokens': array([3, 2, 1])}
     """
 
+    _unit = "documents"
     _files: tuple[DocumentFile, ...]
     """In the order of their documents; one that is listed twice is there twice."""
     _name: str | None
@@ -107,7 +108,7 @@ class TokenSource(FileSource[Any]):
         def opened(path: str) -> DocumentFile:
             return DocumentFile(path, offsets_path(path) if documents is None else documents, raw, storage)
 
-        self._files = tuple(of_each(opened, found))
+        self._paths, self._files = tuple(found), tuple(of_each(opened, found))
         self._ends = np.cumsum([file.count for file in self._files], dtype=np.int64)
         _check_dtypes(self._files)
         if not found or not self._ends[-1]:
@@ -124,9 +125,6 @@ class TokenSource(FileSource[Any]):
         file = self._files[number]
         return FilePlace(file.path, place, tokens=file.bounds(place))
 
-    def _is_in_store(self) -> bool:
-        return self.reads_ahead
-
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         for number, some in by_part(keys, self._ends):
             self._files[number].prefetch(self._places(number, some))
@@ -134,7 +132,7 @@ class TokenSource(FileSource[Any]):
     @property
     def reads_ahead(self) -> bool:
         """True of files in stores: of a mapped file a record is a view, and the disk is read by what looks at it."""
-        return any(is_remote(file.path) for file in self._files)
+        return self._is_in_store()
 
     @cached_property
     def lengths(self) -> Any:
@@ -159,18 +157,12 @@ class TokenSource(FileSource[Any]):
     def _names(self) -> dict[str, str]:
         """A digest of the names of several files; the content of one alone tells which it is."""
         names = [(name_of(file.path), file.size) for file in self._files]
-        return {"files": hashlib.sha256(repr(names).encode()).hexdigest()[:16]} if len(names) > 1 else {}
+        return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
 
     def close(self) -> None:
         """Let go of the files; documents that you hold stay readable. The source stays usable: reading opens them again."""
         for file in self._files:
             file.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("_files", "_name", "_ends")}
-
-    def __repr__(self) -> str:
-        return f"TokenSource({len(self)} documents in {first_few([file.path for file in self._files])})"
 
 
 def _documents(offsets: Any, document_length: int | None) -> Documents | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -140,9 +139,7 @@ class TokenWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None:
             self.close()
         else:
@@ -152,31 +149,23 @@ class TokenWriter:
         self.discard()
 
 
-class _NpyFile:
+class _NpyFile(WholeFile):
     """A `.npy` file with one axis, in the making."""
 
     def __init__(self, path: str, dtype: np.dtype[Any]) -> None:
-        self._dtype = dtype
-        self.count = 0
-        self._unfinished = WholeFile(path)
-        self._file = self._unfinished.file
-        self._file.write(self._header())
+        super().__init__(path)
+        self._dtype, self.count = dtype, 0
+        self.file.write(self._header())
 
     def write(self, values: bytes | memoryview, count: int) -> None:
-        self._file.write(values)
+        self.file.write(values)
         self.count += count
 
     def finish(self) -> None:
         """All is on the disk, but under another name."""
-        self._file.seek(0)
-        self._file.write(self._header())
-        self._unfinished.finish()
-
-    def appear(self) -> None:
-        self._unfinished.appear()
-
-    def discard(self) -> None:
-        self._unfinished.discard()
+        self.file.seek(0)
+        self.file.write(self._header())
+        super().finish()
 
     def _header(self) -> bytes:
         fields = f"{{'descr': {self._dtype.str!r}, 'fortran_order': False, 'shape': ({self.count},), }}"

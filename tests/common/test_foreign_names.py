@@ -355,7 +355,7 @@ def test_names_of_other_libraries_in_the_package_are_told():
     for name in (
         "AUTOTUNE",
         "ConcatDataset",
-        "Subset",
+        "SubsetRandomSampler",
         "random_split",
         "load_dataset",
         "get_worker_info",

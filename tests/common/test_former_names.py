@@ -151,7 +151,7 @@ def test_an_index_is_read(where, tmp_path, monkeypatch, never_made):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = lines_in(tmp_path / "data")
     own = str(tmp_path / "own") if where == "index_dir" else None
-    places = index._places(str(path), own, formerly(index.SUFFIX), formerly(index._CACHE_FOLDER))
+    places = index.places_of(str(path), own, formerly(index.SUFFIX), formerly(index.CACHE_FOLDER))
     place = Path(places[1 if where == "cache" else 0])
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(KEPT / "index", place)

@@ -186,7 +186,7 @@ def test_each_host_has_a_store_of_its_own():
     one, same, other = (store.store_of(f"webhdfs://{place}/x.jsonl", options)[0] for place in ("a:1", "a:1", "b:1"))
     assert one is same
     assert one is not other
-    assert [found._system.url.partition("/webhdfs")[0] for found in (one, other)] == ["http://a:1", "http://b:1"]
+    assert [found.system.url.partition("/webhdfs")[0] for found in (one, other)] == ["http://a:1", "http://b:1"]
     store.close_stores()
 
 

@@ -242,7 +242,7 @@ def test_an_index_of_a_sparse_tar_that_an_earlier_version_kept_is_not_used(tmp_p
     path = sparse_tar(tmp_path, "gnu", "0")
     whole = tmp_path / "whole.tar"
     whole.write_bytes(tar_of({"1.txt": b"a"}))
-    kind = TarDataSource._kind
+    kind = TarDataSource.index_kind
     index_of(str(path), dataclasses.replace(kind, name="tar", find=lambda _: kind.find(open_file(str(whole)))))
     with pytest.raises(SourceError, match="is a sparse file"):
         headrace.TarDataSource(path)

@@ -19,8 +19,7 @@ from source_conformance import SourceConformance, open_files
 
 import headrace
 from headrace.errors import SourceError, SourceNotFoundError
-from headrace.formats import index as formats_index
-from headrace.formats.index import MAGIC, SUFFIX, index_of
+from headrace.formats.index import MAGIC, SUFFIX, digest_of, index_of, write_index
 from headrace.formats.tfrecord import framed
 from headrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
 
@@ -170,9 +169,9 @@ def kind(request, tmp_path, monkeypatch):
 
 def count_of_finds(monkeypatch, make):
     """A list that gets the path of each file that is gone through."""
-    found, find = [], make._kind.find
-    told = dataclasses.replace(make._kind, find=lambda file: found.append(file.path) or find(file))
-    monkeypatch.setattr(make, "_kind", told)
+    found, find = [], make.index_kind.find
+    told = dataclasses.replace(make.index_kind, find=lambda file: found.append(file.path) or find(file))
+    monkeypatch.setattr(make, "index_kind", told)
     return found
 
 
@@ -258,14 +257,14 @@ def test_an_index_with_a_digest_of_its_own_must_lead_into_the_file(kind):
     """Numbers that a forger changed, digest and all: what is read are records of this file, or an error of ours."""
     make, path, _ = kind
     place = path.with_name(path.name + SUFFIX)
-    kept = index_of(str(path), make._kind)
+    kept = index_of(str(path), make.index_kind)
     expected = make(path).__getitems__(range(20))
     for name, array in kept.arrays.items():
         for value in (-1, 2**31 - 1, 10**6, 0):
             forged = {**kept.arrays, name: array.copy()}
             forged[name].reshape(-1)[-1] = np.int64(value).astype(array.dtype)
-            digest = formats_index._digest(forged, kept.words)
-            formats_index._write(str(place), make._kind.name, dataclasses.replace(kept, arrays=forged, digest=digest))
+            digest = digest_of(forged, kept.words)
+            write_index(str(place), make.index_kind.name, dataclasses.replace(kept, arrays=forged, digest=digest))
             try:
                 assert make(path).__getitems__(range(19)) == expected[:19]
             except SourceError:

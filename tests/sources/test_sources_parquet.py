@@ -15,6 +15,7 @@ from pyarrow import fs
 from source_conformance import SourceConformance, assert_same, open_files
 
 from headrace.errors import SourceError, SourceNotFoundError
+from headrace.files import reader_pool
 from headrace.sources import ParquetDataSource, fingerprint_of
 from headrace.sources.arrow import decoded, row_groups
 from headrace.sources.arrow.columns import column_of
@@ -405,7 +406,7 @@ def test_files_of_which_nothing_tells_a_change_are_open_for_each_read_only(folde
 
 def test_no_more_files_stay_open_than_the_process_can_spare(tmp_path, monkeypatch):
     """The files that were used last stay open; their rows are the same as those of files that are opened again."""
-    monkeypatch.setattr(row_groups, "open_file_limit", lambda: 2)
+    monkeypatch.setattr(reader_pool, "open_file_limit", lambda: 2)
     for number in range(5):
         pq.write_table(table([number]), tmp_path / f"{number}.parquet")
     source = ParquetDataSource(tmp_path, cache_bytes=0)

@@ -238,14 +238,14 @@ for batch in batches:
 
 def test_nobody_reads_on_while_the_source_is_asked_how_fast_it_is(tmp_path, monkeypatch):
     """A loop that the program left open is closed before that: a read would seem slower among those that fill its buffer."""
-    from headrace.tools.diagnosis import facts
+    from headrace.tools.diagnosis import measuring
 
-    seen, timed = [], facts._timed
+    seen, timed = [], measuring.timed
 
-    def noting(source, leaf):
-        seen.append(leaf.source.under_way)
-        return timed(source, leaf)
+    def noting(source, pipeline):
+        seen.append(pipeline.leaves[0].source.under_way)
+        return timed(source, pipeline)
 
-    monkeypatch.setattr(facts, "_timed", noting)
+    monkeypatch.setattr(measuring, "timed", noting)
     assert _bench(tmp_path, LEFT_OPEN, "--steps", "5") == 0
     assert seen == [0]

@@ -13,11 +13,12 @@ from ...common.messages import a_kind_of, short_repr
 from ...common.validation import whole_number
 from ...errors import ProgramError
 from ...loader.iterator import DataLoaderIterator
+from ...loader.options import ExecutionOptions, ReadOptions
 from ...loader.timing.listeners import listening
 from .diagnosis import Diagnosis
 from .facts import source_of
 from .measured import Measured
-from .measuring import Lock, Look, alone, closely, host_of, measured
+from .measuring import Lock, Look, closely, host_of, measured
 
 Prepare: TypeAlias = Callable[[Any], None]
 
@@ -77,7 +78,9 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
     def prepare(loop: Any) -> None:
         if isinstance(loop, DataLoaderIterator):
             reads.append(source_of(loop.pipeline, loop.execution).reads)
-        alone(loop)
+            init = loop.execution.worker_init_fn
+            reading = ReadOptions(num_threads=0)
+            loop.execution = ExecutionOptions(read_options=reading, worker_init_fn=init, observe="each")
 
     found = _run(loader, steps, 0.0, seconds, step_known=False, prepare=prepare)
     return replace(found, source=replace(found.source, reads=reads[0]))
@@ -85,10 +88,15 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
 
 def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, prepare: Prepare = closely) -> Measured:
     with listening(prepare), _loop(loader) as loop:
-        lock = Lock()
+        lock, looks, until = Lock(), Looks(loop, steps), time.monotonic() + seconds
         threads = host_of(loop).execution.worker_kind == "thread"
         with lock.watched() if threads else contextlib.nullcontext():
-            before, after = _taken(loop, steps, own, time.monotonic() + seconds)
+            for _ in loop:
+                if own:
+                    time.sleep(own)
+                if looks.have_enough() or time.monotonic() > until:
+                    break
+            before, after = looks.best()
     return measured(loop, before, after, lock, step_known)
 
 
@@ -99,21 +107,10 @@ def _loop(loader: Any) -> Iterator[Any]:
         host_of(loop)
     except TypeError as error:
         raise TypeError(
-            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is no loader of headrace: {error}"
+            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is no loop of headrace: {error}"
         ) from error
     with loop:
         yield loop
-
-
-def _taken(loop: Any, steps: int, own: float, until: float) -> tuple[Look, Look]:
-    """Looks at the loop when it has got going, and at its end."""
-    looks = Looks(loop, steps)
-    for _ in loop:
-        if own:
-            time.sleep(own)
-        if looks.have_enough() or time.monotonic() > until:
-            break
-    return looks.best()
 
 
 class Looks:
@@ -145,7 +142,12 @@ class Looks:
 
     def alike(self, other: Looks) -> bool:
         """Another loop is over the same loader, or over another epoch of it."""
-        return _what_runs(self.loop) == _what_runs(other.loop)
+        one, two = (host_of(each.loop) for each in (self, other))
+        runs = (
+            [id(host.pipeline.leaves[0].source), *map(id, host.pipeline.operations), host.execution.workers]
+            for host in (one, two)
+        )
+        return next(runs) == next(runs)
 
     def whole(self) -> tuple[Look, Look]:
         """A look at its beginning, and one now."""
@@ -165,12 +167,6 @@ class Looks:
             f"{after.loop.steps} step{'s are' if after.loop.steps != 1 else ' is'} too few to say what they wait for; "
             f"pass a loader of {LEAST} steps or more, or more seconds."
         )
-
-
-def _what_runs(loop: Any) -> tuple[Any, ...]:
-    host = host_of(loop)
-    pipeline = host.pipeline
-    return id(pipeline.leaves[0].source), *map(id, pipeline.operations), host.execution.workers
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -23,14 +23,14 @@ from .measured import Measured, WorkPart
 READING = "reading"
 
 
-@dataclass
 class Clock:
     """Charges time to the node that is at work: its operation's name, or reading."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
-    records: dict[str, int] = field(default_factory=dict)
-    _at_work: list[str] = field(default_factory=lambda: [READING])
-    _since: float = field(default_factory=perf_counter)
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.records: dict[str, int] = {}
+        self._at_work = [READING]
+        self._since = perf_counter()
 
     def begin(self, name: str, records: int) -> None:
         """A node below begins, for these records; the one above it waits."""
@@ -73,71 +73,57 @@ class Clocked(Node):
 
 def read_apart(measured: Measured, leaf: Leaf) -> Measured:
     """With operations that are called in reading as parts of their own; as it is, if there are none or they fail here."""
-    if leaf.in_order or not _has_operations(leaf.source):
+    if leaf.in_order or not any(isinstance(node, Applied) for node in _nodes(leaf.source)):
         return measured
     try:
-        return _taken_apart(measured, _parts(leaf, 2 if measured.source.random > PROBE_SECONDS else PROBED))
-    except Exception:  # of the user's operations, which the loop that was measured has told of, or went without
+        return _read_again(measured, leaf, 2 if measured.source.random > PROBE_SECONDS else PROBED)
+    except Exception:  # of the user's operations, which the loop that was measured has told of, or none was called here
         return measured
 
 
-def _has_operations(source: Any) -> bool:
-    return any(isinstance(node, Applied) for root in _roots(source) for node in _below(root))
-
-
-def _parts(leaf: Leaf, count: int) -> list[WorkPart]:
-    """The parts of a read of `count` records, for one of them."""
-    clock = Clock()
+def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
+    """Reading takes as long as it did, but what is found has its share of it."""
+    clock, reading = Clock(), measured.seconds_of("reading")
     _clocked(leaf.source, clock).__getitems__(keys_in_order(leaf, leaf.total // 2, count))
-    return [
-        WorkPart(name, "reading" if name == READING else "record", seconds / count, clock.records[name] / count)
-        for name, seconds in clock.seconds.items()
-        if name in clock.records
+    seconds = {name: each for name, each in clock.seconds.items() if name in clock.records}
+    scale, records = reading / sum(seconds.values()), measured.records / count
+    parts = [
+        WorkPart(name, "reading" if name == READING else "record", each * scale, clock.records[name] * records)
+        for name, each in seconds.items()
     ]
+    moved = sum(part.seconds for part in parts if part.kind == "record")
+    others = measured.work - reading - measured.seconds_of("packing")
+    at_work = (others * measured.at_work + moved * measured.source.at_work) / (others + moved)
+    parts += [part for part in measured.parts if part.kind != "reading"]
+    source = dataclasses.replace(measured.source, evaluates=False)
+    return dataclasses.replace(measured, parts=tuple(parts), at_work=at_work, source=source)
+
+
+def _nodes(source: Any) -> Iterator[Node]:
+    """All nodes of a source."""
+    if isinstance(source, MixedSource):
+        below: Sequence[Any] = list(source.parts.values())
+    elif isinstance(source, Node):
+        yield source
+        below = source.inputs
+    else:
+        below = [source.chain_node] if isinstance(source, (Evaluated, MapDataset)) else []
+    for each in below:
+        yield from _nodes(each)
 
 
 def _clocked(source: Any, clock: Clock) -> Any:
     """The same source, whose reads are charged to their operations."""
     if isinstance(source, MixedSource):
         return MixedSource({name: _clocked(part, clock) for name, part in source.parts.items()})
-    roots = _roots(source)
-    return Evaluated(_timed(roots[0], clock), len(source)) if roots else source
+    if isinstance(source, (Evaluated, MapDataset)):
+        return Evaluated(_timed(source.chain_node, clock), len(source))
+    return source
 
 
-def _taken_apart(measured: Measured, found: Sequence[WorkPart]) -> Measured:
-    """Reading takes as long as it did, but what was found has its share of it."""
-    reading = measured.seconds_of("reading")
-    scale = reading / sum(part.seconds for part in found)
-    apart = [WorkPart(part.name, part.kind, part.seconds * scale, part.calls * measured.records) for part in found]
-    moved = sum(part.seconds for part in apart if part.kind == "record")
-    others = measured.work - reading - measured.seconds_of("packing")
-    at_work = (others * measured.at_work + moved * measured.source.at_work) / (others + moved)
-    rest = [part for part in measured.parts if part.kind != "reading"]
-    source = dataclasses.replace(measured.source, evaluates=False)
-    return dataclasses.replace(measured, parts=(*apart, *rest), at_work=at_work, source=source)
-
-
-def _roots(source: Any) -> list[Node]:
-    if isinstance(source, MixedSource):
-        return [node for part in source.parts.values() for node in _roots(part)]
-    return [source.chain_node] if isinstance(source, (Evaluated, MapDataset)) else []
-
-
-def _below(node: Node) -> Iterator[Node]:
-    yield node
-    for each in node.inputs:
-        yield from _below(each)
-
-
-def _timed(node: Node, clock: Clock) -> Clocked:
-    """A node over nodes that are timed, too."""
-    fields = {each.name: _field(getattr(node, each.name), clock) for each in dataclasses.fields(node)}
-    return Clocked(dataclasses.replace(node, **fields), clock)
-
-
-def _field(value: Any, clock: Clock) -> Any:
+def _timed(value: Any, clock: Clock) -> Any:
+    """A node over nodes that are timed, too; or several of these."""
     if isinstance(value, Node):
-        return _timed(value, clock)
-    if isinstance(value, tuple) and value and all(isinstance(each, Node) for each in value):
-        return tuple(_timed(each, clock) for each in value)
-    return value
+        fields = {each.name: _timed(getattr(value, each.name), clock) for each in dataclasses.fields(value)}
+        return Clocked(dataclasses.replace(value, **fields), clock)
+    return tuple(_timed(each, clock) for each in value) if type(value) is tuple else value

@@ -1,15 +1,14 @@
 """Facts of a pipeline that a verdict needs; and the speed of its source, in the sampler's order and beside neighbours.
 
-In: a pipeline. Out: names and kinds of operations; a `SourceFacts`. Records are read only where `timed` is called.
+In: a pipeline. Out: a `SourceFacts`. Records are read only where `timed` is called.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +16,13 @@ from numpy.typing import NDArray
 from ...chains.nodes.node import Evaluated
 from ...loader.executors.pace import reads_under_way
 from ...loader.options import ExecutionOptions
-from ...loader.plan.cursor import Subtree
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.stages import Stage
 from ...loader.work.stopwatch import kept_seconds
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
-from ...sources.protocol import Reader, is_in_event_loop, reader_of, reads_singly
-from .measured import PartKind, SourceFacts
+from ...sources.protocol import is_in_event_loop, reader_of, reads_singly
+from .measured import SourceFacts
 
 PROBED = 16
 """Records that are read to see how fast the source is. Chosen: less than a batch."""
@@ -36,41 +33,21 @@ PROBE_SECONDS = 0.2
 """If one record takes longer, few are read."""
 
 
-def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
-    """The kinds of the operations of a stage."""
-    kinds: list[PartKind] = []
-    batched = _batched_below(pipeline, stage.input)
-    for operation in stage.operations:
-        takes = operation.takes is not None
-        stacks = takes and operation.user_function is None
-        kinds.append("stacking" if stacks else "batch" if batched or takes else "record")
-        batched = batched or takes
-    return kinds
-
-
-def _batched_below(pipeline: Pipeline, below: Subtree | None) -> bool:
-    """The rows of a part are made of several."""
-    if below is None:
-        return False
-    stages = pipeline.stages[below.stages.start : below.stages.stop]
-    return any(operation.takes is not None for stage in stages for operation in stage.operations)
-
-
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
     """Facts of the first source that need no reading."""
-    leaf = pipeline.leaves[0]
-    source, reading = leaf.source, execution.reading
-    says = getattr(source, "reads_ahead", True)
-    singly = reads_singly(source)
+    leaf, reading = pipeline.leaves[0], execution.reading
+    source, says = leaf.source, getattr(leaf.source, "reads_ahead", True)
+    singly, in_event_loop = reads_singly(source), is_in_event_loop(source)
     whole_batches = not singly and says is True
     reads = 0 if leaf.in_order else reads_under_way(leaf, reading)
     if whole_batches and reads:
         reads = min(reads, 1 + reading.prefetch_buffer_size // max(pipeline.spans[0], 1))
+    parts = source.parts.values() if isinstance(source, MixedSource) else (source,)
     return SourceFacts(
-        kind=type(getattr(source, "source", source)).__name__ if is_in_event_loop(source) else type(source).__name__,
-        records=0 if pipeline.leaves[0].in_order else len(source),
+        kind=type(getattr(source, "source", source) if in_event_loop else source).__name__,
+        records=0 if leaf.in_order else len(source),
         files=int(getattr(source, "file_count", 0)),
-        evaluates=any(isinstance(part, Evaluated) for part in _parts_of(source)),
+        evaluates=any(isinstance(part, Evaluated) for part in parts),
         together=int(getattr(source, "records_together", 1)),
         in_memory=isinstance(source, MemorySource),
         columns=getattr(source, "columns", None) is not None,
@@ -78,14 +55,10 @@ def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
         threads=reading.num_threads,
         buffer=reading.prefetch_buffer_size,
         most_reads=None if says is True else int(says),
-        in_event_loop=is_in_event_loop(source),
+        in_event_loop=in_event_loop,
         singly=singly,
         whole_batches=whole_batches,
     )
-
-
-def _parts_of(source: Any) -> Iterable[Any]:
-    return source.parts.values() if isinstance(source, MixedSource) else (source,)
 
 
 def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
@@ -93,36 +66,45 @@ def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
         return source
+
+    def seconds(number: int, count: int) -> float:
+        start = number * PROBED % (leaf.total - PROBED)
+        positions, began = leaf.positions(start, start + count), time.perf_counter()
+        leaf.record_keys(positions)
+        return time.perf_counter() - began
+
     try:
-        one, many = (min(_key_seconds(leaf, number, count) for number in range(TRIES)) for count in (1, PROBED))
-        return replace(
-            source, sampler=max(many - one, 0.0) / (PROBED - 1)
-        )  # a call for any number of keys costs something
+        one, many = (min(seconds(number, count) for number in range(TRIES)) for count in (1, PROBED))
     except Exception:  # of the user's sampler: the loop that was measured has told of it
         return source
-
-
-def _key_seconds(leaf: Leaf, number: int, count: int) -> float:
-    """Seconds for `count` keys, at a place of their own."""
-    start = number * PROBED % (leaf.total - PROBED)
-    positions = leaf.positions(start, start + count)
-    began = time.perf_counter()
-    leaf.record_keys(positions)
-    return time.perf_counter() - began
+    return replace(source, sampler=max(many - one, 0.0) / (PROBED - 1))  # a call for any number of keys costs something
 
 
 def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
     """With what a record takes in the sampler's order and beside its neighbours, and the share of it at work.
 
-    As it is, if it can only be run through, or cannot be read here.
+    The best of some tries, each at another place. As it is, if it can only be run through, or cannot be read here.
     """
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
         return source
+    middle, random, consecutive = leaf.total // 2, [], []
     try:
-        return _timed(source, leaf)
+        count = PROBED if _took(leaf, keys_in_order(leaf, middle, 1)).seconds < PROBE_SECONDS else 2
+        for number in range(1, TRIES + 1):
+            keys = keys_in_order(leaf, middle + number * count, count)
+            first = max(min(int(keys[0]), len(leaf.source) - count), 0)
+            consecutive.append(_took(leaf, np.arange(first, first + count, dtype=np.int64)).seconds)
+            random.append(_took(leaf, keys))
     except Exception:  # of the user's source: the loop that was measured has told of it, or went without these records
         return source
+    return replace(
+        source,
+        random=min(random).seconds,
+        consecutive=min(consecutive),
+        at_work=min(min(took.needed / took.seconds, 1.0) if took.seconds else 1.0 for took in random),
+        processor=min(took.processor for took in random),
+    )
 
 
 class _Took(NamedTuple):
@@ -131,22 +113,6 @@ class _Took(NamedTuple):
     seconds: float
     needed: float  # of these, this process was at work, or kept from it
     processor: float  # of these, it was at work
-
-
-def _timed(source: SourceFacts, leaf: Leaf) -> SourceFacts:
-    """The best of some tries, each at another place."""
-    middle = leaf.total // 2
-    count = PROBED if _took(leaf, keys_in_order(leaf, middle, 1)).seconds < PROBE_SECONDS else 2
-    random, consecutive = [], []
-    for number in range(1, TRIES + 1):
-        keys = keys_in_order(leaf, middle + number * count, count)
-        first = max(min(int(keys[0]), len(leaf.source) - count), 0)
-        consecutive.append(_took(leaf, np.arange(first, first + count, dtype=np.int64)).seconds)
-        random.append(_took(leaf, keys))
-    best = min(random)
-    at_work = min(min(took.needed / took.seconds, 1.0) if took.seconds else 1.0 for took in random)
-    processor = min(took.processor for took in random)
-    return replace(source, random=best.seconds, consecutive=min(consecutive), at_work=at_work, processor=processor)
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
@@ -158,17 +124,16 @@ def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
 def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
     """For a record of these. Of records that are read one by one, the one in the middle: some may take far longer."""
     read = reader_of(leaf.source)
-    whole = _clocked(read, keys)
-    each = _Took(*(seconds / len(keys) for seconds in whole))
-    if not reads_singly(leaf.source):
-        return each
-    single = (_clocked(read, keys[place : place + 1]).seconds for place in range(len(keys)))
-    return _Took(statistics.median(single), each.needed, each.processor)
-
-
-def _clocked(read: Reader, keys: NDArray[np.int64]) -> _Took:
-    """For all of these."""
     began, kept, worked = time.perf_counter(), kept_seconds(), time.process_time()
     read(keys)
     worked = time.process_time() - worked
-    return _Took(time.perf_counter() - began, worked + kept_seconds() - kept, worked)
+    whole = time.perf_counter() - began, worked + kept_seconds() - kept, worked
+    each = _Took(*(seconds / len(keys) for seconds in whole))
+    if not reads_singly(leaf.source):
+        return each
+    single = []
+    for at in range(len(keys)):
+        began = time.perf_counter()
+        read(keys[at : at + 1])
+        single.append(time.perf_counter() - began)
+    return _Took(statistics.median(single), each.needed, each.processor)

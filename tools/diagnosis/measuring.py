@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...loader.iterator import DataLoaderIterator
-from ...loader.options import Auto, ExecutionOptions, ReadOptions
+from ...loader.options import Auto, ExecutionOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
 from ...loader.timing.snapshot import Snapshot, StageStats
@@ -48,17 +48,17 @@ class Look:
     host: IteratorStats  # of the iterator that makes the elements
     machine: Processors | None = None
 
-    @property
-    def tasks(self) -> int:
-        """Tasks that were done: a block of many elements is one."""
-        return sum(stage.tasks for stage in self.host.stages)
-
     @classmethod
     def at_loop(cls, loop: Any) -> Look:
         """Look now."""
         host = host_of(loop).stats()
         counted = host if loop is host_of(loop) else loop.snapshot()
         return cls(time.perf_counter(), time.process_time(), counted, host, processors())
+
+    @property
+    def tasks(self) -> int:
+        """Tasks that were done: a block of many elements is one."""
+        return sum(stage.tasks for stage in self.host.stages)
 
 
 def host_of(loop: Any) -> DataLoaderIterator:
@@ -81,14 +81,6 @@ def closely(loop: Any) -> None:
         loop.execution = replace(loop.execution, observe="each")
 
 
-def alone(loop: Any) -> None:
-    """Have a loop that is about to begin work in its own thread, which reads, too: one thing after the other."""
-    if isinstance(loop, DataLoaderIterator):
-        init = loop.execution.worker_init_fn
-        reading = ReadOptions(num_threads=0)
-        loop.execution = ExecutionOptions(read_options=reading, worker_init_fn=init, observe="each")
-
-
 @dataclass
 class Lock:
     """Measures the wait for the interpreter's lock: seconds by which a thread comes back too late from short sleeps."""
@@ -99,20 +91,21 @@ class Lock:
     def watched(self) -> Iterator[None]:
         """Within it a thread tries again and again."""
         ended = threading.Event()
-        thread = threading.Thread(target=self._try, args=(ended,), name="headrace-lock", daemon=True)
+
+        def try_again() -> None:
+            while not ended.is_set():
+                began = time.perf_counter()
+                time.sleep(_NAP)
+                self.late.append(time.perf_counter() - began - _NAP)
+                ended.wait(9 * _NAP)  # it takes the lock, too: not often
+
+        thread = threading.Thread(target=try_again, name="headrace-lock", daemon=True)
         thread.start()
         try:
             yield
         finally:
             ended.set()
             thread.join()
-
-    def _try(self, ended: threading.Event) -> None:
-        while not ended.is_set():
-            began = time.perf_counter()
-            time.sleep(_NAP)
-            self.late.append(time.perf_counter() - began - _NAP)
-            ended.wait(9 * _NAP)  # it takes the lock, too: not often
 
     @property
     def middle(self) -> float:
@@ -125,52 +118,47 @@ _NAP = 1e-3
 
 def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool) -> Measured:
     """Measure a loop between two looks at it."""
-    host = host_of(loop)
+    host, stages = host_of(loop), after.host.stages
     pipeline, execution = host.pipeline, host.execution
     steps = max(after.loop.steps - before.loop.steps, 1)
     tasks = [task for task in after.host.tasks if task.taken > before.at]
     start = _start(before, after, tasks)
     tasks[:1] = [task.asked_later(start) for task in tasks[:1]]
-    elapsed, waited = after.loop.elapsed - before.loop.elapsed - start, after.loop.waited - before.loop.waited - start
-    elements = sum(grown(before.host, after.host, stage, "rows") for stage in after.host.stages if stage.ends) or steps
+    waited = after.loop.waited - before.loop.waited - start
     fed, former = after.loop.feeding, before.loop.feeding
     unready = fed.reading - former.reading - start if fed and former else _unready_share(tasks) * waited
+    reads, ends = [stage for stage in stages if stage.reads], [stage for stage in stages if stage.ends]
+    elements = grown(before.host, after.host, "rows", *ends) or steps
     work = Work(pipeline, before.host, after.host, tasks, elements)
-    found = _with_source(
-        Measured(
-            steps=steps,
-            elapsed=elapsed / steps,
-            waited=waited / steps,
-            unready=unready / steps,
-            records=sum(grown(before.host, after.host, stage, "inputs") for stage in after.host.stages if stage.reads)
-            / elements,
-            nbytes=sum(grown(before.host, after.host, stage, "nbytes") for stage in after.host.stages if stage.ends)
-            / elements,
-            parts=work.parts(),
-            at_work=_at_work(after.host.stages),
-            rare=work.rare(),
-            gil=lock.middle,
-            workers=_workers(execution, after.host),
-            worker_kind=execution.worker_kind,
-            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-            step_known=step_known,
-            feeding=_feeding(before, after, steps),
-            start=start,
-            read_seconds=sum(
-                grown(before.host, after.host, stage, "under_way") for stage in after.host.stages if stage.reads
-            )
-            / elements,
-            rows=_rows(before, after, pipeline) / elements,
-            dropped=work.dropped(),
-            others=taken_by_others(before.machine, after.machine),
-        ),
-        pipeline,
-        execution,
+    joined = ends and not ends[-1].reads and pipeline.stages[ends[-1].number].groups
+    found = Measured(
+        steps=steps,
+        elapsed=(after.loop.elapsed - before.loop.elapsed - start) / steps,
+        waited=waited / steps,
+        unready=unready / steps,
+        records=grown(before.host, after.host, "inputs", *reads) / elements,
+        nbytes=grown(before.host, after.host, "nbytes", *ends) / elements,
+        parts=work.parts(),
+        at_work=_at_work(stages),
+        rare=work.rare(),
+        gil=lock.middle,
+        workers=_workers(execution, after.host),
+        worker_kind=execution.worker_kind,
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        step_known=step_known,
+        feeding=Feeding(*((now - then) / steps for now, then in zip(fed[2:], former[2:]))) if fed and former else None,
+        start=start,
+        read_seconds=grown(before.host, after.host, "under_way", *reads) / elements,
+        rows=grown(before.host, after.host, "inputs", ends[-1]) / elements if joined else 0.0,
+        dropped=work.dropped(),
+        others=taken_by_others(before.machine, after.machine),
     )
-    found = _with_sampler(found)
+    found = _with_sampler(_with_source(found, pipeline, execution))
     if found.rare is None and slowed(found) > UNEVEN:
         found = replace(found, rare=slow_reads(found, pipeline.leaves[0], tasks))
-    found = replace(found, alone=_alone(found, work))
+    largest = max(found.parts, key=lambda part: part.seconds, default=None)
+    if largest and largest.kind in ("record", "batch") and found.workers > 1 and found.at_work <= WAITS:
+        found = replace(found, alone=work.alone(largest))
     inside = found.processor if found.worker_kind != "process" or not found.workers else 0.0
     here = (after.processor - before.processor) / steps - inside - found.hand_over
     return replace(found, own_processor=max(here, 0.0))
@@ -206,14 +194,10 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
     if source.in_memory or loop.read_seconds <= MUCH_READING * loop.work:
         return replace(loop, source=source)
     source = timed(source, pipeline)
-    source = replace(source, processor=min(source.processor, _room(loop) / max(loop.records, 1e-9)))
-    return read_apart(replace(loop, source=source), pipeline.leaves[0])
-
-
-def _room(loop: Measured) -> float:
-    """Seconds of a step in which places that work may have read, beside their other work: alone, a read may take longer."""
     others = loop.work - loop.seconds_of("reading") + (loop.own if loop.workers == 0 else 0.0)
-    return max(loop.places() * loop.elapsed - others, 0.0)
+    room = max(loop.places() * loop.elapsed - others, 0.0)  # in which places may have read: alone, it may take longer
+    source = replace(source, processor=min(source.processor, room / max(loop.records, 1e-9)))
+    return read_apart(replace(loop, source=source), pipeline.leaves[0])
 
 
 def _with_sampler(loop: Measured) -> Measured:
@@ -226,22 +210,6 @@ def _with_sampler(loop: Measured) -> Measured:
         replace(part, seconds=max(part.seconds - apart, 0.0)) if part.kind == "reading" else part for part in loop.parts
     ]
     return replace(loop, parts=(WorkPart("the sampler", "sampler", seconds), *parts))
-
-
-def _alone(loop: Measured, work: Work) -> float:
-    """Seconds of the largest operation where nobody else is at work, if others may make it wait."""
-    largest = max(loop.parts, key=lambda part: part.seconds, default=None)
-    if largest is None or largest.kind not in ("record", "batch") or loop.workers < 2 or loop.at_work > WAITS:
-        return 0.0
-    return work.alone(largest)
-
-
-def _rows(before: Look, after: Look, pipeline: Pipeline) -> float:
-    """Rows of the elements, where there are other numbers of these than of records; 0: the same."""
-    last = next((stage for stage in reversed(after.host.stages) if stage.ends), None)
-    if last is None or last.reads or not pipeline.stages[last.number].groups:
-        return 0.0
-    return grown(before.host, after.host, last, "inputs")
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
@@ -261,12 +229,6 @@ def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
     return min(max(tasks[0].times.began - tasks[0].asked, 0.0), waited)
 
 
-def _feeding(before: Look, after: Look, steps: int) -> Feeding | None:
-    if after.loop.feeding is None or before.loop.feeding is None:
-        return None
-    return Feeding(*((now - then) / steps for now, then in zip(after.loop.feeding[2:], before.loop.feeding[2:])))
-
-
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
     """Share of the waiting for tasks in which workers had not finished them."""
     waited = sum(task.taken - task.asked for task in tasks)
@@ -276,6 +238,6 @@ def _unready_share(tasks: Sequence[TaskEvent]) -> float:
 
 def _at_work(stages: Sequence[StageStats]) -> float:
     """Share of the time of operations in which processors were at work."""
-    whole = sum(stage.busy - stage.reading - stage.packing for stage in stages)
-    worked = sum((stage.busy - stage.reading - stage.packing) * stage.cpu_share for stage in stages)
-    return worked / whole if whole > 0 else 1.0
+    seconds = [stage.busy - stage.reading - stage.packing for stage in stages]
+    worked = sum(each * stage.cpu_share for each, stage in zip(seconds, stages))
+    return worked / sum(seconds) if sum(seconds) > 0 else 1.0

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -65,13 +65,9 @@ class Loops:
 
     def have_enough(self) -> bool:
         """One has made the steps that are wanted; where none are expected, the first one is enough."""
-        if not self._expected and self.stepped():
+        if (not self._expected and self.stepped()) or any(each.have_enough() for each in self._all[:]):
             return True
-        return any(each.have_enough() for each in self._all[:]) or self._have_enough_together()
-
-    def _have_enough_together(self) -> bool:
-        """Short loops over one loader, one after the other, have made the steps that are wanted."""
-        alike = [each for each in self._all if each.alike(self._all[-1])]
+        alike = [each for each in self._all if each.alike(self._all[-1])]  # short loops over one loader
         return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
     def close(self) -> None:
@@ -102,22 +98,28 @@ def diagnosed_program(
         if not loops.stepped():
             if interrupted:
                 raise ProgramError(_NO_STEP.format(program=program.path, seconds=seconds))
-            return _of_only_loader(program, vars(own), steps, seconds, step_seconds)
+            known = loaders_in(vars(own))
+            if len(known) == 1:
+                return diagnose(vars(own)[known[0]], steps=steps, step_seconds=step_seconds, seconds=seconds)
+            raise ProgramError(_NO_LOOP.format(program=program.path, name=known[-1] if known else "name"))
     if step_seconds is not None:
         raise ProgramError(_OWN_STEPS.format(program=program.path, seconds=step_seconds))
     users = loops.of_users()
     longest = max(users, key=lambda each: float(each.loop.snapshot().elapsed))
-    alike = [each for each in users if each.alike(longest)]
-    looks, wholes = longest.best(), [each.whole() for each in alike]
+    looks, wholes = longest.best(), [each.whole() for each in users if each.alike(longest)]
     loops.close()
     found = measured(longest.loop, *looks, lock, step_known=True)
-    if len(alike) > 1:
-        found = of_all_loops(found, wholes)
+    found = of_all_loops(found, wholes) if len(wholes) > 1 else found
     return Diagnosis.of(replace(found, loops=len(users)))
 
 
 _NO_STEP = (
     "{program} took no batch from a loader of headrace in {seconds:g} s; pass --seconds, or name one: {program}:name."
+)
+
+_NO_LOOP = (
+    "{program} ran to its end and took no batch from a loader of headrace; pass the name of a loader in it, or of a function "
+    "that makes one: {program}:{name}."
 )
 
 _OWN_STEPS = (
@@ -129,18 +131,6 @@ _GOES_ON = (
     "headrace: the program goes on, {seconds:g} s after it was interrupted as by Ctrl-C; let KeyboardInterrupt end it, or "
     "name a loader in it: PROGRAM.py:name.\n"
 )
-
-
-def _of_only_loader(
-    program: Program, names: Mapping[str, Any], steps: int, seconds: float, step_seconds: float | None
-) -> Diagnosis:
-    known = loaders_in(names)
-    if len(known) == 1:
-        return diagnose(names[known[0]], steps=steps, step_seconds=step_seconds, seconds=seconds)
-    raise ProgramError(
-        f"{program.path} ran to its end and took no batch from a loader of headrace; pass the name of a loader in it, or of a "
-        f"function that makes one: {program.path}:{known[-1] if known else 'name'}."
-    )
 
 
 class _UntilEnough:
@@ -164,14 +154,6 @@ class _UntilEnough:
         former = signal.signal(signal.SIGINT, self._interrupted)
         thread.start()
         try:
-            return self._run(program)
-        finally:
-            self._ended.set()
-            thread.join()
-            signal.signal(signal.SIGINT, former)
-
-    def _run(self, program: Callable[[], None]) -> bool:
-        try:
             try:
                 self._inside = True
                 program()
@@ -182,6 +164,10 @@ class _UntilEnough:
         except ProgramError:  # it caught the interrupt, and says by its exit status that it was stopped
             if not self._enough:
                 raise
+        finally:
+            self._ended.set()
+            thread.join()
+            signal.signal(signal.SIGINT, former)
         return self._enough
 
     def _look(self) -> None:

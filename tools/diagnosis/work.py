@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
+from ...loader.plan.stages import Stage
 from ...loader.stats import IteratorStats
 from ...loader.timing.snapshot import StageStats
 from ...loader.timing.times import OperationTimes, TaskEvent
@@ -23,7 +25,6 @@ from ...loader.work.stopwatch import Stopwatch
 from ...loader.work.tasks import SpanTask
 from ...loader.work.worker import Worker
 from ...sources.protocol import reader_of
-from .facts import kinds_of
 from .measured import Dropped, Measured, PartKind, Rare, WorkPart
 
 LONG = 5.0
@@ -69,102 +70,94 @@ class Work:
     def parts(self) -> tuple[WorkPart, ...]:
         """All of it, for one element."""
         found: dict[tuple[str, PartKind], WorkPart] = {}
-        for stats in self.after.stages:
-            for part in self._of_stage(stats):
-                if part.seconds > 0 or part.kind in ("record", "batch"):
-                    known = found.get((part.name, part.kind))
-                    more = (known.seconds, known.calls) if known else (0.0, 0.0)
-                    found[part.name, part.kind] = WorkPart(
-                        part.name, part.kind, part.seconds + more[0], part.calls + more[1]
-                    )
+        for part in (part for stats in self.after.stages for part in self._of_stage(stats)):
+            if part.seconds > 0 or part.kind in ("record", "batch"):
+                known = found.get((part.name, part.kind), WorkPart(part.name, part.kind, 0.0, 0.0))
+                more = replace(known, seconds=known.seconds + part.seconds, calls=known.calls + part.calls)
+                found[part.name, part.kind] = more
         return tuple(found.values())
 
     def _of_stage(self, stats: StageStats) -> list[WorkPart]:
-        def seconds(name: str) -> float:
-            return grown(self.before, self.after, stats, name) / self.elements
-
-        reading, packing = seconds("reading"), seconds("packing")
-        inside = max(seconds("busy") - reading - packing, 0.0)
-        stage = self.pipeline.stages[stats.number]
-        *each, between = self._shares(stats)
-        inputs = seconds("inputs")
+        busy, reading, packing, inputs = (
+            grown(self.before, self.after, name, stats) / self.elements
+            for name in ("busy", "reading", "packing", "inputs")
+        )
+        stage, seconds, between = (
+            self.pipeline.stages[stats.number],
+            [each.seconds for each in stats.operations],
+            stats.between,
+        )
+        if not any(operation.timed for operation in stats.operations):
+            look = self._again([task for task in self.tasks if task.stage == stats.number][-1:])
+            seconds, between = (list(look.operations[:-1]), look.operations[-1]) if look else (seconds, 1.0)
+        share = max(busy - reading - packing, 0.0) / (sum(seconds) + between or 1.0)
         return [
             WorkPart("reading", "reading", reading),
             *(
-                WorkPart(operation.name_in_stats, kind, inside * share, inputs if kind == "record" else 1.0)
-                for operation, kind, share in zip(stage.operations, kinds_of(self.pipeline, stage), each)
+                WorkPart(operation.name_in_stats, kind, each * share, inputs if kind == "record" else 1.0)
+                for operation, kind, each in zip(stage.operations, self._kinds(stage), seconds)
             ),
-            WorkPart("between operations", "between", inside * between),
+            WorkPart("between operations", "between", between * share),
             WorkPart("packing for your process", "packing", packing),
         ]
 
-    def _shares(self, stats: StageStats) -> list[float]:
-        """Shares of a stage's time without reading and packing: of each operation, and last between them."""
-        seconds = [operation.seconds for operation in stats.operations]
-        between = stats.between
-        if not any(operation.timed for operation in stats.operations):
-            look = self._again([task for task in self.tasks if task.stage == stats.number][-1:])
-            *seconds, between = look.operations if look else (*seconds, 1.0)
-        whole = sum(seconds) + between or 1.0
-        return [part / whole for part in (*seconds, between)]
+    def _kinds(self, stage: Stage) -> Iterator[PartKind]:
+        """The kinds of the operations of a stage."""
+        below = stage.input.stages if stage.input else range(0)
+        batched = any(each.takes is not None for at in below for each in self.pipeline.stages[at].operations)
+        for operation in stage.operations:
+            takes = operation.takes is not None
+            stacks = takes and operation.user_function is None
+            yield "stacking" if stacks else "batch" if batched or takes else "record"
+            batched = batched or takes
 
     def rare(self) -> Rare | None:
         """The cost of rare records, in the few tasks that take far longer than others; None if there are none."""
-        reading = [
-            task for task in self.tasks if self.pipeline.stages[task.stage].leaf is not None and task.times.inputs
-        ]
+        stages = self.pipeline.stages
+        reading = [task for task in self.tasks if stages[task.stage].leaf is not None and task.times.inputs]
         if not reading:
             return None
-        slowest = max(reading, key=_each)
-        least = max(LONG * statistics.median(map(_each, reading)), _each(slowest) / LIKE)
+        slowest, each = max(reading, key=_each), [*map(_each, reading)]
+        least = max(LONG * statistics.median(each), _each(slowest) / LIKE)
         long = [task for task in reading if _each(task) > least]
         if not long:
             return None
         found = [look.slowest for _ in range(TRIES) if (look := self._again([slowest])) is not None and look.slowest]
-        if len({(each.operation, each.tag) for each in found}) != 1 or len(found) < TRIES:
+        if len({(one.operation, one.tag) for one in found}) != 1 or len(found) < TRIES:
             return None  # it was the machine, or something that happened once
         seconds, number, tag = min(found)
         if seconds < _took(slowest) / 2:
             return None
-        operation = self.pipeline.stages[slowest.stage].operations[number]
+        name = stages[slowest.stage].operations[number].name_in_stats
         whole = sum(map(_took, reading))
-        share = sum(map(_took, long)) / whole
-        quick = float(np.quantile([*map(_each, reading)], QUICK)) * sum(task.times.inputs for task in reading)
+        quick = float(np.quantile(each, QUICK)) * sum(task.times.inputs for task in reading)
         key = place(*self.pipeline.place_of(tag)) if tag >= 0 else ""
-        return Rare(operation.name_in_stats, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
+        share = sum(map(_took, long)) / whole
+        return Rare(name, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
         """The records that a filter leaves out, and the work for these; None where there is none."""
         stats = next((stats for stats in self.after.stages if stats.reads), None)
-        if stats is None:
+        operations = self.pipeline.stages[stats.number].operations if stats else ()
+        filters = [at for at, operation in enumerate(operations) if operation.only_filters]
+        if stats is None or not filters or not all(each.one_to_one or each.only_filters for each in operations):
             return None
-        operations = self.pipeline.stages[stats.number].operations
-        filters = [place for place, operation in enumerate(operations) if operation.only_filters]
-        if not filters or any(not each.one_to_one and not each.only_filters for each in operations):
-            return None
-        last, parts = filters[-1], self._of_stage(stats)
-        came, kept = (grown(self.before, self.after, stats, name) for name in ("inputs", "rows"))
-        before = [part for part, operation in zip(parts[1:], operations[:last]) if not operation.only_filters]
+        last, (read, *parts) = filters[-1], self._of_stage(stats)
+        came, kept = (grown(self.before, self.after, name, stats) for name in ("inputs", "rows"))
+        before = [part for part, operation in zip(parts, operations[:last]) if not operation.only_filters]
         seconds = sum(part.seconds for part in before)
-        return Dropped(
-            operations[last].name_in_stats,
-            1 - kept / came if came else 0.0,
-            parts[0].seconds + seconds,
-            seconds,
-            tuple(part.name for part in before),
-        )
+        name, share = operations[last].name_in_stats, 1 - kept / came if came else 0.0
+        return Dropped(name, share, read.seconds + seconds, seconds, tuple(part.name for part in before))
 
     def alone(self, part: WorkPart) -> float:
         """Seconds for an element of an operation, when the task in the middle is done again by nobody else meanwhile.
 
         0: it cannot be done.
         """
-        for stats in self.after.stages:
-            stage = self.pipeline.stages[stats.number]
-            names = [operation.name_in_stats for operation in stage.operations]
-            if part.name in names and stage.leaf is not None:
+        for stage in self.pipeline.stages:
+            if stage.leaf is not None and part.name in (operation.name_in_stats for operation in stage.operations):
                 tasks = sorted(
-                    (task for task in self.tasks if task.stage == stats.number and _inside(task) > 0), key=_each
+                    (task for task in self.tasks if task.stage == stage.number and _inside(task) > 0), key=_each
                 )
                 usual = tasks[len(tasks) // 2 : len(tasks) // 2 + 1]
                 looks = [self._again(usual) for _ in range(TRIES)]
@@ -174,25 +167,19 @@ class Work:
 
     def _again(self, tasks: Sequence[TaskEvent]) -> OperationTimes | None:
         """Do the first of the tasks again; None where that cannot be done."""
-        if not tasks or self.pipeline.stages[tasks[0].stage].leaf is None or _took(tasks[0]) > AGAIN_SECONDS:
+        if not tasks or (leaf := self.pipeline.stages[tasks[0].stage].leaf) is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None
-        if any(leaf.in_order for leaf in self.pipeline.every_leaf) or self.pipeline.formers:
+        if any(each.in_order for each in self.pipeline.every_leaf) or self.pipeline.formers:
             return None
-        worker, leaf = (
-            Worker(self.pipeline, stopwatch=lambda: Looking(0)),
-            self.pipeline.stages[tasks[0].stage].leaf or 0,
-        )
-        try:
+        with closing(Worker(self.pipeline, stopwatch=lambda: Looking(0))) as worker:
             block = worker.run(SpanTask(tasks[0].stage, tasks[0].start, tasks[0].stop, leaf))
             return block.times.look if block.times is not None and block.failure is None else None
-        finally:
-            worker.close()
 
 
-def grown(before: IteratorStats, after: IteratorStats, stage: StageStats, name: str) -> float:
-    """By how much a number of a stage has grown."""
-    then = next((one for one in before.stages if one.number == stage.number), None)
-    return float(getattr(stage, name) - (0 if then is None else getattr(then, name)))
+def grown(before: IteratorStats, after: IteratorStats, name: str, *stages: StageStats) -> float:
+    """By how much a number of some stages has grown."""
+    then = {stage.number: getattr(stage, name) for stage in before.stages}
+    return float(sum(getattr(stage, name) - then.get(stage.number, 0) for stage in stages))
 
 
 def _took(task: TaskEvent) -> float:
@@ -227,17 +214,12 @@ def _slowest_read(measured: Measured, leaf: Leaf, positions: range) -> Rare | No
         if time.monotonic() > until:
             break
     usual = statistics.median(seconds.values())
-    slow = {position: each for position, each in seconds.items() if each > LONG * usual}
-    if not slow:
-        return None
-    worst = max(slow, key=lambda position: slow[position])
-    again = _read(leaf, worst)
-    if again < LONG * usual:
-        return None  # it was the machine
-    each = measured.read_seconds / measured.records
-    rest = min(usual / each, 1.0)
-    where = place(leaf, leaf.position(worst))
-    return Rare("reading", min(again, slow[worst]), where, 1 - rest, len(slow) / len(seconds), rest)
+    worst = max(seconds, key=lambda position: seconds[position])
+    if seconds[worst] <= LONG * usual or (again := _read(leaf, worst)) < LONG * usual:
+        return None  # or it was the machine
+    few = sum(each > LONG * usual for each in seconds.values()) / len(seconds)
+    rest = min(usual / (measured.read_seconds / measured.records), 1.0)
+    return Rare("reading", min(again, seconds[worst]), place(leaf, leaf.position(worst)), 1 - rest, few, rest)
 
 
 def _read(leaf: Leaf, position: int) -> float:

@@ -19,13 +19,11 @@ from ...sources.mixed.source import MixedSource
 
 
 def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
-    """The lowest difference in each dataset that is in both."""
+    """The lowest difference in each dataset that is in both: its kind, and it in words."""
     known, others = _nodes(one), _nodes(two)
     for name in filter(others.__contains__, known):
-        change = _change(known[name], others[name])
-        if change is not None:
-            what, told = change
-            yield what, f"part {name!r}: {told}" if name else told
+        if (change := _change(known[name], others[name])) is not None:
+            yield change[0], f"part {name!r}: {change[1]}" if name else change[1]
 
 
 def _nodes(source: Any) -> dict[str, Node]:
@@ -37,33 +35,23 @@ def _nodes(source: Any) -> dict[str, Node]:
 def _change(one: Node, two: Node) -> tuple[str, str] | None:
     alike = type(one) is type(two) and len(one.inputs) == len(two.inputs)
     below = next(filter(None, map(_change, one.inputs, two.inputs)), None) if alike else None
-    if below is not None:
+    if below is not None or (alike and described(one.parameters) == described(two.parameters)):
         return below
-    if alike and described(one.parameters) == described(two.parameters):
-        return None
-    moved = isinstance(one, Reordered) + isinstance(two, Reordered) == 1
-    told = ("none" if moved and not isinstance(each, Reordered) else _told(each) for each in (one, two))
-    return _kind(one, two), " → ".join(told)
-
-
-def _kind(one: Node, two: Node) -> str:
-    if isinstance(one, Reordered) and isinstance(two, Reordered):
-        return "seed" if _without_seed(one) == _without_seed(two) else "order"
-    if isinstance(one, Reordered) or isinstance(two, Reordered):
-        return "order"
-    if isinstance(one, Chosen) and isinstance(two, Chosen):
-        return "weights"
-    return "operation" if hasattr(one, "operation") or hasattr(two, "operation") else "source"
-
-
-def _without_seed(node: Reordered) -> Any:
-    told = node.index_map
-    return dataclasses.replace(told, seed=0) if hasattr(told, "seed") else told  # type: ignore[type-var]
+    orders = [node.index_map for node in (one, two) if isinstance(node, Reordered)]
+    if len(orders) == 1:
+        words = (_told(node) if isinstance(node, Reordered) else "none" for node in (one, two))
+        return "order", " → ".join(words)
+    kind = "operation" if hasattr(one, "operation") or hasattr(two, "operation") else "source"
+    if orders:
+        maps = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
+        kind = "seed" if maps[0] == maps[1] else "order"
+    elif isinstance(one, Chosen) and isinstance(two, Chosen):
+        kind = "weights"
+    return kind, f"{_told(one)} → {_told(two)}"
 
 
 def _told(node: Node) -> str:
-    if isinstance(node, Reordered):
-        return short_repr(node.index_map)
-    if isinstance(node, Source):
-        return short_repr(node.source)
-    return short_repr(node.operation if hasattr(node, "operation") else node.parameters)
+    names = (
+        ("index_map",) if isinstance(node, Reordered) else ("source",) if isinstance(node, Source) else ("operation",)
+    )
+    return short_repr(getattr(node, names[0], node.parameters))

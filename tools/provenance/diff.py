@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,10 @@ class Difference:
         if not self.reasons:
             return "The streams are the same."
         first = "" if self.step is None else f" from step {self.step:,} on"
+        kinds = first_few(list(dict.fromkeys(reason.what for reason in self.reasons)), 8)
         steps = ("some step" if reason.step is None else f"step {reason.step:,}" for reason in self.reasons)
         lines = (f"  {reason.told} (from {step} on)" for reason, step in zip(self.reasons, steps))
-        return "\n".join([f"The streams differ{first}: {first_few(_kinds(self.reasons), 8)}.", *lines])
-
-
-def _kinds(reasons: Sequence[Reason]) -> list[str]:
-    return list(dict.fromkeys(reason.what for reason in reasons))
+        return "\n".join([f"The streams differ{first}: {kinds}.", *lines])
 
 
 def diff(one: Any, two: Any) -> Difference:
@@ -98,17 +95,13 @@ def diff(one: Any, two: Any) -> Difference:
     >>> found.step, [reason.what for reason in found.reasons]
     (500, ['weights'])
     """
-    sides = _Side.of(one), _Side.of(two)
-    saved, present = _alike(*sides)
-    found = [
-        *_of_source(sides, saved, present),
-        *_of_operations(sides, saved, present),
-        *_of_batches(sides),
-        *_of_order(sides, saved, present),
-        *_of_loops(sides),
-        *_of_left_out(sides),
-        *_of_history(sides),
-    ]
+    one, two = _Side.of(one), _Side.of(two)
+    if one.pipeline is None and two.pipeline is not None:  # an older version may have written the state
+        two = replace(two, alike=two.pipeline.fingerprint_like(one.fingerprint))
+    elif two.pipeline is None and one.pipeline is not None:
+        one = replace(one, alike=one.pipeline.fingerprint_like(two.fingerprint))
+    compared = (_of_source, _of_operations, _of_batches, _of_order, _of_loops, _of_left_out, _of_history)
+    found = [reason for compare in compared for reason in compare(one, two)]
     return Difference(tuple(sorted(found, key=lambda reason: (reason.step is None, reason.step or 0))))
 
 
@@ -117,63 +110,45 @@ class _Side:
     """One of the two streams.
 
     Attributes:
-        described: by a loader; None: it is that of a checkpoint.
-        states: of the checkpoint.
+        pipeline: of a loader; None: of a checkpoint.
+        states: of a checkpoint.
+        fingerprint: the identity of the stream.
+        alike: the same, in the form of the other side's.
+        skipped: steps that are left out.
+        shards: the number of these; None: a loader for one process alone, which may be one of many.
+        sizes: of batches, and of all else that takes several elements.
     """
 
-    described: Described | None
-    states: Sequence[LoaderState] = ()
+    pipeline: Pipeline | None
+    states: Sequence[LoaderState]
+    fingerprint: dict[str, Any]
+    alike: dict[str, Any]
+    skipped: SkippedSteps
+    shards: int | None
+    sizes: list[int]
 
     @classmethod
     def of(cls, given: Any) -> _Side:
         """A loader, or a checkpoint."""
+        pipeline, states = None, list[LoaderState]()
         if isinstance(given, (str, Path, bytes, bytearray, dict, list, tuple)):
             states = states_of(given)
             if not states:
                 raise CheckpointError("there is no state to compare; pass what get_state() gave.")
-            return cls(None, states)
-        return cls(Described.of(given))
-
-    @property
-    def pipeline(self) -> Pipeline | None:
-        """The pipeline of the loader."""
-        return self.described.pipeline if self.described else None
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        """The identity of the stream."""
-        return self.pipeline.fingerprint if self.pipeline else self.states[0].fingerprint
-
-    @property
-    def shards(self) -> int | None:
-        """The number of shards; None: a loader for one process alone, which may be one of many."""
-        if self.pipeline is None:
-            return self.states[0].shard[1]
-        return self.pipeline.shard.shard_count if self.pipeline.shard.shard_count > 1 else None
-
-    @property
-    def skipped(self) -> SkippedSteps:
-        """Steps that are left out."""
-        return self.described.skipped if self.described else self.states[0].skipped
-
-    @property
-    def sizes(self) -> list[int]:
-        """The sizes of batches, and of all else that takes several elements."""
-        return list(self.fingerprint.get("batch_sizes") or [])
+            fingerprint, skipped, shards = states[0].fingerprint, states[0].skipped, states[0].shard[1]
+        else:
+            described = Described.of(given)
+            pipeline, skipped = described.pipeline, described.skipped
+            fingerprint, shards = pipeline.fingerprint, pipeline.shard.shard_count
+        known = None if pipeline and shards == 1 else shards
+        return cls(
+            pipeline, states, fingerprint, fingerprint, skipped, known, list(fingerprint.get("batch_sizes") or [])
+        )
 
     @property
     def in_epochs(self) -> bool:
         """True for the state of a loop per epoch."""
         return "epoch" in self.fingerprint["sampler"]
-
-    @property
-    def aligned(self) -> bool:
-        """True if every step has the same number of records. Of a state, its position tells."""
-        if self.pipeline is not None:
-            return self.pipeline.aligned
-        first = self.states[0]
-        whole = len(first.lineages) == 1 and not first.lineages[0].layers
-        return whole and first.cursor.positions[0] == first.step * prod(self.sizes)
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
         """The step that has a position; None if that is not known beforehand."""
@@ -182,7 +157,15 @@ class _Side:
         if found.of_rows:
             rows = _rows_in_step(self.pipeline)
             return found.position // rows if rows else None
-        return found.position // (prod(self.sizes) * shards) if self.aligned else None
+        if self.pipeline is not None:
+            aligned = self.pipeline.aligned
+        else:  # every step has as many records if the position is that of as many
+            (first, *_), whole = (
+                self.states,
+                len(self.states[0].lineages) == 1 and not self.states[0].lineages[0].layers,
+            )
+            aligned = whole and first.cursor.positions[0] == first.step * prod(self.sizes)
+        return found.position // (prod(self.sizes) * shards) if aligned else None
 
 
 def _rows_in_step(pipeline: Pipeline | None) -> int | None:
@@ -194,32 +177,9 @@ def _rows_in_step(pipeline: Pipeline | None) -> int | None:
     return rows if part and rows else None
 
 
-def _alike(one: _Side, two: _Side) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fingerprints, in one form, though an older version may have written that of a state."""
-    saved, present = one.fingerprint, two.fingerprint
-    if one.pipeline is None and two.pipeline is not None:
-        present = two.pipeline.fingerprint_like(one.states[0].fingerprint)
-    if two.pipeline is None and one.pipeline is not None:
-        saved = one.pipeline.fingerprint_like(two.states[0].fingerprint)
-    return saved, present
-
-
-def _of_source(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[str, Any]) -> Iterator[Reason]:
-    if not (told := _differences("source", saved["source"], present["source"])):
-        return
-    chains = list(_of_chains(sides))
-    yield from chains
-    if left := [each for each in told if not (chains and ": chain " in each)]:
-        yield Reason("source", first_few(left), 0)
-
-
-def _of_chains(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
-    """The differences in datasets below the order, which descriptions know by a digest; of loaders alone."""
-    one, two = (side.pipeline for side in sides)
-    if one is not None and two is not None:
-        for leaf, other in zip(one.leaves, two.leaves):
-            for what, told in changed_chains(leaf.source, other.source):
-                yield Reason(what, told, 0)
+def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
+    """The number of the first that is not the same."""
+    return next((at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two)))
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
@@ -228,121 +188,116 @@ def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[st
     return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
 
 
-def _of_operations(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[str, Any]) -> Iterator[Reason]:
+def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
+    told = _differences("source", one.alike["source"], two.alike["source"])
+    chains = []
+    if told and one.pipeline and two.pipeline:  # descriptions know datasets below the order by a digest
+        for leaf, other in zip(one.pipeline.leaves, two.pipeline.leaves):
+            chains += [Reason(what, words, 0) for what, words in changed_chains(leaf.source, other.source)]
+    yield from chains
+    if left := [each for each in told if not (chains and ": chain " in each)]:
+        yield Reason("source", first_few(left), 0)
+
+
+def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
     """The first one that differs."""
-    one, two = saved["operations"], present["operations"]
-    if one == two:
-        return
-    number = next((at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two)))
-    names = (_name(side, number, len(known)) for side, known in zip(sides, (one, two)))
-    yield Reason("operation", f"operation {number}: {' → '.join(names)}", 0)
+    known = [side.alike["operations"] for side in (one, two)]
+    if known[0] != known[1]:
+        number = _first_other(*known)
+        names = [
+            "none"
+            if number >= len(all_)
+            else short_repr(side.pipeline.operations[number])
+            if side.pipeline
+            else "another"
+            for side, all_ in zip((one, two), known)
+        ]
+        yield Reason("operation", f"operation {number}: {' → '.join(names)}", 0)
 
 
-def _name(side: _Side, number: int, count: int) -> str:
-    if number >= count:
-        return "none"
-    return "another" if side.pipeline is None else short_repr(side.pipeline.operations[number])
-
-
-def _of_batches(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
+def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
     """Sizes of batches, and shards: together they decide what all processes have at a step."""
-    one, two = sides
     shards = [one.shards or two.shards or 1, two.shards or one.shards or 1]
     if len(one.sizes) == len(two.sizes) and one.sizes != two.sizes:
         yield Reason("batch size", f"batch sizes: {one.sizes} → {two.sizes}", 0)
     if shards[0] != shards[1]:
-        whole = [prod(side.sizes) * count for side, count in zip(sides, shards)]
-        same = "; the batches of all together are the same" if whole[0] == whole[1] else ""
+        alike = prod(one.sizes) * shards[0] == prod(two.sizes) * shards[1]
+        same = "; the batches of all together are the same" * alike
         yield Reason("shards", f"shards: {shards[0]} → {shards[1]}, of which each has other records{same}", 0)
 
 
-def _of_order(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[str, Any]) -> Iterator[Reason]:
-    one, two = (
-        {name: value for name, value in each["sampler"].items() if name != "epoch"} for each in (saved, present)
-    )
-    if one == two:
+def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
+    told = [{name: value for name, value in side.alike["sampler"].items() if name != "epoch"} for side in (one, two)]
+    if told[0] == told[1]:
         return
-    asked = [{name: value for name, value in each.items() if name not in PASSING} for each in (one, two)]
-    told = _differences("order", *asked) or _differences("order", one, two)
-    seeds = one.get("seed") != two.get("seed")
-    if seeds and any(side.pipeline is not None and _draws(side.pipeline) for side in sides):
-        yield Reason("seed", first_few(told), 0)
+    asked = [{name: value for name, value in each.items() if name not in PASSING} for each in told]
+    words = _differences("order", *asked) or _differences("order", *told)
+    pipelines = [side.pipeline for side in (one, two)]
+    draws = any(operation.needs_seed for pipeline in pipelines if pipeline for operation in pipeline.operations)
+    if draws and told[0].get("seed") != told[1].get("seed"):
+        yield Reason("seed", first_few(words), 0)
         return
-    found = first_difference(one, two, [side.pipeline for side in sides])
+    found = first_difference(told[0], told[1], pipelines)
     if found is None:
         return
-    shards = max(side.shards or 1 for side in sides)
-    steps = [step for side in sides if (step := side.step_of(found, shards)) is not None]
+    shards = max(one.shards or 1, two.shards or 1)
+    steps = [step for side in (one, two) if (step := side.step_of(found, shards)) is not None]
     at = f"{'row' if found.of_rows else 'position'} {found.position:,}: " if found.position is not None else ""
-    words = f"; {at}{found.told}" if found.told else ""
-    kind = "weights" if found.why else _kind(told)
-    yield Reason(kind, f"{found.why or first_few(told)}{words}", min(steps, default=None))
+    there = f"; {at}{found.told}" if found.told else ""
+    yield Reason(
+        "weights" if found.why else _kind(words), f"{found.why or first_few(words)}{there}", min(steps, default=None)
+    )
 
 
-def _of_loops(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
+def _kind(words: Sequence[str]) -> str:
+    """The kind of difference, by the first of these words."""
+    kinds = dict.fromkeys(("weights", "ramp", "history", "joins"), "weights") | {"seed": "seed"}
+    kinds |= dict.fromkeys(("epochs", "when_exhausted"), "epochs")
+    return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in words)), "order")
+
+
+def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
     """One of two runs may be a loop per epoch, whose batches end with each epoch; a loader does not tell how it is run."""
-    one, two = sides
     if one.states and two.states and one.in_epochs != two.in_epochs:
-        records, shards = one.fingerprint["sampler"].get("records"), one.states[0].shard[1]
-        step = records // (prod(one.sizes) * shards) if isinstance(records, int) else None
+        records = one.fingerprint["sampler"].get("records")
+        step = records // (prod(one.sizes) * one.states[0].shard[1]) if isinstance(records, int) else None
         yield Reason("epochs", f"a loop per epoch: {one.in_epochs} → {two.in_epochs}", step)
 
 
-def _draws(pipeline: Pipeline) -> bool:
-    return any(operation.needs_seed for operation in pipeline.operations)
-
-
-def _kind(told: Sequence[str]) -> str:
-    """The kind of difference, by the first of these words."""
-    kinds = {"weights": "weights", "ramp": "weights", "history": "weights", "joins": "weights", "seed": "seed"}
-    kinds |= {"epochs": "epochs", "when_exhausted": "epochs"}
-    return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in told)), "order")
-
-
-def _of_left_out(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
-    one, two = (side.skipped.steps for side in sides)
-    edges = sorted({edge for steps in (one, two) for pair in steps for edge in pair})
-    first = next((edge for edge in edges if (within(one, edge) is None) != (within(two, edge) is None)), None)
+def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
+    steps = [side.skipped.steps for side in (one, two)]
+    edges = sorted({edge for each in steps for pair in each for edge in pair})
+    first = next((edge for edge in edges if len({within(each, edge) is None for each in steps}) > 1), None)
     if first is not None:
-        yield Reason("left out", f"steps left out: {list(map(list, one))} → {list(map(list, two))}", first)
+        yield Reason("left out", "steps left out: {} → {}".format(*([*map(list, each)] for each in steps)), first)
 
 
-def _of_history(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
+def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
     """Changes of shards or of the batch size on the way to the two checkpoints."""
-    if all(side.states for side in sides):
-        yield from _of_layers(sides)
-    for side, other, name in ((*sides, "first"), (*sides[::-1], "second")):
+    layers = [side.states[0].lineages[0].layers for side in (one, two) if side.states]
+    if len(layers) == 2 and layers[0] != layers[1]:
+        same = _first_other(*layers)
+        told = " → ".join(_told_of_layers(each[same:]) for each in layers)
+        longer, before = (layers[0], two) if len(layers[0]) > same else (layers[1], one)
+        yield Reason("shards", f"what former runs had read: {told}", _step_after(longer[: same + 1], before))
+    for side, other, name in ((one, two, "first"), (two, one, "second")):
         if side.states and (changed := _size_changed(side, other)) is not None:
             yield Reason("batch size", f"batch size: that of the {name} changed on the way", changed)
 
 
-def _of_layers(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
+def _told_of_layers(layers: Sequence[Any]) -> str:
     """The first run whose shards stopped elsewhere, or only in one of them."""
-    one, two = (side.states[0].lineages[0].layers for side in sides)
-    if one == two:
-        return
-    same = next((at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two)))
-    told = " → ".join(_told_of_layer(layers[same:]) for layers in (one, two))
-    layers, before = (one, sides[1]) if len(one) > same else (two, sides[0])
-    yield Reason("shards", f"what former runs had read: {told}", _step_after(layers[: same + 1], before))
-
-
-def _told_of_layer(layers: Sequence[Any]) -> str:
-    numbers = [layer for layer in layers if isinstance(layer[0], int)]
-    if not numbers:
+    first = next((layer for layer in layers if isinstance(layer[0], int)), None)
+    if first is None:
         return "nothing"
-    (first, *_), local = (
-        numbers,
-        f"{len(numbers[0])} shards up to local position " if len(numbers[0]) > 1 else "up to position ",
-    )
-    return f"{local}{min(first):,}"
+    return f"{f'{len(first)} shards up to local' if len(first) > 1 else 'up to'} position {min(first):,}"
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
     """The step at which the last of these runs ended, if each step was so many records as in a checkpoint of before that."""
     unit, shards, steps = prod(before.sizes), before.states[0].shard[1], 0
     for number, layer in enumerate(layers):
-        of_all = len(layer) == 1  # a position of all shards, as they stood at equal steps
+        of_all = len(layer) == 1  # a position of all shards, as they were at equal steps
         if not isinstance(layer[0], int) or (of_all and number < len(layers) - 1):
             return None
         whole, rest = divmod(min(layer), unit * (shards if of_all else 1))
@@ -353,7 +308,7 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 
 
 def _size_changed(side: _Side, other: _Side) -> int | None:
-    """The step at which a run went on with batches of the size of now, where before they had that of the other stream."""
+    """The step at which a run went on with batches of its present size, where before they had that of the other stream."""
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
     if unit == before or len(side.sizes) != len(other.sizes) or state.lineages[0].layers or side.in_epochs:
         return None

@@ -5,10 +5,9 @@ In: where the run of a shard is. Out: the records that the element was made of.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -83,47 +82,41 @@ class Search:
                 leaves = place.pipeline.every_leaf
                 return Element(list(_records(table, leaves)), leaves, None if place.told else began)
             end = place.step + passed
-            if search.epoch is None or not search._has_epoch(search.epoch + 1):
+            if search.epoch is None or not search.has_epoch(search.epoch + 1):
                 raise TraceError(f"step {step} is after the end of the stream, which has {step - left + end} elements.")
-            search, left = search._at_epoch(search.epoch + 1), left - end
+            search, left = search.at_epoch(search.epoch + 1), left - end
 
     def _in_epoch_of(self, step: int) -> tuple[Search, int]:
         """The epoch to begin at, and the number of the step as counted there."""
-        mark = self.mark
+        mark, pipeline = self.mark, self.mark.pipeline
         if self.epoch is None:
             return self, step
-        if not mark.pipeline.aligned:
-            return (self, step) if step >= mark.step else (self._at_epoch(0), step)
-        delivered = mark.pipeline.stages[0].outputs(mark.cursor.positions[0])
-        first = mark.step - delivered
-        if first <= step < first + self._length:
-            return dataclasses.replace(self, mark=mark._replace(step=delivered)), step - first
-        return self._in_other_epoch(step, first)
-
-    def _in_other_epoch(self, step: int, first: int) -> tuple[Search, int]:
-        """The same for an epoch before or after the one of now, which begins with step `first`. All are of one length."""
-        assert self.epoch is not None, "a loop per epoch"
-        length = self._at_epoch(0)._length
-        if step < first and (first != self.epoch * length or self.mark.pipeline.leaf.lineage.layers):
+        if not pipeline.aligned:
+            return (self, step) if step >= mark.step else (self.at_epoch(0), step)
+        delivered = pipeline.stages[0].outputs(mark.cursor.positions[0])
+        first = mark.step - delivered  # step of the present epoch; all are of one length, but maybe that one
+        after = first + pipeline.stages[0].outputs(pipeline.leaf.total)
+        if first <= step < after:
+            return replace(self, mark=mark._replace(step=delivered)), step - first
+        whole = self.at_epoch(0).mark.pipeline
+        length = whole.stages[0].outputs(whole.leaf.total)
+        if step < first and (first != self.epoch * length or pipeline.leaf.lineage.layers):
             raise TraceError(
                 f"step {step} came before the epoch of the checkpoint, which begins with step {first}, and the number of "
                 "shards or the batch size changed on the way; pass a checkpoint of before that."
             )
-        begin, epoch = (0, 0) if step < first else (first + self._length, self.epoch + 1)
+        begin, epoch = (0, 0) if step < first else (after, self.epoch + 1)
         epochs, left = divmod(step - begin, length)
-        if not self._has_epoch(epoch + epochs):
+        if not self.has_epoch(epoch + epochs):
             raise TraceError(f"step {step} is after the end of the stream, which has no epoch {epoch + epochs}.")
-        return self._at_epoch(epoch + epochs), left
+        return self.at_epoch(epoch + epochs), left
 
-    @property
-    def _length(self) -> int:
-        """Elements of an epoch."""
-        return self.mark.pipeline.stages[0].outputs(self.mark.pipeline.leaf.total)
-
-    def _at_epoch(self, epoch: int) -> Search:
+    def at_epoch(self, epoch: int) -> Search:
+        """The beginning of an epoch."""
         return Search(self.described, self.described.in_epoch(epoch).stand([], True), epoch)
 
-    def _has_epoch(self, epoch: int) -> bool:
+    def has_epoch(self, epoch: int) -> bool:
+        """True if the stream has an epoch of this number."""
         leaf = self.described.pipeline.leaf
         return leaf.endless or epoch * leaf.epoch_length < len(leaf.sampler)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,6 +58,22 @@ class Order:
     stages: tuple[Any, ...] = ()  # of a mix: what decides it, with the positions from which on it holds
     of_rows: bool = False  # as of `OrderDifference`
 
+    @classmethod
+    def of_mix(cls, order: MixOrder, length: int, of_rows: bool = False) -> Order:
+        """The order of a mix."""
+        stages = [(start, tuple(zip(order.names, in_units(weights, ONE)))) for start, weights in order.stages]
+        return cls(order.names, order.places, length, tuple(stages), of_rows)
+
+    @classmethod
+    def of_sampler(cls, sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
+        """The order of a sampler, of the keys of a mix of such datasets."""
+
+        def places(positions: Numbers) -> tuple[Numbers, Numbers]:
+            keys, parts = np.divmod(sampler.record_keys(positions), len(names))
+            return parts, keys
+
+        return cls(names, places, len(sampler))
+
     def told(self, position: int) -> str:
         """The element at a position, in words."""
         parts, keys = self.places(np.array([position], dtype=np.int64))
@@ -90,10 +107,13 @@ def first_difference(
 
 
 def _compared(one: Order, two: Order) -> OrderDifference | None:
-    end = min(one.length, two.length)
     if one.stages and (one.stages, one.length) == (two.stages, two.length):
         return None
-    start = _first_stage(one.stages, two.stages)
+    start = 0  # the first position at which one of the stages of two mixes is not that of the other
+    if one.stages != two.stages:
+        pairs = zip_longest(one.stages, two.stages)
+        start = int(min(stage[0] for pair in pairs if pair[0] != pair[1] for stage in pair if stage))
+    end = min(one.length, two.length)
     names = list(dict.fromkeys((*one.names, *two.names)))
     numbers = [np.array([names.index(name) for name in order.names], dtype=np.int64) for order in (one, two)]
     for first in range(start, min(end, start + MOST), _BLOCK):
@@ -112,28 +132,20 @@ def _compared(one: Order, two: Order) -> OrderDifference | None:
 
 def _changed_shares(one: Order, two: Order, position: int) -> str:
     """The weights of two mixes at a position, as far as they differ."""
-    shares = one.shares(position), two.shares(position)
-    names = dict.fromkeys((*shares[0], *shares[1]))
-    changed = [name for name in names if shares[0].get(name) != shares[1].get(name)]
-    words = [f"{name} {shares[0].get(name, 0):.4g} → {shares[1].get(name, 0):.4g}" for name in changed]
+    before, now = one.shares(position), two.shares(position)
+    changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    words = [f"{name} {before.get(name, 0):.4g} → {now.get(name, 0):.4g}" for name in changed]
     return f"weights: {first_few(words, 8)}" if words else ""
 
 
-def _first_stage(one: tuple[Any, ...], two: tuple[Any, ...]) -> int:
-    """The first position at which one of the stages of two mixes is not that of the other."""
-    starts = [min(mine[0], other[0]) for mine, other in zip(one, two) if mine != other]
-    longer = max(one, two, key=len)[min(len(one), len(two)) :]
-    return int(min([*starts, *(stage[0] for stage in longer[:1])], default=0))
-
-
-def _of_mixes(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[Order | None]:
+def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
     """Mixes by position, of parts whose own orders are the same."""
-    told = (one, two)
+    one, two = told
     shared = [name for name in one if name.startswith("part ") and name in two]
     if any(each.get("kind") != "MixSampler" for each in told) or any(one[name] != two[name] for name in shared):
         return [None, None]
     try:
-        return [_of_mix(order_told(each), length_told(each)) for each in told]
+        return [Order.of_mix(order_told(each), length_told(each)) for each in told]
     except HeadraceError:  # of a damaged state
         return [None, None]
 
@@ -144,28 +156,15 @@ def _of_joins(*told: Mapping[str, Any]) -> list[Order | None]:
     rest = [{**each, "joins": [*join[:-1], {**join[-1], "order": None}]} for each, join in zip(told, joins)]
     if rest[0] != rest[1] or joins[0][-1].get("kind") != "mix":
         return [None, None]
-    return [_of_mix(MixOrder.from_values(join[-1]["order"]), ENDLESS, of_rows=True) for join in joins]
-
-
-def _of_mix(order: MixOrder, length: int, of_rows: bool = False) -> Order:
-    stages = [(start, tuple(zip(order.names, in_units(weights, ONE)))) for start, weights in order.stages]
-    return Order(order.names, order.places, length, tuple(stages), of_rows)
+    return [Order.of_mix(MixOrder.from_values(join[-1]["order"]), ENDLESS, of_rows=True) for join in joins]
 
 
 def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
     if pipeline is None or len(pipeline.leaves) > 1 or pipeline.joins:
         return None
-    leaf = pipeline.leaf
-    names = tuple(leaf.source.parts) if isinstance(leaf.source, MixedSource) else ("",)
-    return _of_keys(leaf.sampler.with_shard_options(NoSharding()), names)
-
-
-def _of_keys(sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
-    def places(positions: Numbers) -> tuple[Numbers, Numbers]:
-        keys, parts = np.divmod(sampler.record_keys(positions), len(names))
-        return parts, keys
-
-    return Order(names, places, len(sampler))
+    source = pipeline.leaf.source
+    names = tuple(source.parts) if isinstance(source, MixedSource) else ("",)
+    return Order.of_sampler(pipeline.leaf.sampler.with_shard_options(NoSharding()), names)
 
 
 def _of_index(told: Mapping[str, Any]) -> Order | None:
@@ -174,12 +173,9 @@ def _of_index(told: Mapping[str, Any]) -> Order | None:
         return None
     shuffle = told["shuffle"]
     try:
-        sampler = IndexSampler(
-            told["records"],
-            shuffle=BlockShuffle(**shuffle) if isinstance(shuffle, dict) else shuffle,
-            num_epochs=told["epochs"],
-            seed=told["seed"],
+        shuffle = BlockShuffle(**shuffle) if isinstance(shuffle, dict) else shuffle
+        return Order.of_sampler(
+            IndexSampler(told["records"], shuffle=shuffle, num_epochs=told["epochs"], seed=told["seed"])
         )
     except (TypeError, ValueError, LookupError):
         return None
-    return _of_keys(sampler)

@@ -6,19 +6,20 @@ In: a loader, the number of a step, and maybe a checkpoint. Out: the records tha
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from ...common.redaction import redacted
 from ...common.validation import whole_number
-from ...loader.plan.leaf import Leaf
+from ...errors import TraceError
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import MixSampler
+from ...samplers.weighted.sampler import WeightedSampler
 from ...sources.provenance import FilePlace, TokenSpan
 from .elements import Element, Found, Search
 from .streams import Described, iterator_of, states_of
-from .tables import columns
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Trace:
         ran_from: the step from which the pipeline was run to find out, as what comes decides what is in a step; None:
             arithmetic told it.
         records: in the order in which they stand in the elements of the shards.
+        weights: digests of the weights that drew them, and from which position on these held, where a `WeightedSampler` did.
     """
 
     step: int
@@ -72,6 +74,7 @@ class Trace:
     epochs: dict[str, int]
     ran_from: int | None
     records: tuple[TracedRecord, ...]
+    weights: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain values for JSON."""
@@ -81,12 +84,16 @@ class Trace:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
+        shards = f" on shard {', '.join(map(str, self.shards))} of {self.shard_count}"
+        if len(self.shards) == self.shard_count:
+            shards = f" on {self.shard_count} shards" if self.shard_count > 1 else ""
         files = len({record.file for record in self.records if record.file is not None})
         of_files = f" of {files:,} files" if files else ""
-        yield f"Step {self.step:,}{self._whose}: {len(self.records):,} records{of_files}"
+        yield f"Step {self.step:,}{shards}: {len(self.records):,} records{of_files}"
         if self.epochs:
             names = (f"{epoch}{f' of {name}' if name else ''}" for name, epoch in self.epochs.items())
             yield f"Epoch {', '.join(names)}"
+        yield from (f"Drawn by {weights}" for weights in self.weights)
         if self.ran_from is None:
             yield "Found by arithmetic; nothing was read."
         else:
@@ -95,36 +102,30 @@ class Trace:
         rows = map(_told, self.records)
         yield from columns([{**row, "shard": ""} if self.shard_count == 1 else row for row in rows])
 
-    @property
-    def _whose(self) -> str:
-        if self.shard_count == 1:
-            return ""
-        if len(self.shards) == self.shard_count:
-            return f" on {self.shard_count} shards"
-        return f" on shard {', '.join(map(str, self.shards))} of {self.shard_count}"
-
 
 def _told(record: TracedRecord) -> dict[str, str]:
     """The cells of a record in a table."""
-    spans = ", ".join(f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens)
-    in_file = "" if record.file_tokens is None else "[{}:{}]".format(*record.file_tokens)
-    return {
-        "shard": str(record.shard),
-        "row": _or_nothing(record.row),
-        "segment": _or_nothing(record.segment),
-        "dataset": record.dataset,
-        "key": str(record.key),
-        "position": str(record.position),
-        "tokens": spans,
-        "file": record.file or "",
-        "record": _or_nothing(record.record),
-        "tokens of the file": in_file,
-        "": record.note,
+    cells: dict[str, Any] = {
+        name: getattr(record, name) for name in ("shard", "row", "segment", "dataset", "key", "position")
     }
+    cells["tokens"] = ", ".join(f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens)
+    cells |= {"file": record.file, "record": record.record}
+    cells["tokens of the file"] = record.file_tokens and "[{}:{}]".format(*record.file_tokens)
+    return {name: "" if cell is None else str(cell) for name, cell in {**cells, "": record.note}.items()}
 
 
-def _or_nothing(value: int | None) -> str:
-    return "" if value is None else str(value)
+def columns(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    r"""A line of names and one for each row, in columns; without columns that are empty.
+
+    >>> print("\n".join(columns([{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}])))
+    row  key
+    0    17
+    1    3
+    """
+    names = [name for name in (rows[0] if rows else {}) if any(row[name] for row in rows)]
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
+    for row in ({name: name for name in names}, *rows):
+        yield "  ".join(row[name].ljust(widths[name]) for name in names).rstrip()
 
 
 def trace(
@@ -156,7 +157,8 @@ def trace(
         strict: False goes on although source, sampler or operations are not those of the state.
 
     Raises:
-        TraceError: the stream ends before, or the step was left out, or is one of before shards or batch size changed.
+        TraceError: the stream ends before, or the step was left out, or is one of before shards, batch size or weights
+            changed.
         CheckpointError: the state cannot be read, or is that of another pipeline.
         TypeError: the loader is none, or what is passed is of another kind.
 
@@ -179,7 +181,26 @@ def trace(
         found.append(search.found(step))
     ran = [one.ran_from for one in found if one.ran_from is not None]
     records = [_traced(each, index) for index, one in zip(told, found) for each in one.records]
-    return Trace(step, tuple(told), count, _latest(map(_epochs, found)), min(ran, default=None), tuple(records))
+    weights = tuple(dict.fromkeys(chain.from_iterable(map(_weights, found))))
+    return Trace(step, tuple(told), count, _epochs(found), min(ran, default=None), tuple(records), weights)
+
+
+def _weights(element: Element) -> list[str]:
+    """The weights that drew the records of an element, in words.
+
+    Raises:
+        TraceError: others did, of a former run.
+    """
+    samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
+    weighted = {number: sampler for number, sampler in samplers.items() if isinstance(sampler, WeightedSampler)}
+    for found in element.records:
+        former = weighted[found.leaf].former_weights(found.position) if found.leaf in weighted else None
+        if former is not None:
+            raise TraceError(
+                f"position {found.position:,} was drawn by other weights, {former}, in a former run; trace the step with a "
+                "loader of those weights, and a state of that run."
+            )
+    return [sampler.weights_told for sampler in weighted.values()]
 
 
 def _shards(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
@@ -191,61 +212,42 @@ def _shards(described: Described, states: Sequence[LoaderState], shards: int | N
     return (known, count) if count == before else (range(count), count)
 
 
-def _latest(epochs: Iterable[dict[str, int]]) -> dict[str, int]:
-    """The latest epoch of each dataset in all shards."""
+def _epochs(found: Iterable[Element]) -> dict[str, int]:
+    """The latest epoch of each dataset in all shards, as those of a `Trace`."""
     latest: dict[str, int] = {}
-    for of_shard in epochs:
-        for name, epoch in of_shard.items():
-            latest[name] = max(epoch, latest.get(name, 0))
+    for element in found:
+        last: dict[int, int] = {}
+        for each in element.records:
+            last[each.leaf] = max(each.position, last.get(each.leaf, 0))
+        epochs: dict[str, int] = {}
+        for number, position in last.items():
+            leaf = element.leaves[number]
+            if not leaf.in_order and isinstance(leaf.sampler, MixSampler):
+                parts = leaf.sampler.part_epochs(position)
+                epochs |= {"/".join(filter(None, (leaf.name, name))): epoch for name, epoch in parts.items()}
+            elif not leaf.in_order:
+                epochs[leaf.name] = leaf.epoch + position // leaf.epoch_stride
+        latest |= {name: max(epoch, latest.get(name, 0)) for name, epoch in epochs.items()}
     return latest
-
-
-def _epochs(element: Element) -> dict[str, int]:
-    """As those of a `Trace`."""
-    last: dict[int, int] = {}
-    for found in element.records:
-        last[found.leaf] = max(found.position, last.get(found.leaf, 0))
-    epochs: dict[str, int] = {}
-    for number, position in last.items():
-        epochs.update(_epochs_at(element.leaves[number], position))
-    return epochs
-
-
-def _epochs_at(leaf: Leaf, position: int) -> dict[str, int]:
-    """The epochs at a global position of a leaf, by the name of the dataset."""
-    if leaf.in_order:
-        return {}
-    if isinstance(leaf.sampler, MixSampler):
-        parts = leaf.sampler.part_epochs(position)
-        return {"/".join(filter(None, (leaf.name, name))): epoch for name, epoch in parts.items()}
-    return {leaf.name: leaf.epoch + position // leaf.epoch_stride}
 
 
 def _traced(found: Found, shard: int) -> TracedRecord:
     used = found.used
-    tell = getattr(used.source, "file_place", None)
-    place: FilePlace | None = None if tell is None else tell(used.key)
-    record = TracedRecord(
-        shard, used.row, used.segment, "/".join(used.datasets), used.key, found.position, tokens=used.tokens
-    )
+    datasets, tell = "/".join(used.datasets), getattr(used.source, "file_place", None)
+    record = TracedRecord(shard, used.row, used.segment, datasets, used.key, found.position, tokens=used.tokens)
+    place = None if tell is None else tell(used.key)
     if place is None:
         return record
     place = FilePlace(*place)
-    return dataclasses.replace(
-        record,
-        file=redacted(place.file),
-        record=place.record,
-        note=place.note,
-        file_tokens=_tokens_of_file(place.tokens, used.tokens),
-    )
+    tokens = _tokens_of_file(place.tokens, used.tokens)
+    return replace(record, file=redacted(place.file), record=place.record, note=place.note, file_tokens=tokens)
 
 
 def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -> tuple[int, int] | None:
     """Those of a piece of a document; of all of it, where the document was made longer or shorter before it was packed."""
     if whole is None:
         return None
-    start, stop = whole
     for span in spans:
-        if span.length == stop - start:
-            return start + span.start, start + span.stop
+        if span.length == whole[1] - whole[0]:
+            return whole[0] + span.start, whole[0] + span.stop
     return whole

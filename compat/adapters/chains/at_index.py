@@ -6,7 +6,7 @@ In: elements. Out: elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from .orders import WORD
 class Below(NamedTuple):
     """The part of Grain's state of an operation that describes the elements that come to it.
 
+    The method `below` of an operation gives it, if its iterators have states of their own in Grain.
+
     Attributes:
         state: of the dataset below, from which these elements begin.
         taken: how many came before these; None: that is not told.
@@ -29,14 +31,6 @@ class Below(NamedTuple):
     state: Any
     taken: int | None = None
     given: int = 0
-
-
-@runtime_checkable
-class HasState(Protocol):
-    """An operation whose iterators have states of their own in Grain."""
-
-    def below(self, state: dict[str, Any]) -> Below:
-        """The part of a state that describes the operation's input."""
 
 
 class AtIndex(Operation):

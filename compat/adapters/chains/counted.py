@@ -14,7 +14,6 @@ from ....loader.plan.joins import Apply, Joined, Node
 from ....loader.plan.rules import All
 from ....loader.plan.stages import runs_of, unit_of
 from ....operations import Operation
-from .at_index import HasState
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def applied(operation: Operation, stream: Stream) -> Stream:
     a stage those that come out of all its operations.
     """
     _, operations = line_of(stream.tree)
-    mixed_up = not operation.one_to_one and any(isinstance(each, HasState) for each in runs_of(operations)[-1])
+    mixed_up = not operation.one_to_one and any(hasattr(each, "below") for each in runs_of(operations)[-1])
     tree = counting(stream.tree) if mixed_up else stream.tree
     return stream.on(Apply(tree, (operation,)), 1)
 

@@ -1,20 +1,21 @@
-"""Streams of files' records, file by file, as Grain reads them.
+"""Streams of files' records, file by file, as Grain reads them; and interleaves, whose streams are made when their turn comes.
 
-In: paths. Out: records.
+In: paths, or streams. Out: records. All are run through in order, in one worker.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from ....common.messages import shorten
+from ....common.validation import whole_number
 from ....errors import MissingExtraError, SourceError
-from .iter_dataset import IterDataset
-from .iterators import DatasetIterator
-from .streams import InterleaveIterDataset
+from .iter_dataset import IterDataset, as_stream
+from .iterators import Resumed
 
 _CYCLE = 16
 _HEAD, _CHECKSUM = struct.Struct("<QI"), 4
@@ -34,42 +35,26 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self.read_kwargs = read_kwargs
 
     def __iter__(self) -> Any:
-        if len(self.paths) == 1:
-            return _ParquetIterator(self.paths[0], self.read_kwargs)
-        files = [ParquetIterDataset(path, **self.read_kwargs) for path in self.paths]
-        return iter(InterleaveIterDataset(files, cycle_length=_CYCLE))
-
-
-class _ParquetIterator(DatasetIterator[dict[str, Any]]):
-    """Reads row group by row group."""
-
-    def __init__(self, path: str, read_kwargs: dict[str, Any]) -> None:
-        super().__init__()
+        if len(self.paths) > 1:
+            files = [ParquetIterDataset(path, **self.read_kwargs) for path in self.paths]
+            return iter(InterleaveIterDataset(files, cycle_length=_CYCLE))
         try:
             from pyarrow import parquet
         except ImportError as error:
             raise MissingExtraError('ParquetIterDataset needs pyarrow; pip install "headrace[parquet]".') from error
-        self._file = parquet.ParquetFile(path, **read_kwargs)
-        self._group, self._row, self._rows = 0, 0, 0
-        self._columns: dict[str, Any] | None = None
+        file = parquet.ParquetFile(self.paths[0], **self.read_kwargs)
+        return Resumed(partial(_rows, file), {"row_group": 0, "index_within_row_group": 0})
 
-    def __next__(self) -> dict[str, Any]:
-        while self._columns is None or self._row >= self._rows:
-            if self._columns is not None:
-                self._group, self._row = self._group + 1, 0
-            if self._group >= self._file.num_row_groups:
-                raise StopIteration
-            table = self._file.read_row_group(self._group)
-            self._rows = len(table)
-            self._columns = {name: table.column(name).to_numpy() for name in table.column_names}
-        self._row += 1
-        return {name: column[self._row - 1] for name, column in self._columns.items()}
 
-    def get_state(self) -> dict[str, Any]:
-        return {"row_group": self._group, "index_within_row_group": self._row}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._group, self._row, self._columns = state["row_group"], state["index_within_row_group"], None
+def _rows(file: Any, state: dict[str, int]) -> Iterator[tuple[dict[str, Any], dict[str, int]]]:
+    first = state["index_within_row_group"]
+    for group in range(state["row_group"], file.num_row_groups):
+        table = file.read_row_group(group)
+        columns = {name: table.column(name).to_numpy() for name in table.column_names}
+        for row in range(first, len(table)):
+            after = {"row_group": group, "index_within_row_group": row + 1}
+            yield {name: column[row] for name, column in columns.items()}, after
+        first = 0
 
 
 class TFRecordIterDataset(IterDataset[bytes]):
@@ -84,44 +69,87 @@ class TFRecordIterDataset(IterDataset[bytes]):
         self.path = path
 
     def __iter__(self) -> Any:
-        return _TFRecordIterator(Path(self.path))
+        return Resumed(self._records, {"reader_offset": 0})
+
+    def _records(self, state: dict[str, int]) -> Iterator[tuple[bytes, dict[str, int]]]:
+        with open(self.path, "rb") as file:
+            file.seek(offset := state["reader_offset"])
+            while head := file.read(_HEAD.size):
+                length = _HEAD.unpack(head)[0] if len(head) == _HEAD.size else 0
+                record = file.read(length + _CHECKSUM)
+                if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
+                    raise SourceError(
+                        f"{shorten(self.path)} is no whole TFRecord file: the record at byte {offset} is cut off."
+                    )
+                offset += len(head) + len(record)
+                yield record[:length], {"reader_offset": offset}
 
 
-class _TFRecordIterator(DatasetIterator[bytes]):
-    """Its state is the offset of the next record."""
+class InterleaveIterDataset(IterDataset[Any]):
+    """An element of each of the open streams, in turn; where one has ended, the next is opened when its turn comes again.
 
-    def __init__(self, path: Path) -> None:
+    A state is, for each place of the cycle, the number of the stream and its state; None where there is none open.
+
+    Args:
+        datasets: streams, or datasets with random access; a `MapDataset` of these, too, of which few are made at a time.
+        cycle_length: how many are open at a time.
+        num_make_iter_threads: does nothing here, as the other arguments: workers make the elements ahead.
+        make_iter_buffer_size: does nothing.
+        iter_buffer_size: does nothing.
+    """
+
+    def __init__(
+        self,
+        datasets: Any,
+        *,
+        cycle_length: int,
+        num_make_iter_threads: int = 1,
+        make_iter_buffer_size: int = 1,
+        iter_buffer_size: int = 1,
+    ) -> None:
         super().__init__()
-        self._path, self._offset = path, 0
-        self._file: Any = None
+        self.datasets = datasets
+        self.cycle_length = whole_number("cycle_length", cycle_length, 1, None, "a positive int")
 
-    def __next__(self) -> bytes:
-        if self._file is None:
-            self._file = self._path.open("rb")
-            self._file.seek(self._offset)
-        head = self._file.read(_HEAD.size)
-        if not head:
-            raise StopIteration
-        length = _HEAD.unpack(head)[0] if len(head) == _HEAD.size else 0
-        record: bytes = self._file.read(length + _CHECKSUM)
-        if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
-            raise SourceError(
-                f"{shorten(self._path)} is no whole TFRecord file: the record at byte {self._offset} is cut off."
-            )
-        self._offset += len(head) + len(record)
-        return record[:length]
+    def __iter__(self) -> Any:
+        places = [None] * min(self.cycle_length, len(self.datasets))
+        return Resumed(self._elements, {"open": places, "turn": 0, "next_dataset": 0})
 
-    def get_state(self) -> dict[str, Any]:
-        return {"reader_offset": self._offset}
+    def _elements(self, state: dict[str, Any]) -> Iterator[tuple[Any, Callable[[], dict[str, Any]]]]:
+        """Also from a state of Grain's."""
+        state = state if "open" in state else _of_grains(state)
+        turn, following, idle = state["turn"], state["next_dataset"], 0
+        opened: list[tuple[int, Any] | None] = [None if place is None else self._at(*place) for place in state["open"]]
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        self.close()
-        self._offset = state["reader_offset"]
+        def reached() -> dict[str, Any]:
+            places = [None if each is None else [each[0], each[1].get_state()] for each in opened]
+            return {"open": places, "turn": turn, "next_dataset": following}
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        try:
+            while opened and idle <= len(opened):
+                if opened[turn] is None and following < len(self.datasets):
+                    opened[turn], following = self._at(following), following + 1
+                place, here = turn, opened[turn]
+                found = [] if here is None else list(islice(here[1], 1))
+                idle, turn = idle + 1 if here is None else 0, (turn + 1) % len(opened)
+                if not found:
+                    opened[place] = None
+                for element in found:
+                    yield element, reached
+        finally:
+            for each in opened:
+                if each is not None:
+                    each[1].close()
 
-    def __del__(self) -> None:
-        self.close()
+    def _at(self, number: int, state: Any = None) -> tuple[int, Any]:
+        iterator = iter(as_stream(self.datasets[number]))
+        if state is not None:
+            iterator.set_state(state)
+        return number, iterator
+
+
+def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
+    """Grain's state of an interleave as ours."""
+    each = zip(state["iterators_in_use_indices"], state["iterators_in_use_states"], state["exhausted"])
+    places = [None if over or inner is None else [number, inner] for number, inner, over in each]
+    return {"open": places, "turn": state["next_index_in_cycle"], "next_dataset": state["next_index_in_datasets"]}

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from ....chains.iter_dataset import IterDataset as OurIterDataset
 from ....chains.nodes.node import Node, nearest_first
-from ....chains.stream import Stream, merged, over_leaves, run_through, stream_of
+from ....chains.stream import Stream, merged, over_leaves, stream_of
+from ....loader.arguments import warn_of_no_effect
 from ....loader.plan.compile import compiled
 from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline
@@ -23,7 +24,7 @@ from ....samplers.index_maps import Indices
 from ..options import MultiprocessingOptions
 from .at_index import AtIndex, RandomAtIndex
 from .counted import applied, counted, indexed
-from .iterators import DatasetIterator, EngineIterator
+from .iterators import DatasetIterator, EngineIterator, EngineRun
 from .orders import Mix, whole_weights
 from .seeds import seed_of, seeds_of, stream_of_dataset
 
@@ -52,6 +53,13 @@ class IterDataset(OurIterDataset[T]):
         dataset.__dict__["chain_stream"] = stream
         return dataset
 
+    @classmethod
+    def of_node(cls, node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None) -> IterDataset[Any]:
+        """The stream of a node's first epoch."""
+        stream = stream_of(node, read_options, allow_nones, shard_options)
+        seeds = nearest_first([node.seeds])
+        return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
+
     @property
     def parents(self) -> tuple[Any, ...]:
         """The datasets that one of a class of yours is made from."""
@@ -63,15 +71,18 @@ class IterDataset(OurIterDataset[T]):
 
     @cached_property
     def chain_stream(self) -> Stream:
-        stream = super().chain_stream if not self._is_own else run_through(self)
-        return dataclasses.replace(stream, seeds=nearest_first([seeds_of(parent) for parent in self._parents]))
+        return dataclasses.replace(self._own_stream(), seeds=nearest_first(map(seeds_of, self._parents)))
 
     @cached_property
     def _pipeline(self) -> Pipeline:
         return compiled(self.chain_stream.tree, self.chain_stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
-        return EngineIterator(super().__iter__, self.chain_stream.tree)
+        return EngineIterator(self._begin, self.chain_stream.tree)
+
+    def _begin(self) -> EngineRun:
+        warn_of_no_effect(self.chain_stream.execution)
+        return EngineRun(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
 
     def __bool__(self) -> bool:
         return True
@@ -158,13 +169,6 @@ class IterDataset(OurIterDataset[T]):
             weights: positive numbers, or a dict of these; None (default): all equal.
         """
         return MixedIterDataset(datasets, weights)
-
-
-def stream_of_node(node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None) -> IterDataset[Any]:
-    """The stream of a node's first epoch."""
-    stream = stream_of(node, read_options, allow_nones, shard_options)
-    tree = indexed(stream.tree)
-    return IterDataset.of_stream(dataclasses.replace(stream, tree=tree, seeds=nearest_first([node.seeds])))
 
 
 class Named(IterDataset[T]):

@@ -15,7 +15,7 @@ from ....loader.plan.joins import Apply
 from ....operations import Batch, FlatMap
 from ....operations.function import as_kind
 from ....operations.trees import rows_of
-from .at_index import Below
+from .at_index import Below, ShuffledWindows
 from .counted import applied, counted
 from .iter_dataset import Named, as_stream
 from .seeds import stream_of_dataset
@@ -49,6 +49,15 @@ class CacheIterDataset(Named[T]):
         super().__init__(parent, cached(stream_of_dataset(parent)))
 
 
+class WindowShuffleIterDataset(Named[Any]):
+    """Windows of consecutive elements, each in Grain's random order."""
+
+    def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
+        window = whole_number("window_size", window_size, 1, None, "a positive int")
+        stream, unit = counted(stream_of_dataset(parent))
+        super().__init__(parent, applied(ShuffledWindows(window, seed, unit), stream))
+
+
 class ZipIterDataset(Named[tuple[Any, ...]]):
     """An element of each stream, together.
 
@@ -76,12 +85,13 @@ class TakenApart(FlatMap):
         super().__init__(function)
         self.told_as = told_as
 
-    def of(self, stream: Stream) -> Stream:
-        """The elements that it makes of those of a stream; a state tells from which one on, so that none may be left out."""
-        return applied(self, counted(stream)[0])
-
     def below(self, state: dict[str, Any]) -> Below:
         return Below(state["parent"], given=state[self.told_as])
+
+
+def _taken_apart(parent: Any, function: Any, told_as: str) -> Stream:
+    """Several elements of each of a stream; a state tells from which one on, so that none may be left out."""
+    return applied(TakenApart(function, told_as), counted(stream_of_dataset(parent))[0])
 
 
 class RebatchIterDataset(Named[Any]):
@@ -94,10 +104,9 @@ class RebatchIterDataset(Named[Any]):
     """
 
     def __init__(self, parent: Any, batch_size: int, drop_remainder: bool = False) -> None:
-        size = whole_number("batch_size", batch_size, 1, None, "a positive int")
-        self.batch_size = size
-        rows = TakenApart(rows_of, "batch_idx").of(stream_of_dataset(parent))
-        tree = Apply(rows.tree, (Batch(size, drop_remainder),))
+        self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
+        rows = _taken_apart(parent, rows_of, "batch_idx")
+        tree = Apply(rows.tree, (Batch(self.batch_size, drop_remainder),))
         super().__init__(parent, dataclasses.replace(rows, tree=tree))
 
 
@@ -105,8 +114,7 @@ class FlatMapIterDataset(Named[Any]):
     """Several elements of each."""
 
     def __init__(self, parent: Any, transform: Any) -> None:
-        function = as_kind(FlatMap, transform).function
-        super().__init__(parent, TakenApart(function, "next_index_in_buffer").of(stream_of_dataset(parent)))
+        super().__init__(parent, _taken_apart(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer"))
 
 
 def _same(dataset: Any) -> Stream:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from ....common.fields import replaced
 from ....common.messages import a_kind_of
@@ -21,6 +21,8 @@ from ..wording import reword
 from .states import chain_state_after, is_grains, is_of_another_mix
 
 T = TypeVar("T")
+State: TypeAlias = Any
+"""A dict of JSON values, or a function that makes it."""
 
 
 class DatasetIterator(Generic[T], Iterator[T], ABC):
@@ -72,6 +74,61 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
         return restore_later(directory, self)
 
 
+class Resumed(DatasetIterator[T]):
+    """The elements of a generator that can begin at any state.
+
+    Args:
+        begin: gives the elements from a state on, each with the state that follows it; None: as the parents stand.
+        state: of the beginning.
+        parents: the iterators that it takes from.
+    """
+
+    def __init__(self, begin: Callable[[Any], Iterator[tuple[T, State]]], state: State, parents: Any = ()) -> None:
+        super().__init__(parents)
+        self._begin, self._state = begin, state
+        self._from = None if self._parents else state
+        self._elements: Any = None
+
+    def __next__(self) -> T:
+        if self._elements is None:
+            self._elements = self._begin(self._from)
+        try:
+            element, self._state = next(self._elements)
+        except Exception as error:
+            if not isinstance(error, StopIteration):
+                self._stop()  # a generator ends with its error: the next one tries the same element again
+            raise
+        return element  # type: ignore[no-any-return]
+
+    def get_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._state() if callable(self._state) else self._state
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._stop()
+        self._elements = self._begin(state)
+        self._state = self._from = state
+
+    def close(self) -> None:
+        """The next `next` begins anew where it stood."""
+        self._stop()
+        super().close()
+
+    def _stop(self) -> None:
+        if self._elements is not None:
+            self._state = self._from = self.get_state()
+            self._elements.close()
+            self._elements = None
+
+
+class EngineRun(DataLoaderIterator):
+    """An iterator of ours, that goes to a place as a value."""
+
+    def go_to(self, state: LoaderState, strict: bool = True) -> None:
+        """Go to a place; arguments as of `set_state`."""
+        self._go_to(state, strict)
+
+
 class EngineIterator(DatasetIterator[T]):
     """One pass over a dataset, by the engine.
 
@@ -80,20 +137,24 @@ class EngineIterator(DatasetIterator[T]):
         tree: what the engine runs.
     """
 
-    def __init__(self, begin: Callable[[], DataLoaderIterator], tree: Node) -> None:
+    def __init__(self, begin: Callable[[], EngineRun], tree: Node) -> None:
         self._begin, self._tree = begin, tree
         self.run = begin()
-        self._elements: Iterator[Any] = iter(self.run)
+        self._is_closed = False
 
     def __next__(self) -> T:
+        if self._is_closed:
+            raise ValueError(
+                "the iterator was closed; take a new one, iter(dataset), or give this one a state, set_state(state)."
+            )
         try:
-            return next(self._elements)  # type: ignore[no-any-return]
+            return next(self.run)  # type: ignore[no-any-return]
         except (JoinError, StructureError) as error:
             reword(error)
             raise
 
     def __repr__(self) -> str:
-        return repr(self.run).replace("DataLoaderIterator", "DatasetIterator")
+        return repr(self.run).replace("EngineRun", "DatasetIterator")
 
     def get_state(self) -> dict[str, Any]:
         """The state after the last element that the user received: a dict of JSON values, for any number of workers."""
@@ -109,12 +170,11 @@ class EngineIterator(DatasetIterator[T]):
         Raises:
             CheckpointError: it is no state, or that of another dataset.
         """
-        if not isinstance(self._elements, DataLoaderIterator):
-            self.run = self._begin()
-            self._elements = iter(self.run)
+        if self._is_closed:
+            self.run, self._is_closed = self._begin(), False
         pipeline = self.run.pipeline
         read = chain_state_after(state, self._tree, pipeline) if is_grains(state) else LoaderState.from_dict(state)
-        self.run._go_to(read, strict=not is_of_another_mix(read, pipeline))
+        self.run.go_to(read, strict=not is_of_another_mix(read, pipeline))
 
     def start_prefetch(self) -> None:
         self.run.start_prefetch()
@@ -122,32 +182,22 @@ class EngineIterator(DatasetIterator[T]):
     def close(self) -> None:
         """The next `next` is a ValueError; `set_state` opens the iterator again."""
         self.run.close()
-        self._elements = _closed()
+        self._is_closed = True
 
-    def _get_next_index(self) -> int:
-        return self._steps()
-
-    def _set_next_index(self, index: int) -> None:
-        self._steps()
-        run = self.run
-        state = run.here().state
-        position = index * run.pipeline.stages[0].unit
-        cursor = replaced(state.cursor, positions=(position,), skips=(0,) * len(state.cursor.skips))
-        run._go_to(dataclasses.replace(state, cursor=cursor, step=index))
-
-    def _steps(self) -> int:
+    def next_index(self) -> int:
+        """The index of the element that comes next; of batches, if the dataset has them."""
         if not self.run.pipeline.aligned:
             raise NotImplementedError(
                 "after a filter, a flat map, or several datasets, elements have no index; use get_state() and set_state()."
             )
         return self.run.step
 
-
-def _closed() -> Iterator[Any]:
-    raise ValueError(
-        "the iterator was closed; take a new one, iter(dataset), or give this one a state, set_state(state)."
-    )
-    yield
+    def go_to_index(self, index: int) -> None:
+        """Go to the element at an index."""
+        self.next_index()
+        state, unit = self.run.here().state, self.run.pipeline.stages[0].unit
+        cursor = replaced(state.cursor, positions=(index * unit,), skips=(0,) * len(state.cursor.skips))
+        self.run.go_to(dataclasses.replace(state, cursor=cursor, step=index))
 
 
 def get_next_index(ds_iter: Any) -> int:
@@ -156,7 +206,7 @@ def get_next_index(ds_iter: Any) -> int:
     Raises:
         NotImplementedError: elements have no index, after a filter for example.
     """
-    return int(_with_index(ds_iter)._get_next_index())
+    return int(_with_index(ds_iter).next_index())
 
 
 def set_next_index(ds_iter: Any, index: int) -> None:
@@ -165,10 +215,10 @@ def set_next_index(ds_iter: Any, index: int) -> None:
     Raises:
         NotImplementedError: elements have no index, after a filter for example.
     """
-    _with_index(ds_iter)._set_next_index(index)
+    _with_index(ds_iter).go_to_index(index)
 
 
 def _with_index(iterator: Any) -> Any:
-    if not hasattr(iterator, "_set_next_index"):
+    if not hasattr(iterator, "go_to_index"):
         raise NotImplementedError(f"elements of {a_kind_of(iterator)} have no index; use get_state() and set_state().")
     return iterator

@@ -76,9 +76,9 @@ class MapDataset(OurMapDataset[T]):
             allow_nones: True keeps elements that are None.
             **options: those that `headrace.MapDataset` has besides.
         """
-        from .iter_dataset import stream_of_node
+        from .iter_dataset import IterDataset
 
-        return stream_of_node(self.chain_node, read_options, allow_nones, **options)
+        return IterDataset.of_node(self.chain_node, read_options, allow_nones, **options)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
         return iter(self.to_iter_dataset())

@@ -12,7 +12,6 @@ from ....chains.arguments import as_named
 from ....chains.map_dataset import MapDataset as OurMapDataset
 from ....chains.nodes.items import FlatMapped
 from ....chains.nodes.joins import Zipped
-from ....chains.nodes.node import Node
 from ....chains.nodes.reordered import Reordered
 from ....common.validation import whole_number
 from ....operations.transforms import fan_out_of
@@ -50,8 +49,13 @@ class ZipMapDataset(_Named):
     """
 
     def __init__(self, parents: Sequence[OurMapDataset[Any]]) -> None:
-        nodes = _nodes_of_one_length(parents)
-        super().__init__(Zipped(nodes))
+        if not parents:
+            raise ValueError("At least one parent must be provided. Pass ZipMapDataset a list of datasets.")
+        datasets, _ = as_named("ZipMapDataset", list(parents), OurMapDataset)
+        lengths = list(map(len, datasets))
+        if len(set(lengths)) > 1:
+            raise ValueError(f"All parents must have the same length. They have {lengths[:20]}; slice the longer ones.")
+        super().__init__(Zipped(tuple(map(node_of, datasets))))
 
 
 class FlatMapMapDataset(_Named):
@@ -64,13 +68,3 @@ class FlatMapMapDataset(_Named):
 
     def __init__(self, parent: OurMapDataset[Any], transform: Any) -> None:
         super().__init__(FlatMapped(node_of(parent), fan_out_of(transform, None)))
-
-
-def _nodes_of_one_length(datasets: Sequence[OurMapDataset[Any]]) -> tuple[Node, ...]:
-    if not datasets:
-        raise ValueError("At least one parent must be provided. Pass ZipMapDataset a list of datasets.")
-    listed, _ = as_named("ZipMapDataset", list(datasets), OurMapDataset)
-    lengths = [len(dataset) for dataset in listed]
-    if len(set(lengths)) > 1:
-        raise ValueError(f"All parents must have the same length. They have {lengths[:20]}; slice the longer ones.")
-    return tuple(node_of(dataset) for dataset in listed)

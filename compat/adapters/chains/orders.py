@@ -21,14 +21,8 @@ from ....samplers.protocol import ENDLESS
 WORD = 1 << 32
 
 
-@dataclass(frozen=True)
-class Shuffle:
-    """Each epoch in an order of its own, that of its seed and number added up.
-
-    Attributes:
-        length: of an epoch.
-        seed: in `[0, 2^32)`.
-    """
+class _ByGroup:
+    """Groups of consecutive indices, each in an order of its own: that of the seed and the group's number added up."""
 
     length: int
     seed: int
@@ -40,18 +34,41 @@ class Shuffle:
     def epoch_length(self) -> int | None:
         return self.length
 
+    @property
+    def group(self) -> int:
+        """The size of a group."""
+        return self.length
+
     def many(self, indices: Indices) -> Indices:
-        epochs = indices // self.length
-        starts = epochs * self.length
-        return _by_group(indices - starts, epochs, self.length - 1, self.seed) + starts
+        groups, places = np.divmod(indices, self.group)
+        order = np.argsort(groups, kind="stable")
+        numbers, starts = np.unique(groups[order], return_index=True)
+        found = groups * self.group
+        for number, (start, stop) in zip(numbers.tolist(), pairwise([*starts.tolist(), len(order)])):
+            chosen = order[start:stop]
+            found[chosen] += shuffled(places[chosen], self.group - 1, (self.seed + number) % WORD)
+        return found
 
     def one(self, index: int) -> int:
-        epoch, place = divmod(index, self.length)
-        return shuffled_one(place, self.length - 1, (self.seed + epoch) % WORD) + epoch * self.length
+        number, place = divmod(index, self.group)
+        return shuffled_one(place, self.group - 1, (self.seed + number) % WORD) + number * self.group
 
 
 @dataclass(frozen=True)
-class WindowShuffle:
+class Shuffle(_ByGroup):
+    """Each epoch in an order of its own.
+
+    Attributes:
+        length: of an epoch.
+        seed: in `[0, 2^32)`.
+    """
+
+    length: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class WindowShuffle(_ByGroup):
     """Each window of consecutive indices in an order of its own; windows do not mind where an epoch ends.
 
     Attributes:
@@ -64,32 +81,9 @@ class WindowShuffle:
     seed: int
     length: int
 
-    keeps_indices: ClassVar[bool] = False
-    change: ClassVar[None] = None
-
     @property
-    def epoch_length(self) -> int | None:
-        return self.length
-
-    def many(self, indices: Indices) -> Indices:
-        windows = indices // self.window
-        starts = windows * self.window
-        return _by_group(indices - starts, windows, self.window - 1, self.seed) + starts
-
-    def one(self, index: int) -> int:
-        number, place = divmod(index, self.window)
-        return shuffled_one(place, self.window - 1, (self.seed + number) % WORD) + number * self.window
-
-
-def _by_group(places: Indices, groups: Indices, max_index: int, seed: int) -> Indices:
-    """Places of groups of one size, each shuffled by the seed and the group's number added up."""
-    order = np.argsort(groups, kind="stable")
-    numbers, starts = np.unique(groups[order], return_index=True)
-    found = np.empty_like(places)
-    for number, (start, stop) in zip(numbers.tolist(), pairwise([*starts.tolist(), len(order)])):
-        chosen = order[start:stop]
-        found[chosen] = shuffled(places[chosen], max_index, (seed + number) % WORD)
-    return found
+    def group(self) -> int:
+        return self.window
 
 
 @dataclass(frozen=True)

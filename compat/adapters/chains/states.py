@@ -19,7 +19,7 @@ from ....common.fields import replaced
 from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....loader.plan.compile import compiled, line_of
-from ....loader.plan.cursor import Cursor, JoinState, cursor_of_join
+from ....loader.plan.cursor import Cursor, cursor_of_join
 from ....loader.plan.joins import Apply, Joined, Node, Read
 from ....loader.plan.leaf import Leaf
 from ....loader.plan.mix_rules import MixRows
@@ -30,7 +30,6 @@ from ....loader.plan.steps.skipped import SkippedSteps, union
 from ....loader.state.loader_state import LoaderState
 from ....operations import Operation
 from ...grain_state import after_records
-from .at_index import HasState
 from .counted import Indexed
 
 _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
@@ -77,7 +76,8 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
         return [state]
     numbers, states = state.get(_NUMBERS), state[_WORKERS]
     base = _uncounted(tree)
-    if isinstance(base, Read) and base.leaf.in_order and not _is_in_turn(states):
+    in_turn = isinstance(states, list) and len(states) == 1 and isinstance(states[0], dict) and _WORKERS in states[0]
+    if isinstance(base, Read) and base.leaf.in_order and not in_turn:
         return [state]  # of an interleave, which has the same form
     if not isinstance(states, list) or numbers != list(range(len(states))) or None in states:
         raise CheckpointError(f"Grain's state is not one of workers: {short_repr(state)}.")
@@ -85,43 +85,34 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
 
 
 def _uncounted(tree: Node) -> Node:
-    """The state at the bottom of a line, below joins that only count."""
+    """The bottom of a line, below joins that only count."""
     base, _ = line_of(tree)
-    return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
+    return _uncounted(base.inputs[0]) if _only_counts(base) else base
 
 
-def _only_counts(joined: Joined) -> bool:
-    return isinstance(joined.rule, All) and not joined.rule.keeps
-
-
-def _is_in_turn(states: Any) -> bool:
-    return isinstance(states, list) and len(states) == 1 and isinstance(states[0], dict) and _WORKERS in states[0]
+def _only_counts(tree: Node) -> bool:
+    return isinstance(tree, Joined) and isinstance(tree.rule, All) and not tree.rule.keeps
 
 
 def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) -> LoaderState:
     """The state of the elements that workers left of a dataset with indices."""
     if pipeline.joins:
         raise _of_many(of_workers)
-    reached, unit = tuple(_cursor(tree, each).positions[0] for each in of_workers), _records_of_one(tree)
+    reached, unit = tuple(_cursor(tree, each).positions[0] for each in of_workers), unit_of(_indexed_operations(tree))
     if unit == 1 or len(set(reached)) == 1:
         return after_records(reached if unit == 1 else (sum(reached),), pipeline)
-    return _after_batches([-(-records // unit) for records in reached], pipeline, unit)
-
-
-def _after_batches(made: Sequence[int], pipeline: Pipeline, unit: int) -> LoaderState:
-    """The state after workers delivered unequal numbers of a `MapDataset`'s batches: these are skipped when read again."""
+    made = [-(-records // unit) for records in reached]  # batches; those after the first that is missing are skipped
     if not pipeline.aligned or pipeline.stages[0].unit != unit:
         raise CheckpointError(
-            f"Grain's workers stood at unequal places, {short_repr(list(made))}, of batches that a MapDataset made, and these "
-            "are put together; save the run after a number of elements that the number of workers divides."
+            f"Grain's workers stood at unequal places, {short_repr(made)}, of batches that a MapDataset made, and these are "
+            "put together; save the run after a number of elements that the number of workers divides."
         )
-    first = min(made) * len(made)
+    first, count = min(made) * len(made), len(made)
     delivered = sorted(
-        number for worker, count in enumerate(made) for number in range(first + worker, count * len(made), len(made))
+        number for worker, each in enumerate(made) for number in range(first + worker, each * count, count)
     )
-    after = after_records((first * unit,), pipeline)
     steps = union(tuple((number, number + 1) for number in delivered))
-    return dataclasses.replace(after, step=first, skipped=SkippedSteps(steps))
+    return dataclasses.replace(after_records((first * unit,), pipeline), step=first, skipped=SkippedSteps(steps))
 
 
 def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
@@ -131,11 +122,11 @@ def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
     )
 
 
-def _records_of_one(tree: Node) -> int:
-    """Records of an element of the `MapDataset` at the bottom of a line."""
+def _indexed_operations(tree: Node) -> Sequence[Operation]:
+    """The operations of a line that belong to the `MapDataset` at its bottom."""
     while isinstance(tree, Apply) and not isinstance(tree, Indexed):
         tree = tree.input
-    return unit_of(tree.operations) if isinstance(tree, Indexed) else 1
+    return tree.operations if isinstance(tree, Indexed) else ()
 
 
 def _cursor(tree: Node, state: Any) -> Cursor:
@@ -151,16 +142,16 @@ def _cursor(tree: Node, state: Any) -> Cursor:
 
 def _of_line(tree: Node, state: Any) -> Cursor:
     """The states of operations, from the last to the first, and of their input."""
-    taken = None  # rows that came before, where that is told
+    taken = 0  # rows that came before, where that is told
     base, operations = line_of(tree)
     skips = [0] * len(runs_of(operations)) if operations or isinstance(base, Read) else []
-    for place in reversed(range(_first_of_stream(tree), len(operations))):
-        operation = operations[place]
-        if isinstance(operation, HasState):
+    for place in reversed(range(len(_indexed_operations(tree)), len(operations))):
+        if hasattr(operation := operations[place], "below"):
             below = operation.below(state)
-            state, skips[_stage_of(place, operations)] = below.state, _count(below.given)
-            taken = None if below.taken is None else below.taken * unit_of(operations[:place])
-    if not (isinstance(base, Joined) and _only_counts(base)):
+            stage = len(runs_of(operations[: place + 1])) - 1
+            state, skips[stage] = below.state, _count(below.given)
+            taken = (below.taken or 0) * unit_of(operations[:place])
+    if not _only_counts(base):
         state, *others = of_workers = _of_workers(state, base)
         if others:
             raise _of_many(of_workers)
@@ -168,63 +159,41 @@ def _of_line(tree: Node, state: Any) -> Cursor:
     return replaced(cursor, skips=(*cursor.skips, *skips))
 
 
-def _first_of_stream(tree: Node) -> int:
-    """The place of the first operation of a line that is not one of a `MapDataset`."""
-    while isinstance(tree, Apply) and not isinstance(tree, Indexed):
-        tree = tree.input
-    return len(tree.operations) if isinstance(tree, Indexed) else 0
-
-
-def _stage_of(place: int, operations: Sequence[Operation]) -> int:
-    """The number, in its line, of the stage that an operation belongs to."""
-    return len(runs_of(operations[: place + 1])) - 1
-
-
 def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> Cursor:
     if leaf.in_order:
         return Cursor((0,), (), ((0, json.dumps(state)),))
-    index, unit = _count(state["next_index"]), _records_of_one(tree)
+    index, unit = _count(state["next_index"]), unit_of(_indexed_operations(tree))
     if max(index - 1, 0) * unit >= max(leaf.total, 1):
         raise CheckpointError(f"Grain's state is after the end of the stream, which has {leaf.total} records.")
     return Cursor((min(index * unit, leaf.total),), ())
 
 
-def _of_join(joined: Joined, state: Any, taken: int | None) -> Cursor:
+def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
     rule, (first, *_) = joined.rule, joined.inputs
     if _only_counts(joined):
-        return _of_one(first, state, (taken or 0,))
-    if isinstance(rule, MixRows):
-        index = _count(state["index"]) - bool(state["stop"])
-        return cursor_of_join(_of_inputs(joined, state["parents"]), (index,))
-    if isinstance(rule, InTurn):
-        return cursor_of_join(_of_inputs(joined, state["parents"]), (taken or 0,))
-    if isinstance(rule, First):
-        return _of_one(first, state["parent"], (_count(state["count_elements_read"]),))
-    if isinstance(rule, Again):
-        return _of_one(first, state["parent"], (taken or 0, _count(state["epoch"])))
+        return cursor_of_join([_of_line(first, state)], (taken,))
     if isinstance(rule, All):
         return _of_cache(first, state)
-    raise TypeError(type(rule).__name__)
-
-
-def _of_one(tree: Node, state: Any, note: JoinState) -> Cursor:
-    return cursor_of_join([_of_line(tree, state)], note)
-
-
-def _of_inputs(joined: Joined, states: Any) -> list[Cursor]:
-    """The states of the joined datasets; an added one begins at its start."""
+    if isinstance(rule, (First, Again)):
+        note = (_count(state["count_elements_read"]),) if isinstance(rule, First) else (taken, _count(state["epoch"]))
+        return cursor_of_join([_of_line(first, state["parent"])], note)
+    if not isinstance(rule, (MixRows, InTurn)):
+        raise TypeError(type(rule).__name__)
+    index = _count(state["index"]) - bool(state["stop"]) if isinstance(rule, MixRows) else taken
+    states = state["parents"]
     named = states if isinstance(states, dict) else {str(number): each for number, each in enumerate(states)}
-    return [
+    cursors = [  # an added dataset begins at its start
         _of_line(tree, named[name]) if name in named else compiled(tree).start
         for name, tree in zip(joined.names, joined.inputs)
     ]
+    return cursor_of_join(cursors, (index,))
 
 
 def _of_cache(tree: Node, state: Any) -> Cursor:
     """The state of a cache: once it is filled, Grain counts the elements given from it."""
     given = _count(state["position"])
     if not state["cache_filled"]:
-        return _of_one(tree, state["parent"], (given,))
+        return cursor_of_join([_of_line(tree, state["parent"])], (given,))
     pipeline = compiled(tree)
     if not pipeline.aligned:
         raise CheckpointError(

@@ -22,7 +22,7 @@ from ....sources import as_source, fingerprint_of
 from ....sources.run_through import RunThroughSource
 from ...grain_state import state_after
 from ..options import MultiprocessingOptions
-from ..transforms import RandomMap
+from ..transforms import grain_method
 from ..wording import reword
 from .operations import newer, with_one_generator
 from .record_stream import RecordStream
@@ -61,8 +61,11 @@ class DataLoader(OurLoader):
         enable_profiling: bool = False,
     ) -> None:
         changed = [newer(operation) for operation in operations]
-        shard = shard_of(sampler, shard_options)
-        parts = {"data_source": data_source, "sampler": sampler, "shard_options": shard}
+        parts = {
+            "data_source": data_source,
+            "sampler": sampler,
+            "shard_options": shard_of(sampler, shard_options),
+        }
         if _on_records(changed, sampler):
             parts = _run_through(changed, **parts)
             changed = []
@@ -112,23 +115,19 @@ def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
     """True if only iterators of records can do the work: a user's own operation, or own generators."""
     if not all(isinstance(operation, Operation) for operation in operations):
         return True
-    random = [number for number, operation in enumerate(operations) if isinstance(operation, RandomMap)]
-    batches = [number for number, operation in enumerate(operations) if isinstance(operation, Batch)]
-    after_batch = bool(random and batches and random[-1] > batches[0])
+    random = [place for place, operation in enumerate(operations) if grain_method(operation) == "random_map"]
+    after_batch = any(hasattr(operation, "batch_fn") for place in random[-1:] for operation in operations[:place])
     return after_batch or bool(random and not isinstance(sampler, OurIndexSampler))
 
 
 def _run_through(operations: Sequence[Any], data_source: Any, sampler: Any, shard_options: Any) -> dict[str, Any]:
-    order = as_vector_sampler(sampler)
-    shard = shard_options or NoSharding()
+    order, source, shard = as_vector_sampler(sampler), as_source(data_source), shard_options or NoSharding()
     length = len(order) // shard.shard_count  # of every shard, as in Grain
-    source = as_source(data_source)
     stream = RecordStream(source, sampler, length, shard, operations)
     made_of = [fingerprint_of(source), order.fingerprint, *map(fingerprint, operations)]
-    everything = ChainOrder((), ENDLESS, ENDLESS, None)
     return {
         "data_source": RunThroughSource(stream, parents=[digest(each, 12) for each in made_of]),
-        "sampler": everything,
+        "sampler": ChainOrder((), ENDLESS, ENDLESS, None),
         "shard_options": None,
     }
 

@@ -14,7 +14,7 @@ from ....operations.function import FunctionOperation
 from ....operations.protocol import Context, Step
 from ....operations.stacking import stacked
 from ..generators import OfLoader
-from ..transforms import Filter, FlatMap, Map, RandomMap
+from ..transforms import Filter, Map, RandomMap, grain_method
 from .records import Record, RecordMetadata, with_key_removed
 
 T = TypeVar("T")
@@ -28,8 +28,19 @@ class IteratorOperation(Protocol):
     def __call__(self, input_iterator: Records) -> Records: ...
 
 
+class _Older(Generic[T]):
+    """An operation of Grain's own."""
+
+    def newer(self) -> Operation:
+        """The transform that does the same."""
+        raise NotImplementedError
+
+    def __call__(self, input_iterator: Records) -> Records:
+        return on_records(self.newer(), with_key_removed)(input_iterator)
+
+
 @dataclass
-class MapOperation(Generic[T]):
+class MapOperation(_Older[T]):
     """A function of each element.
 
     >>> [record.data for record in MapOperation(str)(iter([Record(RecordMetadata(0), 5)]))]
@@ -38,37 +49,32 @@ class MapOperation(Generic[T]):
 
     map_function: Callable[[Any], T]
 
-    def __call__(self, input_iterator: Records) -> Records:
-        for record in input_iterator:
-            yield Record(with_key_removed(record.metadata), self.map_function(record.data))
+    def newer(self) -> Operation:
+        return Map(self.map_function)
 
 
 @dataclass
-class RandomMapOperation(Generic[T]):
+class RandomMapOperation(_Older[T]):
     """A function of each element and the generator of its record."""
 
     random_map_function: Callable[..., T]
 
-    def __call__(self, input_iterator: Records) -> Records:
-        for record in input_iterator:
-            made = self.random_map_function(record.data, record.metadata.rng)
-            yield Record(with_key_removed(record.metadata), made)
+    def newer(self) -> Operation:
+        return RandomMap(self.random_map_function)
 
 
 @dataclass
-class FilterOperation(Generic[T]):
+class FilterOperation(_Older[T]):
     """The elements that a function is true of."""
 
     condition_function: Callable[[T], bool]
 
-    def __call__(self, input_iterator: Records) -> Records:
-        for record in input_iterator:
-            if self.condition_function(record.data):
-                yield Record(with_key_removed(record.metadata), record.data)
+    def newer(self) -> Operation:
+        return Filter(self.condition_function)
 
 
 @dataclass
-class BatchOperation(Generic[T]):
+class BatchOperation(_Older[T]):
     """Consecutive elements as one.
 
     Raises:
@@ -80,27 +86,21 @@ class BatchOperation(Generic[T]):
     batch_fn: Callable[[Sequence[Any]], T] | None = None
 
     def __post_init__(self) -> None:
-        Batch(self.batch_size, self.drop_remainder, self.batch_fn)  # checks them
+        self.newer()  # checks them
 
-    def __call__(self, input_iterator: Records) -> Records:
-        yield from batches(Batch(self.batch_size, self.drop_remainder, self.batch_fn), input_iterator)
+    def newer(self) -> Operation:
+        return Batch(self.batch_size, self.drop_remainder, self.batch_fn)
 
     def disable_deprecation_message(self) -> None:
         """There is none."""
 
 
-_NEWER: dict[type, Callable[[Any], Operation]] = {
-    MapOperation: lambda old: Map(old.map_function),
-    RandomMapOperation: lambda old: RandomMap(old.random_map_function),
-    FilterOperation: lambda old: Filter(old.condition_function),
-    BatchOperation: lambda old: Batch(old.batch_size, old.drop_remainder, old.batch_fn),
-}
+_OLDER = (MapOperation, RandomMapOperation, FilterOperation, BatchOperation)
 
 
 def newer(operation: Any) -> Any:
     """The transform that does what an older operation of Grain's own does; others as they are."""
-    make = _NEWER.get(type(operation))
-    return operation if make is None else make(operation)
+    return operation.newer() if type(operation) in _OLDER else operation
 
 
 class OneGenerator(Operation):
@@ -145,36 +145,47 @@ class OneGenerator(Operation):
 
 def with_one_generator(operations: Sequence[Any]) -> list[Any]:
     """The operations of a loader, with random maps that draw as Grain's do."""
-    generators, random, after_flat_map = OfLoader(), 0, False
-    made = []
-    for operation in operations:
-        if isinstance(operation, RandomMap):
-            operation = OneGenerator(operation, generators, random == 0, not after_flat_map)
-            random += 1
-        after_flat_map |= isinstance(operation, FlatMap)
-        made.append(operation)
-    return made
+    generators, methods = OfLoader(), list(map(grain_method, operations))
+    return [
+        OneGenerator(operation, generators, "random_map" not in methods[:place], "flat_map" not in methods[:place])
+        if method == "random_map"
+        else operation
+        for place, (operation, method) in enumerate(zip(operations, methods))
+    ]
 
 
-def on_records(operation: Any) -> Callable[[Records], Records]:
-    """An operation, as a function of an iterator of records."""
-    if isinstance(operation, Batch):
-        return lambda records: batches(operation, records)
-    if isinstance(operation, FlatMap):
-        return lambda records: _flat_mapped(operation, records)
-    function = operation.function if isinstance(operation, FunctionOperation) else operation
-    if isinstance(operation, Filter):
-        return lambda records: (record for record in records if function(record.data))
-    if isinstance(operation, RandomMap):
+_MADE: dict[str, Callable[[Any, Record[Any]], Any]] = {
+    "map": lambda function, record: function(record.data),
+    "map_with_index": lambda function, record: function(record.metadata.index, record.data),
+    "random_map": lambda function, record: function(record.data, record.metadata.rng),
+}
+
+
+def on_records(
+    operation: Any, metadata: Callable[[RecordMetadata], RecordMetadata] = lambda metadata: metadata
+) -> Callable[[Records], Records]:
+    """An operation, as a function of an iterator of records.
+
+    Args:
+        operation: a transform, or a user's own function of this kind.
+        metadata: that of an element that is made of a record.
+    """
+    if not isinstance(operation, Operation):
+        return operation  # type: ignore[no-any-return]
+    if hasattr(operation, "batch_fn"):
+        return lambda records: _batches(operation, records)
+    function, method = operation.user_function, operation.method
+    if method == "flat_map":
+        return lambda records: _flat_mapped(function, operation.max_fan_out or 0, records)
+    if method == "filter":
         return lambda records: (
-            Record(record.metadata, function(record.data, record.metadata.rng)) for record in records
+            Record(metadata(record.metadata), record.data) for record in records if function(record.data)
         )
-    if isinstance(operation, FunctionOperation):
-        return lambda records: (Record(record.metadata, function(record.data)) for record in records)
-    return operation  # type: ignore[no-any-return]
+    make = _MADE[method]
+    return lambda records: (Record(metadata(record.metadata), make(function, record)) for record in records)
 
 
-def batches(batch: Batch, records: Records) -> Records:
+def _batches(batch: Any, records: Records) -> Records:
     """Consecutive records as one, with the metadata of the last."""
     make = batch.batch_fn or stacked
     found: list[Record[Any]] = []
@@ -191,8 +202,7 @@ def _batch(make: Callable[[Sequence[Any]], Any], records: list[Record[Any]]) -> 
     return Record(with_key_removed(records[-1].metadata), make([record.data for record in records]))
 
 
-def _flat_mapped(operation: FlatMap, records: Records) -> Records:
+def _flat_mapped(function: Any, fan_out: int, records: Records) -> Records:
     for record in records:
-        first = record.metadata.index * (operation.max_fan_out or 0)
-        for number, child in enumerate(operation.function(record.data)):
-            yield Record(RecordMetadata(first + number), child)
+        for number, child in enumerate(function(record.data)):
+            yield Record(RecordMetadata(record.metadata.index * fan_out + number), child)

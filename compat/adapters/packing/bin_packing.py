@@ -6,17 +6,20 @@ In: dicts of arrays. Out: dicts of rows, with segment ids and positions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....common.validation import whole_number
 from ....errors import PackError
-from ..chains.iterators import DatasetIterator
+from ..chains.iterators import Resumed
 from .packing import Packing
 
 Element = Mapping[str, Any]
+Later: TypeAlias = Callable[[], dict[str, Any]]
+"""Makes a state."""
 
 
 def length_of(value: Any) -> int:
@@ -72,7 +75,39 @@ class BinPack(Packing):
             whole_number("max_sequences_per_bin", self.most, 1, None, "a positive int, or None")
 
     def __iter__(self) -> Any:
-        return BinIterator(iter(self._parent), self)
+        parent = iter(self._parent)
+        return Resumed(partial(self._begin, parent), partial(_state, parent.state_later(), 0, 0), parent)
+
+    def _begin(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
+        """From a state: that of the parent before the first document of bins, and how many of them were emitted."""
+        if state is None:
+            return self._rows(parent, parent.state_later(), 0, 0)
+        parent.set_state(state["parent"])
+        return self._rows(parent, lambda: state["parent"], state["next_row"], state["counter"])
+
+    def _rows(self, parent: Any, start: Later, emitted: int, counter: int) -> Iterator[tuple[Any, Later]]:
+        first: tuple[Later, Element] | None = None
+        while True:
+            bins: Bins | None = None
+            while True:  # fill them
+                before, element = first or (parent.state_later(), next(parent, None))
+                first = None
+                if element is None:
+                    break
+                bins = bins or Bins(self, element)
+                if not bins.add(element):
+                    first = before, element
+                    break
+            if bins is None:
+                return
+            for row in bins.order(self.bins_seed + counter - emitted)[emitted:]:
+                emitted, counter = emitted + 1, counter + 1
+                yield bins.row(row), partial(_state, start, emitted, counter)
+            start, emitted = before, 0
+
+
+def _state(start: Later, emitted: int, counter: int) -> dict[str, Any]:
+    return {"parent": start(), "next_row": emitted, "counter": counter}
 
 
 class FirstFitPackIterDataset(BinPack):
@@ -178,61 +213,3 @@ def _mean_of_distinct(row: NDArray[Any]) -> float:
     distinct = np.unique(row)
     there = np.count_nonzero(distinct)
     return float(distinct.sum() / there) if there else 0.0
-
-
-class BinIterator(DatasetIterator[Any]):
-    """Its state is where the parent stood before the first document of these bins, and how many of them were emitted."""
-
-    def __init__(self, parent: DatasetIterator[Any], pack: BinPack) -> None:
-        super().__init__(parent)
-        self._pack = pack
-        self._begin(parent.state_later(), 0, 0)
-
-    def _begin(self, start: Callable[[], dict[str, Any]], emitted: int, counter: int) -> None:
-        self._start, self._emitted, self._counter = start, emitted, counter
-        self._rows: Iterator[dict[str, Any]] | None = None
-        self._first: tuple[Element, Callable[[], dict[str, Any]]] | None = None
-
-    def __next__(self) -> Any:
-        while True:
-            if self._rows is None:
-                self._rows = self._filled()
-            row = next(self._rows, None)
-            if row is not None:
-                self._emitted += 1
-                self._counter += 1
-                return row
-            self._rows = None
-            self._start, self._emitted = self._next_start, 0
-
-    def _filled(self) -> Iterator[dict[str, Any]]:
-        """The rows of the next bins that were not emitted."""
-        bins: Bins | None = None
-        while True:
-            element, before = self._take()
-            if element is None:
-                if bins is None:
-                    raise StopIteration
-                break
-            bins = bins or Bins(self._pack, element)
-            if not bins.add(element):
-                self._first = (element, before)
-                break
-        self._next_start = before
-        order = bins.order(self._pack.bins_seed + self._counter - self._emitted)
-        return (bins.row(number) for number in order[self._emitted :])
-
-    def _take(self) -> tuple[Element | None, Callable[[], dict[str, Any]]]:
-        """The next document, and the parent's state before it."""
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        before = self._parent.state_later()
-        return next(self._parent, None), before
-
-    def get_state(self) -> dict[str, Any]:
-        return {"parent": self._start(), "next_row": self._emitted, "counter": self._counter}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._parent.set_state(state["parent"])
-        self._begin(lambda: state["parent"], state["next_row"], state["counter"])

@@ -1,87 +1,66 @@
-"""`grain.python`: older names."""
+"""`grain.python`: older names. Those that need Orbax are imported when they are first used."""
 
 from typing import TYPE_CHECKING, Any
 
 from .... import checkpoint as _checkpoint
-from ....samplers import NoSharding, Sampler, ShardByJaxProcess, ShardOptions
-from ....sources import ArrayRecordDataSource, RangeDataSource
-from ....sources import DataSource as RandomAccessDataSource
-from ...adapters.chains.iter_dataset import IterDataset
-from ...adapters.chains.iterators import DatasetIterator
-from ...adapters.chains.map_dataset import MapDataset
-from ...adapters.loader.data_loader import DataLoader, load
-from ...adapters.loader.data_loader import DataLoaderIterator as PyGrainDatasetIterator
-from ...adapters.loader.operations import BatchOperation, FilterOperation, MapOperation, RandomMapOperation
-from ...adapters.loader.operations import IteratorOperation as Operation
-from ...adapters.loader.records import Record, RecordMetadata
-from ...adapters.loader.samplers import IndexSampler, SequentialSampler
-from ...adapters.options import MultiprocessingOptions, ReadOptions, config
-from ...adapters.selection import DatasetSelectionMap
-from ...adapters.sources import SharedMemoryDataSource as InMemoryDataSource
-from ...adapters.transforms import Batch, Transformation, Transformations
-from ...adapters.transforms import Filter as FilterTransform
-from ...adapters.transforms import Map as MapTransform
-from ...adapters.transforms import MapWithIndex as MapWithIndexTransform
-from ...adapters.transforms import RandomMap as RandomMapTransform
-from ..constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED
-from . import experimental
+from ....samplers import NoSharding as NoSharding
+from ....samplers import Sampler as Sampler
+from ....samplers import ShardByJaxProcess as ShardByJaxProcess
+from ....samplers import ShardOptions as ShardOptions
+from ....sources import ArrayRecordDataSource as ArrayRecordDataSource
+from ....sources import DataSource as _DataSource
+from ....sources import RangeDataSource as RangeDataSource
+from ...adapters import sources as _sources
+from ...adapters import transforms as _transforms
+from ...adapters.chains.iter_dataset import IterDataset as IterDataset
+from ...adapters.chains.iterators import DatasetIterator as DatasetIterator
+from ...adapters.chains.map_dataset import MapDataset as MapDataset
+from ...adapters.loader import data_loader as _loader
+from ...adapters.loader import operations as _operations
+from ...adapters.loader.data_loader import DataLoader as DataLoader
+from ...adapters.loader.data_loader import load as load
+from ...adapters.loader.operations import BatchOperation as BatchOperation
+from ...adapters.loader.operations import FilterOperation as FilterOperation
+from ...adapters.loader.operations import MapOperation as MapOperation
+from ...adapters.loader.operations import RandomMapOperation as RandomMapOperation
+from ...adapters.loader.records import Record as Record
+from ...adapters.loader.records import RecordMetadata as RecordMetadata
+from ...adapters.loader.samplers import IndexSampler as IndexSampler
+from ...adapters.loader.samplers import SequentialSampler as SequentialSampler
+from ...adapters.options import MultiprocessingOptions as MultiprocessingOptions
+from ...adapters.options import ReadOptions as ReadOptions
+from ...adapters.options import config as config
+from ...adapters.transforms import Batch as Batch
+from ...adapters.transforms import DatasetSelectionMap as DatasetSelectionMap
+from ...adapters.transforms import Transformation as Transformation
+from ...adapters.transforms import Transformations as Transformations
+from ..constants import DATASET_INDEX as DATASET_INDEX
+from ..constants import EPOCH as EPOCH
+from ..constants import INDEX as INDEX
+from ..constants import META_FEATURES as META_FEATURES
+from ..constants import RECORD as RECORD
+from ..constants import RECORD_KEY as RECORD_KEY
+from ..constants import SEED as SEED
+from . import experimental as experimental
+
+InMemoryDataSource = _sources.SharedMemoryDataSource
+RandomAccessDataSource = _DataSource
+PyGrainDatasetIterator = _loader.DataLoaderIterator
+Operation = _operations.IteratorOperation
+FilterTransform = _transforms.Filter
+MapTransform = _transforms.Map
+MapWithIndexTransform = _transforms.MapWithIndex
+RandomMapTransform = _transforms.RandomMap
 
 if TYPE_CHECKING:
-    from ....checkpoint.orbax import CheckpointHandler as PyGrainCheckpointHandler
-    from ....checkpoint.orbax import CheckpointRestore as PyGrainCheckpointRestore
-    from ....checkpoint.orbax import CheckpointSave as PyGrainCheckpointSave
+    from ....checkpoint import orbax as _orbax
 
-__all__ = [
-    "DATASET_INDEX",
-    "EPOCH",
-    "INDEX",
-    "META_FEATURES",
-    "RECORD",
-    "RECORD_KEY",
-    "SEED",
-    "ArrayRecordDataSource",
-    "Batch",
-    "BatchOperation",
-    "DataLoader",
-    "DatasetIterator",
-    "DatasetSelectionMap",
-    "FilterOperation",
-    "FilterTransform",
-    "InMemoryDataSource",
-    "IndexSampler",
-    "IterDataset",
-    "MapDataset",
-    "MapOperation",
-    "MapTransform",
-    "MapWithIndexTransform",
-    "MultiprocessingOptions",
-    "NoSharding",
-    "Operation",
-    "PyGrainCheckpointHandler",
-    "PyGrainCheckpointRestore",
-    "PyGrainCheckpointSave",
-    "PyGrainDatasetIterator",
-    "RandomAccessDataSource",
-    "RandomMapOperation",
-    "RandomMapTransform",
-    "RangeDataSource",
-    "ReadOptions",
-    "Record",
-    "RecordMetadata",
-    "Sampler",
-    "SequentialSampler",
-    "ShardByJaxProcess",
-    "ShardOptions",
-    "Transformation",
-    "Transformations",
-    "config",
-    "experimental",
-    "load",
-]
+    PyGrainCheckpointHandler = _orbax.CheckpointHandler
+    PyGrainCheckpointRestore = _orbax.CheckpointRestore
+    PyGrainCheckpointSave = _orbax.CheckpointSave
 
 
 def __getattr__(name: str) -> Any:
-    """The names that need Orbax, when they are first used."""
     if not name.startswith("PyGrainCheckpoint"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_checkpoint, name.removeprefix("PyGrain"))

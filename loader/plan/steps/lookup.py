@@ -94,6 +94,8 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     if (epoch + 1) * length > len(leaf.sampler) + length - 1:
         raise LookupError(f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions.")
     position = _position_of(leaf, key, epoch)
+    if position is not None and leaf.dealing is not None:
+        position = leaf.dealing.place_of(position)
     if position is None or position >= len(leaf.sampler):
         raise LookupError(f"record {key} is not read in epoch {epoch} by this shard.")
     local, shard = divmod(position, leaf.shard.shard_count)

@@ -1,0 +1,207 @@
+"""Global batches in which every shard has as much to do as another.
+
+In: the costs of all records, and positions of a run's order. Out: positions of the sampler's order, so that the shards, which
+stripe the run's order, get records of equal cost. Blocks of positions stay together: each is a global batch, or some of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..common.costs import Cost, as_lengths, costs_of
+from ..common.messages import a_kind_of, short_repr
+from ..common.validation import whole_number
+from ..errors import LengthsError
+from .dealing import Int64s, dealt
+from .protocol import ENDLESS
+
+MAX_BLOCK = 1 << 22
+"""Records of a block at most."""
+
+_COST_BITS = 40
+"""Costs are whole numbers below 2 to this power: those of a block can be summed."""
+
+_KEPT = 4
+"""Blocks that are remembered: a shard asks for each several times."""
+
+
+class Balance:
+    """Records of each global batch go to shards so that the sums of their costs are as equal as can be.
+
+    The same records make the same global batch as without it; each shard gets as many of them. Each is read once, whatever
+    number of shards goes on with the run. Nothing is kept but the costs, 8 bytes a record: a batch is planned in a
+    millisecond wherever it is.
+
+    Args:
+        lengths: of all records, `int[records]`, in the order of keys.
+        cost: a function of an array of lengths, such as `headrace.attention(a, b)`; None (default): the length.
+        global_batch: records in a batch of all shards together; None (default): as the loader's `Batch` has it. A loader
+            with a filter, or another operation that leaves out or adds records before the batch, needs it.
+        batches: so many global batches are balanced together (default 1): then records may change places within these, and
+            a batch without a long record may wait for none.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        LengthsError: a length or cost is negative or NaN, or lengths are not whole.
+        ValueError: a number is not positive.
+
+    >>> import numpy as np
+    >>> from headrace import Balance, ShardOptions, load
+    >>> lengths = np.array([9, 1, 8, 2, 7, 3, 5, 5])
+    >>> balanced = dict(balance=Balance(lengths), batch_size=2, num_epochs=1)
+    >>> [list(load(lengths, shard_options=ShardOptions(shard, 2), **balanced)) for shard in range(2)]
+    [[array([9, 1]), array([7, 3])], [array([8, 2]), array([5, 5])]]
+    """
+
+    def __init__(
+        self, lengths: Any, cost: Cost | None = None, *, global_batch: int | None = None, batches: int = 1
+    ) -> None:
+        if not np.ndim(lengths):
+            raise TypeError(
+                f"Balance: lengths={short_repr(lengths)} is {a_kind_of(lengths)}; pass an array with one for each record, or "
+                "headrace.load(…, balance=True, lengths=…)."
+            )
+        self.costs = _whole(costs_of(as_lengths(lengths, len(lengths), "Balance: lengths"), cost))
+        remedy = "the number of records in a batch of all shards together"
+        self.global_batch = (
+            None if global_batch is None else whole_number("global_batch", global_batch, 1, MAX_BLOCK, remedy)
+        )
+        self.batches = whole_number("batches", batches, 1, MAX_BLOCK, "the number of batches to be balanced together")
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """A digest of the costs, and the number of batches; a state tells the size of them itself."""
+        return {"costs": hashlib.sha256(self.costs.tobytes()).hexdigest()[:12], "batches": self.batches}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Balance) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        return (*self.fingerprint.values(), self.global_batch)
+
+    def __repr__(self) -> str:
+        return f"Balance({len(self.costs)} lengths, global_batch={self.global_batch}, batches={self.batches})"
+
+    def covering(self, records: int) -> Balance:
+        """It, if it knows the cost of each record.
+
+        Raises:
+            LengthsError: it does not.
+        """
+        if len(self.costs) < records:
+            raise LengthsError(
+                f"balance has {len(self.costs)} lengths, and there are {records} records; pass one length for each record."
+            )
+        return self
+
+    def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
+        """The blocks of a run.
+
+        Args:
+            batch: records that a shard takes at a time, as for a batch; None: one by one.
+            shards: of the run.
+            exact: they make one batch, so that `global_batch` can be nothing else.
+
+        Raises:
+            ValueError: the shards cannot have equal parts of a block, it is too large, or it is no batch of the loader's.
+        """
+        if self.global_batch is None and batch is None:
+            raise ValueError(
+                "balance: nothing can be dealt in batches of one record of each shard; pass batch_size=, or Balance(…, "
+                "global_batch=…) where a filter, or a mix of streams, comes before the batch."
+            )
+        if exact and batch and self.global_batch not in (None, batch * shards):
+            raise ValueError(
+                f"balance: batches of {batch} records on {shards} shards are global batches of {batch * shards}, and "
+                f"global_batch={self.global_batch}; leave it out, or pass {batch * shards}."
+            )
+        size = (self.global_batch or (batch or 1) * shards) * self.batches
+        if self.global_batch and self.global_batch % shards:
+            raise ValueError(
+                f"balance: global_batch={self.global_batch} cannot be dealt to {shards} shards; pass a multiple of {shards}."
+            )
+        if size > MAX_BLOCK:
+            raise ValueError(
+                f"balance: {size} records in {self.batches} global batches are more than {MAX_BLOCK}; pass fewer batches=."
+            )
+        return Blocks(shards, 0, size)
+
+
+class Blocks(NamedTuple):
+    """The blocks of positions that a run deals to its shards, as a state keeps them."""
+
+    shards: int
+    first: int  # position at which the first one begins
+    size: int  # positions in each
+
+
+class Dealing:
+    """The order of a run: which position of the sampler each of its positions has. A bijection within each block.
+
+    Args:
+        balance: the costs.
+        record_keys: of the sampler's positions.
+        total: number of positions; what the last block has over a multiple of the shards stays where it is.
+        blocks: of the run.
+    """
+
+    def __init__(self, balance: Balance, record_keys: Callable[[Int64s], Int64s], total: int, blocks: Blocks) -> None:
+        self._balance, self._record_keys, self._blocks = balance, record_keys, blocks
+        self._end = total if total >= ENDLESS else total - (total - blocks.first) % blocks.shards
+        self._known: OrderedDict[int, Int64s] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_known": OrderedDict()}
+
+    def positions(self, places: Int64s) -> Int64s:
+        """The sampler's positions `int64[n]` at positions of the run."""
+        first, size = self._blocks.first, self._blocks.size
+        found = places.copy()
+        numbers = (places - first) // size
+        within = (places >= first) & (places < self._end)
+        for number in np.unique(numbers[within]).tolist():
+            own = within & (numbers == number)
+            start = first + number * size
+            found[own] = start + self._dealt(number)[places[own] - start]
+        return found
+
+    def place_of(self, position: int) -> int:
+        """The position of the run that has a position of the sampler; the inverse."""
+        first, size = self._blocks.first, self._blocks.size
+        if not first <= position < self._end:
+            return position
+        number, index = divmod(position - first, size)
+        return first + number * size + int(np.flatnonzero(self._dealt(number) == index)[0])
+
+    def _dealt(self, number: int) -> Int64s:
+        """The index in block `number` at each place in it. Threads may find it at the same time, at worst each its own."""
+        known = self._known.get(number)
+        if known is None:
+            shards, first, size = self._blocks
+            start = first + number * size
+            positions = np.arange(start, min(start + size, self._end), dtype=np.int64)
+            costs = self._balance.costs[self._record_keys(positions)]
+            known = dealt(costs, shards, self._balance.batches, number)
+            known_now = OrderedDict(list(self._known.items())[1 - _KEPT :])
+            known_now[number] = known
+            self._known = known_now  # replaced as a whole
+        return known
+
+
+def _whole(costs: npt.NDArray[np.float64]) -> Int64s:
+    """Costs as whole numbers below 2^40; those that are not are scaled by a power of two and rounded."""
+    most = float(costs.max(initial=0))
+    if most >= 1 << _COST_BITS or (np.trunc(costs) != costs).any():
+        costs = np.rint(np.ldexp(costs, _COST_BITS - int(np.frexp(most)[1])))
+    return np.minimum(costs, (1 << _COST_BITS) - 1).astype(np.int64)

@@ -1,0 +1,101 @@
+"""Records of a block dealt to shards, so that the sums of their costs are as equal as can be.
+
+In: the costs of a block's records, and the number of shards and of batches. Out: the record at each place of the block; place
+`j * shards + s` is that of local position j of shard s. Whole numbers throughout: every host finds the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+NEAR = 2000
+"""Sums are equal enough once the largest is above the mean by less than one part in so many."""
+
+LOWEST = 4
+"""With so many of the sets of the least sums, the set of the largest sum may exchange records."""
+
+
+def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s:
+    """The index of the record at each place of a block.
+
+    Each shard gets as many records as another; those of a shard stay in their order. Greedy, the largest cost first, then
+    exchanges of pairs. With several batches, the sums of each shard in each of them; or, where batches are too small for
+    that, records of like costs in one batch.
+
+    Args:
+        costs: `int64[records]`, not negative, their sum below 2^62.
+        shards: a divisor of the number of records.
+        batches: in the block; where they do not divide the records of a shard, it is dealt as one.
+        turn: the number by which shards are rotated, so that no shard always has the largest record.
+
+    Returns:
+        `int64[records]`, a permutation.
+
+    >>> dealt(np.array([9, 1, 8, 2]), shards=2).tolist()
+    [0, 2, 1, 3]
+    """
+    each = len(costs) // shards
+    if shards == 1 or each < 2:
+        return np.arange(len(costs), dtype=np.int64)
+    if each % batches:
+        batches = 1
+    cells = _in_cells(costs, shards, batches)
+    cells.sort(axis=2)
+    places = np.roll(cells, turn % shards, axis=1)  # batch, shard, record
+    return places.transpose(0, 2, 1).reshape(-1)
+
+
+def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
+    """`int64[batches, shards, records]`: the records of each shard in each batch."""
+    order = np.argsort(-costs, kind="stable").astype(np.int64)
+    if batches == 1:
+        return _in_sets(costs, order, shards)[None]
+    alike = np.stack([_in_sets(costs, some, shards) for some in order.reshape(batches, -1)])
+    equal = _in_sets(costs, order, shards * batches).reshape(batches, shards, -1)
+    return min(equal, alike, key=lambda cells: int(costs[cells].sum(axis=2).max(axis=1).sum()))
+
+
+def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
+    """`int64[count, records]`: sets of as many records each, whose sums are nearly equal.
+
+    Args:
+        costs: of all records of the block.
+        order: those that are dealt out, the largest cost first.
+        count: of sets.
+    """
+    rounds = order.reshape(-1, count)
+    sets = np.empty((count, len(rounds)), np.int64)
+    sums = np.zeros(count, np.int64)
+    for number, some in enumerate(rounds):
+        lowest = np.argsort(sums, kind="stable")
+        sets[lowest, number] = some
+        sums[lowest] += costs[some]
+    _exchange(costs, sets, sums)
+    return sets
+
+
+def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
+    """Exchange records of the set with the largest sum for smaller ones of other sets, while that helps."""
+    count, each = sets.shape
+    enough = int(sums.sum()) // count * (NEAR + 1) // NEAR
+    for _ in range(4 * count):
+        high = int(np.argmax(sums))
+        if sums[high] <= enough:
+            return
+        lows = (
+            np.argpartition(sums, LOWEST)[:LOWEST] if count > 2 * LOWEST else np.flatnonzero(np.arange(count) != high)
+        )
+        lows = np.sort(lows)
+        moved = costs[sets[high]][None, :, None] - costs[sets[lows]][:, None, :]  # other set, its giver, its taker
+        worst = np.maximum(sums[high] - moved, sums[lows][:, None, None] + moved)
+        best = int(np.argmin(worst))
+        if worst.flat[best] >= sums[high]:
+            return
+        low, mine, theirs = best // (each * each), best // each % each, best % each
+        other, difference = int(lows[low]), int(moved.flat[best])
+        sets[high, mine], sets[other, theirs] = sets[other, theirs], sets[high, mine]
+        sums[high] -= difference
+        sums[other] += difference

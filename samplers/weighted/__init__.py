@@ -1,0 +1,1 @@
+"""Orders by weights of records, and by their classes."""

@@ -1,0 +1,204 @@
+"""Classes in proportions that the user chooses, however many records each has.
+
+In: positions in the global order. Out: record keys.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.fingerprint_values import digest_of
+from ...common.messages import first_few, short_repr
+from ...common.validation import whole_number
+from ..mix.order import MixOrder
+from ..protocol import ENDLESS, RecordMetadata, metadata_at
+from ..sharding import NoSharding, ShardOptions, as_shard_options
+from .draws import key_of, words
+from .files import MOST_RECORDS
+from .permuted import permute_each
+from .sampler import MOST_SAMPLES
+
+Positions = NDArray[np.int64]
+
+_STREAM, _STREAM_OF_ROUNDS = 3, 4  # of the seed
+_BLOCK = 16384
+
+
+class BalancedSampler:
+    """Each class equally often, or as often as its weight says; O(1) access to any position.
+
+    Equal classes come in rounds: each class once a round, in another order every round. With `class_weights`, before every
+    position each class has been drawn as often as its weight says, rounded to about one. The records of a class come in a
+    shuffled order of its own: all of them before one comes again, then all in another order.
+
+    Memory: 4 bytes a record, which worker processes on one machine share.
+
+    Args:
+        labels: the class of each record, integers or strings.
+        class_weights: a dict by class, or a list in the order of the sorted classes; 0 draws nothing. None (default): equal.
+        num_samples: positions in an epoch; None (default): the number of records.
+        num_epochs: None (default) never ends. The order goes on from one epoch to the next.
+        seed: int in `[0, 2^32)`; 0 by default.
+        shard_options: as for `IndexSampler`.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        ValueError: an argument outside its range; there are no labels, or weights are not those of the classes.
+
+    >>> import numpy as np
+    >>> labels = np.array(["cat"] * 98 + ["owl"] * 2)
+    >>> sampler = BalancedSampler(labels, seed=0)
+    >>> keys = sampler.record_keys(np.arange(100))
+    >>> int((labels[keys] == "owl").sum()), sorted(keys[labels[keys] == "owl"][:4].tolist())
+    (50, [98, 98, 99, 99])
+    """
+
+    def __init__(
+        self,
+        labels: Any,
+        class_weights: Mapping[Any, float] | Sequence[float] | None = None,
+        *,
+        num_samples: int | None = None,
+        num_epochs: int | None = None,
+        seed: int = 0,
+        shard_options: ShardOptions | None = None,
+    ) -> None:
+        classes, of_record = classes_of(labels)
+        self.num_records = len(of_record)
+        self.classes: list[Any] = classes.tolist()
+        remedy = "the number of positions in an epoch"
+        wanted = self.num_records if num_samples is None else num_samples
+        self.num_samples = whole_number("num_samples", wanted, 1, MOST_SAMPLES, remedy)
+        if num_epochs is not None:
+            num_epochs = whole_number(
+                "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless stream"
+            )
+        self.num_epochs = num_epochs
+        self.seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+        self.shard_options = as_shard_options(shard_options or NoSharding())
+        self._records = np.argsort(of_record, kind="stable").astype(np.uint32)
+        self._sizes = np.bincount(of_record, minlength=len(classes))
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._order = None if class_weights is None else _order_of(self.classes, class_weights)
+        self._digest = digest_of(self._records, self._sizes)
+
+    def __repr__(self) -> str:
+        return f"BalancedSampler({self.num_records} records, {len(self.classes)} classes, seed={self.seed})"
+
+    def __len__(self) -> int:
+        """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
+        shards = self.shard_options.shard_count
+        drops = self.shard_options.drop_remainder and self._total < ENDLESS
+        return self._total // shards * shards if drops else self._total
+
+    @property
+    def _total(self) -> int:
+        return ENDLESS if self.num_epochs is None else min(self.num_samples * self.num_epochs, ENDLESS)
+
+    @property
+    def epoch_length(self) -> int:
+        """Positions in an epoch."""
+        return self.num_samples
+
+    @property
+    def block_size(self) -> int:
+        """Positions worth asking for at a time."""
+        return _BLOCK
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The values that decide the order."""
+        return {
+            "kind": "BalancedSampler",
+            "records": self.num_records,
+            "labels": self._digest,
+            "weights": None if self._order is None else list(self._order.stages[0][1]),
+            "samples": self.num_samples,
+            "length": self._total,
+            "seed": self.seed,
+        }
+
+    def record_keys(self, positions: Positions) -> Positions:
+        """The records at many positions.
+
+        Args:
+            positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
+
+        Returns:
+            `int64[n]` in `[0, num_records)`.
+        """
+        records = np.empty(len(positions), dtype=np.int64)
+        for start in range(0, len(positions), _BLOCK):
+            some = slice(start, start + _BLOCK)
+            records[some] = self._records_at(positions[some])
+        return records
+
+    def _records_at(self, positions: Positions) -> Positions:
+        classes, visits = self._classes_at(positions)
+        sizes = self._sizes[classes]
+        epochs = visits // sizes
+        keys = words(words(key_of(self.seed, _STREAM), classes), epochs)
+        places = permute_each(visits - epochs * sizes, sizes, keys)
+        return self._records[self._starts[classes] + places].astype(np.int64)
+
+    def _classes_at(self, positions: Positions) -> tuple[Positions, Positions]:
+        """The class at each position, and how often it was drawn before."""
+        if self._order is not None:
+            return self._order.places(positions)
+        count = len(self.classes)
+        rounds = positions // count
+        keys = words(key_of(self.seed, _STREAM_OF_ROUNDS), rounds)
+        return permute_each(positions - rounds * count, np.full_like(positions, count), keys), rounds
+
+    def seeds(self, positions: Positions) -> None:
+        """No position has a seed of its own: `seed` serves all."""
+
+    def with_shard_options(self, shard_options: ShardOptions) -> BalancedSampler:
+        """The same order, read by another shard."""
+        other = copy.copy(self)
+        other.shard_options = shard_options
+        return other
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        """The record at one global position.
+
+        Raises:
+            IndexError: `index` is outside `[0, len(self))`.
+        """
+        return metadata_at(self, index)
+
+
+def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The sorted classes, and the number of the class of each record.
+
+    Raises:
+        TypeError: labels are no integers or strings.
+        ValueError: there are none, or not one for each record.
+    """
+    array = np.asarray(labels)
+    if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
+        raise ValueError(f"{name} have shape {array.shape}; pass one for each record, at least one.")
+    if array.dtype.kind not in "iubUSO" or (array.dtype.kind == "O" and not all(isinstance(x, str) for x in array)):
+        raise TypeError(f"{name}={short_repr(labels)} have dtype {array.dtype}; pass integers or strings.")
+    classes, of_record = np.unique(array, return_inverse=True)
+    return classes, of_record.astype(np.int64, copy=False)
+
+
+def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]) -> MixOrder:
+    if isinstance(weights, Mapping):
+        missing, unknown = (
+            [each for each in classes if each not in weights],
+            [each for each in weights if each not in classes],
+        )
+        if missing or unknown:
+            raise ValueError(
+                f"class_weights leave out {first_few(missing)} and name {first_few(unknown)}; give each class of the labels "
+                "one, 0 for one that is not drawn."
+            )
+        weights = [weights[each] for each in classes]
+    return MixOrder.of(weights, list(map(str, range(len(classes)))))

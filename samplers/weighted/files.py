@@ -1,0 +1,61 @@
+"""Weights as a user gives them: numbers, or a file of these.
+
+In: an array, a list, or the path of an .npy file. Out: `float64[n]`, checked.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.messages import a_kind_of, short_repr, shorten
+
+MOST_RECORDS = (1 << 32) - 1
+
+
+def weights_of(weights: Any) -> NDArray[np.float64]:
+    """Check weights.
+
+    Args:
+        weights: numbers, one for each record; or the path of an .npy file of them, which is mapped into memory.
+
+    Raises:
+        TypeError: they are no numbers.
+        ValueError: there are none, one is NaN, infinite or negative, or all are 0.
+        OSError: the file cannot be read.
+    """
+    array = _from_file(weights) if isinstance(weights, (str, os.PathLike)) else _as_array(weights)
+    if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
+        raise ValueError(
+            f"weights have shape {array.shape}; pass one weight for each record, 1 to {MOST_RECORDS:,} of them."
+        )
+    numbers = np.ascontiguousarray(array, dtype=np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"the weight of record {wrong[0]} is {numbers[wrong[0]]}; pass finite numbers of at least 0, 0 for a record that "
+            "is never drawn."
+        )
+    if not numbers.any():
+        raise ValueError("all weights are 0, so that nothing could be drawn; give some record a weight above 0.")
+    return numbers
+
+
+def _as_array(weights: Any) -> NDArray[Any]:
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(
+            f"weights={short_repr(weights)} is {a_kind_of(weights)}; pass an array of numbers, or the path of an .npy file."
+        )
+    return array
+
+
+def _from_file(path: str | os.PathLike[str]) -> NDArray[Any]:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"weights={short_repr(os.fspath(path))} is no .npy file: {shorten(error)}.") from None
+    return _as_array(array)

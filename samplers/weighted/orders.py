@@ -1,0 +1,192 @@
+"""The order of an epoch without replacement: records by the time at which an exponential clock of each rings.
+
+In: weights, an epoch, places in it. Out: records.
+
+A clock rings after an exponential variate divided by the weight. Then the first record, and each next one among those that
+are left, is drawn with a chance in proportion to its weight (Efraimidis and Spirakis 2006). The order of an epoch is a table
+of 4 bytes a record, made once. Processes that are forked share two tables, for epochs of even and odd number: one makes a
+table, the others wait. A lock of the file system guards each, so that it ends with a process that is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .draws import Floats, Int64s, exponentials, key_of, words
+
+try:
+    import fcntl
+except ImportError:  # Windows forks no processes
+    fcntl = None  # type: ignore[assignment]
+
+STREAM = 2  # of the seed
+_BLOCK = 16384
+_BUCKETS = 32
+"""Pieces in which an order is sorted: to sort all at once takes twice the memory."""
+
+_SMALL = 1 << 12
+"""Below so many records, orders of several epochs are made at once, and none is kept."""
+
+_HEADER = 4096
+
+Table = NDArray[np.uint32]
+
+
+def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
+    key = _key_of_epochs(seed, np.array([epoch], dtype=np.int64))[0]
+    times = np.empty(len(weights))
+    for start in range(0, len(weights), _BLOCK):
+        stop = min(start + _BLOCK, len(weights))
+        times[start:stop] = _times(words(key, np.arange(start, stop)), weights[start:stop])
+    filled = 0
+    for records in _by_bucket(times):
+        some = records[: len(order) - filled]
+        order[filled : filled + len(some)] = some
+        filled += len(some)
+        if filled == len(order):
+            return
+
+
+def _key_of_epochs(seed: int, epochs: Int64s) -> NDArray[np.uint64]:
+    return words(key_of(seed, STREAM), epochs)
+
+
+def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
+    """The time at which each clock rings; infinite for a weight of 0."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return exponentials(drawn) / weights
+
+
+def _by_bucket(times: Floats) -> Iterator[Int64s]:
+    """Records in the order of their times, some at a time."""
+    if len(times) < _SMALL:
+        yield np.argsort(times, kind="stable")
+        return
+    sample = np.sort(times[:: len(times) // _SMALL])
+    edges = np.unique(sample[:: len(sample) // _BUCKETS][1:])
+    below = -np.inf
+    for edge in [*edges.tolist(), None]:
+        among = times >= below if edge is None else (times >= below) & (times < edge)
+        records = np.flatnonzero(among)
+        yield records[np.argsort(times[records], kind="stable")]
+        below = edge
+
+
+class Orders:
+    """The orders of all epochs.
+
+    Threads and forked processes may share one. Memory: that of the weights, and twice 4 bytes a record.
+
+    Args:
+        weights: `float64[n]`, at least 0.
+        seed: of the sampler.
+        count: records of an epoch.
+    """
+
+    def __init__(self, weights: Floats, seed: int, count: int) -> None:
+        self._weights, self._seed, self._count = weights, seed, count
+
+    @cached_property
+    def tables(self) -> _SharedTables | None:
+        """Those of this process and of all that are forked from it; None for few records."""
+        return None if len(self._weights) < _SMALL else _SharedTables(self._count)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The process that unpacks it makes the tables, before workers are forked: these share them."""
+        vars(self).update(state)
+        _ = self.tables
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "tables"}
+
+    def records(self, positions: Int64s) -> Int64s:
+        """The record at each position of the endless order."""
+        epochs = positions // self._count
+        places = positions - epochs * self._count
+        if self.tables is None:
+            return self._of_few(epochs, places)
+        records = np.empty(len(positions), dtype=np.int64)
+        for epoch in np.unique(epochs).tolist():
+            chosen = epochs == epoch
+            with self.tables.of(epoch, self.make) as table:
+                records[chosen] = table[places[chosen]]
+        return records
+
+    def make(self, epoch: int, table: Table) -> None:
+        """Write the order of an epoch into a table of its length."""
+        _fill(table, self._weights, self._seed, epoch)
+
+    def _of_few(self, epochs: Int64s, places: Int64s) -> Int64s:
+        """The records of a short table, with the orders of several epochs at once."""
+        distinct, which = np.unique(epochs, return_inverse=True)
+        records = np.empty(len(epochs), dtype=np.int64)
+        at_once = max(_BLOCK * 4 // len(self._weights), 1)
+        for first in range(0, len(distinct), at_once):
+            keys = _key_of_epochs(self._seed, distinct[first : first + at_once])
+            numbers = np.broadcast_to(np.arange(len(self._weights)), (len(keys), len(self._weights)))
+            drawn = words(keys[:, None], np.ascontiguousarray(numbers))
+            orders = np.argsort(_times(drawn, self._weights), axis=1, kind="stable")
+            chosen = (which >= first) & (which < first + at_once)
+            records[chosen] = orders[which[chosen] - first, places[chosen]]
+        return records
+
+
+class _SharedTables:
+    """Two tables in anonymous memory, for even and odd epochs. A header of each says which epoch it has, plus 1."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._size = _HEADER + 4 * count
+        self._descriptor = _anonymous_file()
+        weakref.finalize(self, os.close, self._descriptor)
+        os.ftruncate(self._descriptor, 2 * self._size)
+        memory = mmap.mmap(self._descriptor, 2 * self._size)
+        self._headers = [np.frombuffer(memory, np.int64, 1, offset=slot * self._size) for slot in (0, 1)]
+        self._slots = [np.frombuffer(memory, np.uint32, count, offset=slot * self._size + _HEADER) for slot in (0, 1)]
+        self._mutex = threading.Lock()  # locks of files are of processes, not of threads
+
+    @contextlib.contextmanager
+    def of(self, epoch: int, make: Callable[[int, Table], None]) -> Iterator[Table]:
+        """The table of an epoch, as long as the context lasts; `make(epoch, table)` makes it where nobody has."""
+        slot = epoch % 2
+        header, table = self._headers[slot], self._slots[slot]
+        with self._mutex:
+            try:
+                self._lock(slot, shared=True)
+                while header[0] != epoch + 1:
+                    self._lock(slot, shared=False)
+                    if header[0] != epoch + 1:
+                        header[0] = 0
+                        make(epoch, table)
+                        header[0] = epoch + 1
+                    self._lock(slot, shared=True)
+                yield table
+            finally:
+                self._unlock(slot)
+
+    def _lock(self, slot: int, shared: bool) -> None:
+        if fcntl is not None:
+            self._unlock(slot)  # two that hold it shared would wait for one another
+            fcntl.lockf(self._descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, 1, slot)
+
+    def _unlock(self, slot: int) -> None:
+        if fcntl is not None:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, slot)
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("headrace-orders")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

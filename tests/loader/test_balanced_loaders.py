@@ -1,0 +1,249 @@
+"""Balanced loaders: the same global batches, ranks of equal cost, any step resumed on any number of shards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import headrace
+from headrace import Balance, Batch, DataLoader, IndexSampler, Pack, ShardOptions
+from headrace.errors import CheckpointError
+
+RECORDS = 101
+LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, RECORDS), 1, 200).astype(np.int64)
+GLOBAL = 24
+
+
+def _loader(shard=0, shards=1, *, size=None, operations=(), balance=None, epochs=2, drop=False, **options):
+    """Batches of 24 records of all shards together; records are their keys."""
+    sampler = IndexSampler(
+        RECORDS,
+        ShardOptions(shard, shards, drop_remainder=drop),
+        shuffle=True,
+        num_epochs=epochs,
+        seed=5,
+        balance=balance or Balance(LENGTHS, headrace.attention(0, 1)),
+    )
+    size = GLOBAL // shards if size is None else size
+    return DataLoader(data_source=np.arange(RECORDS), sampler=sampler, operations=[*operations, Batch(size)], **options)
+
+
+def _keys(batches):
+    return sorted(np.concatenate([np.empty(0, np.int64), *batches]).tolist())
+
+
+def _plain(**options):
+    sampler = IndexSampler(RECORDS, shuffle=True, num_epochs=2, seed=5)
+    return list(DataLoader(data_source=np.arange(RECORDS), sampler=sampler, operations=[Batch(GLOBAL)], **options))
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 8, 24])
+def test_global_batches_are_those_of_a_loader_without_balance(shards):
+    """Step by step the same records, the last batch included; each shard has as many, and sums are closer."""
+    streams = [list(_loader(shard, shards)) for shard in range(shards)]
+    worst, worst_in_turn = [], []
+    for step, expected in enumerate(_plain()):
+        batches = [stream[step] for stream in streams if step < len(stream)]
+        assert _keys(batches) == sorted(expected.tolist())
+        assert {len(batch) for batch in batches} <= {len(batches[0]), len(batches[0]) - 1}
+        if len(expected) == GLOBAL:
+            worst.append(max((LENGTHS[batch] ** 2).sum() for batch in batches))
+            worst_in_turn.append(max((LENGTHS[expected[shard::shards]] ** 2).sum() for shard in range(shards)))
+    assert sum(worst) < sum(worst_in_turn) or shards in (1, 24)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_step_is_resumed_on_other_shards(workers):
+    """From 1, 2, 3 and 8 shards to others: each record comes once, and after whole batches all steps stay the same."""
+    expected = [sorted(batch.tolist()) for batch in _plain()]
+    for shards, others in [(1, 3), (2, 8), (3, 2), (8, 4), (4, 1)] if not workers else [(3, 2)]:
+        iterators = [iter(_loader(shard, shards)) for shard in range(shards)]
+        for step in range(3 if workers else len(expected)):
+            states = [iterator.get_state() for iterator in iterators]
+            resumed = [_loader(shard, others, worker_count=workers) for shard in range(others)]
+            for number, batches in enumerate(zip(*(_resumed(loader, states) for loader in resumed))):
+                if len(expected[step + number]) == GLOBAL:
+                    assert _keys(batches) == expected[step + number]
+                if workers:
+                    break
+            for iterator in iterators:
+                next(iterator, None)
+
+
+def _resumed(loader, states):
+    with iter(loader) as iterator:
+        iterator.set_states(states)
+        yield from iterator
+
+
+@pytest.mark.parametrize("steps", [(0, 1), (2, 1), (3, 0), (1, 4, 2), (0, 0, 5), (2, 2, 3, 3)])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_shards_at_unequal_steps_lose_and_repeat_nothing(steps, batches):
+    """Inside a block what is left keeps the former deal, on whatever shards; twice."""
+    balance = Balance(LENGTHS, batches=batches)
+    seen = []
+    iterators = [iter(_loader(shard, len(steps), balance=balance)) for shard in range(len(steps))]
+    for iterator, count in zip(iterators, steps):
+        seen += [next(iterator) for _ in range(count)]
+    states = [iterator.get_state() for iterator in iterators]
+    for others in (1, 3, 4):
+        again = [iter(_loader(shard, others, balance=balance)) for shard in range(others)]
+        for iterator in again:
+            iterator.set_states(states)
+        first = [batch for shard, iterator in enumerate(again) for batch in [next(iterator) for _ in range(shard)]]
+        states_between = [iterator.get_state() for iterator in again]
+        rest = []
+        for shard in range(2):
+            iterator = iter(_loader(shard, 2, balance=balance, size=7))
+            iterator.set_states(states_between)
+            rest += list(iterator)
+        assert _keys([*seen, *first, *rest]) == sorted([*range(RECORDS)] * 2)
+
+
+def test_another_batch_size_goes_on_with_the_deal_of_the_state():
+    """A shard alone cannot deal anew; each record comes once."""
+    small = [iter(_loader(shard, 3)) for shard in range(3)]
+    seen = [next(iterator) for iterator in small for _ in range(2)]
+    for shard, iterator in enumerate(small):
+        larger = iter(_loader(shard, 3, size=10))
+        larger.set_state(iterator.get_state())
+        seen += list(larger)
+    assert _keys(seen) == sorted([*range(RECORDS)] * 2)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_filters_and_packs_come_after_the_deal(shards):
+    """Whatever they leave out; at any step, onto other shards."""
+    balance = Balance(LENGTHS, global_batch=GLOBAL)
+    options = {"operations": [headrace.Filter(_odd)] if shards > 1 else [_OddOnly()], "balance": balance, "size": 4}
+    expected = sorted([key for key in range(RECORDS) if key % 2] * 2)
+    assert _keys(batch for shard in range(shards) for batch in _loader(shard, shards, **options)) == expected
+    iterators = [iter(_loader(shard, shards, **options)) for shard in range(shards)]
+    seen = [next(iterator) for iterator in iterators for _ in range(3)]
+    states = [iterator.get_state() for iterator in iterators]
+    for others in (1, 2, 4):
+        rest = [batch for shard in range(others) for batch in _resumed(_loader(shard, others, **options), states)]
+        assert _keys([*seen, *rest]) == expected
+
+
+def _odd(key):
+    return key % 2
+
+
+class _OddOnly(headrace.FlatMap):
+    max_fan_out = 1
+
+    def flat_map(self, key):
+        return [key] * int(key % 2)
+
+
+def test_packed_rows_of_balanced_shards_hold_each_document_once():
+    """Also where the run is stopped inside the window of a Pack."""
+    documents = [np.full(length, key) for key, length in enumerate(LENGTHS.tolist())]
+
+    def loader(shard, shards):
+        sampler = IndexSampler(
+            RECORDS, ShardOptions(shard, shards), num_epochs=1, balance=Balance(LENGTHS, global_batch=GLOBAL)
+        )
+        return DataLoader(data_source=documents, sampler=sampler, operations=[Pack(256, window=10)], shard_options=None)
+
+    def tokens(rows):
+        return np.concatenate([row["tokens"][row["tokens_segment_ids"] > 0] for row in rows]).tolist()
+
+    expected = sorted(np.concatenate(documents).tolist())
+    iterators = [iter(loader(shard, 3)) for shard in range(3)]
+    seen = [next(iterator) for shard, iterator in enumerate(iterators) for _ in range(shard + 1)]
+    states = [iterator.get_state() for iterator in iterators]
+    for others in (1, 2):
+        rest = [row for shard in range(others) for row in _resumed(loader(shard, others), states)]
+        assert sorted(tokens([*seen, *rest])) == expected
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_records_at_and_find_know_the_deal(shards):
+    """As the stream has them, in both epochs."""
+    for shard in range(shards):
+        loader = _loader(shard, shards)
+        for step, batch in enumerate(loader):
+            assert loader.records_at(step).tolist() == batch.tolist()
+    places = {}
+    for key in range(RECORDS):
+        for shard in range(shards):
+            try:
+                places[key] = (shard, *_loader(shard, shards).find(key, 1))
+            except LookupError:
+                continue
+    for key, (shard, step, row) in places.items():
+        assert _loader(shard, shards).records_at(step)[row] == key
+    assert len(places) == RECORDS
+
+
+def test_a_loop_for_each_epoch_deals_the_batches_of_the_epoch():
+    """Whose global batches begin with it."""
+    expected = [[sorted(batch.tolist()) for batch in epoch] for epoch in _unsharded_epochs()]
+    loops = [list(map(list, _loader(shard, 2).epochs(2))) for shard in range(2)]
+    assert [[_keys(batches) for batches in zip(*epochs)] for epochs in zip(*loops)] == expected
+
+
+def _unsharded_epochs():
+    sampler = IndexSampler(RECORDS, shuffle=True, num_epochs=2, seed=5)
+    return DataLoader(data_source=np.arange(RECORDS), sampler=sampler, operations=[Batch(GLOBAL)]).epochs(2)
+
+
+def test_random_operations_draw_for_a_record_what_they_draw_without_balance():
+    """On any number of shards: a draw belongs to the sampler's position."""
+
+    def noisy(key, rng):
+        return np.array([key, rng.integers(1 << 40)])
+
+    expected = {}
+    for loader in [_with_noise(noisy, 1, 0), *(_with_noise(noisy, 3, shard) for shard in range(3))]:
+        for key, drawn in np.concatenate(list(loader)):
+            assert expected.setdefault(key, drawn) == drawn
+    assert len(expected) == RECORDS
+
+
+def _with_noise(noisy, shards, shard):
+    class Noisy(headrace.RandomMapTransform):
+        def random_map(self, element, rng):
+            return noisy(element, rng)
+
+    return _loader(shard, shards, operations=[Noisy()], epochs=1)
+
+
+def test_a_state_of_a_dealt_run_needs_its_balance():
+    """Other costs, or none, would deal other records to the shards."""
+    state = _next_state(iter(_loader(1, 2)))
+    for balance in (Balance(LENGTHS[::-1]), Balance(LENGTHS, headrace.attention(0, 1), batches=2)):
+        with pytest.raises(CheckpointError, match="balance"):
+            iter(_loader(1, 2, balance=balance)).set_state(state)
+    sampler = IndexSampler(RECORDS, ShardOptions(1, 2), shuffle=True, num_epochs=2, seed=5)
+    plain = DataLoader(data_source=np.arange(RECORDS), sampler=sampler, operations=[Batch(12)])
+    with pytest.raises(CheckpointError, match="balance"):
+        iter(plain).set_state(state)
+    with pytest.raises(CheckpointError, match="batches of 24 records were dealt to 2 shards"):
+        iter(plain).set_state(state, strict=False)
+
+
+def _next_state(iterator):
+    next(iterator)
+    return iterator.get_state()
+
+
+def test_any_step_is_planned_at_once():
+    """An endless run, far from its beginning, has the state of any other step: O(1) bytes."""
+    loader = _loader(1, 3, epochs=None)
+    assert len(_next_state(iter(loader))) < 1000
+    far = loader.records_at(10**9)
+    start = 10**9 * GLOBAL
+    keys = IndexSampler(RECORDS, shuffle=True, seed=5).record_keys(np.arange(start, start + GLOBAL))
+    assert set(far) <= set(keys)
+    assert len(far) == 8
+
+
+def test_one_record_is_a_run():
+    """Whether there are more shards than records, or none is left for a shard."""
+    loader = headrace.load(
+        [np.zeros(3)], balance=True, batch_size=2, num_epochs=1, shard_options=ShardOptions(0, 2, False)
+    )
+    assert [batch.shape for batch in loader] == [(1, 3)]
