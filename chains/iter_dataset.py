@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..loader.arguments import warn_of_no_effect
+from ..loader.data_loader import LoaderDescription
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
 from ..loader.plan.build import not_empty
@@ -117,6 +118,10 @@ class IterDataset(
     @cached_property
     def _pipeline(self) -> Pipeline:
         return not_empty(compiled(self.chain_stream.tree, self.chain_stream.skips_errors))
+
+    @property
+    def loader_description(self) -> LoaderDescription:  # for tools
+        return LoaderDescription(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
 
     def __iter__(self) -> DataLoaderIterator:
         warn_of_no_effect(self.chain_stream.execution)

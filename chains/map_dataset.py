@@ -100,8 +100,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return parent
 
     @property
-    def chain_node(self) -> Node:
-        return Own(self, tuple(parent.chain_node for parent in self._parents))
+    def root_node(self) -> Node:
+        return Own(self, tuple(parent.root_node for parent in self._parents))
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
         """The elements at many indices, in an array or a list: a dataset is a source, and one that PyTorch's loader takes.
@@ -109,7 +109,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
         """
-        return list(self.chain_node.records(indices_of(indices)))
+        return list(self.root_node.records(indices_of(indices)))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """The records of sources that the element at an index is made of; `headrace.trace` tells those of a step.
@@ -118,22 +118,22 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
         [(('up',), 3), (('down',), 6)]
         """
-        return self.chain_node.made_of(index)
+        return self.root_node.made_of(index)
 
     @property
     def reads_ahead(self) -> Any:
         """The number of reads at a time that help, as of a source."""
-        return self.chain_node.reads_ahead
+        return self.root_node.reads_ahead
 
     @property
     def reads_singly(self) -> bool:
         """True where readers share a batch, record by record, as of a source."""
-        return self.chain_node.reads_singly
+        return self.root_node.reads_singly
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The identity in states, in plain JSON values, as of a source."""
-        return fingerprint_of_node(self.chain_node)
+        return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
         return iter(self.to_iter_dataset())
@@ -161,7 +161,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         from .iter_dataset import IterDataset
         from .stream import stream_of
 
-        return IterDataset.of_stream(stream_of(self.chain_node, read_options, allow_nones, shard_options))
+        return IterDataset.of_stream(stream_of(self.root_node, read_options, allow_nones, shard_options))
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:
@@ -278,8 +278,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
     """The elements at many indices, as the user asks for them."""
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
-        warn_of_exchange(dataset.chain_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
-    return list(dataset.chain_node.records(indices))
+        warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
+    return list(dataset.root_node.records(indices))
 
 
 def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
@@ -305,7 +305,7 @@ class Chain(MapDataset[T]):
         self._tree = node
 
     @property
-    def chain_node(self) -> Node:
+    def root_node(self) -> Node:
         return self._tree
 
     @property
@@ -345,7 +345,7 @@ class Chain(MapDataset[T]):
 
 def _nodes(method: str, datasets: Any) -> dict[str, Node]:
     listed, names = as_named(method, datasets, MapDataset)
-    return dict(zip(names or map(str, range(len(listed))), (dataset.chain_node for dataset in listed)))
+    return dict(zip(names or map(str, range(len(listed))), (dataset.root_node for dataset in listed)))
 
 
 def _chosen(named: dict[str, Node], choice: Choice) -> Chosen:

@@ -40,7 +40,7 @@ from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps, ranges_of
 
 
 @dataclass(frozen=True)
-class _Description:
+class LoaderDescription:
     """The arguments of a loader."""
 
     pipeline: Pipeline
@@ -104,7 +104,7 @@ class DataLoader(Remarks):
     [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
     """
 
-    _description: _Description
+    _description: LoaderDescription
     _asked_as = "DataLoader"
 
     if not TYPE_CHECKING:
@@ -153,7 +153,7 @@ class DataLoader(Remarks):
         )
         pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
         needs_seed_for_globals(execution, pipeline.leaf.sampler.seed)
-        vars(self).update(_description=_Description(pipeline, execution, max_errors), _passes=Passes())
+        vars(self).update(_description=LoaderDescription(pipeline, execution, max_errors), _passes=Passes())
         warn_of_no_effect(execution)
         for leaf in pipeline.leaves:
             warn_of_shared_blocks(leaf.source, getattr(leaf.sampler, "shuffle", None), leaf.shard.shard_count)
@@ -166,6 +166,10 @@ class DataLoader(Remarks):
         return DataLoaderIterator(
             own.pipeline, own.execution, own.max_errors, own.skipped_steps, self._passes, own.tuning
         )
+
+    @property
+    def loader_description(self) -> LoaderDescription:  # for tools
+        return self._description
 
     @property
     def _pipeline(self) -> Pipeline:

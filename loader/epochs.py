@@ -73,6 +73,10 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = True
         return self._batches
 
+    @property
+    def open_epoch(self) -> Kind:  # for tools
+        return self._batches
+
     def __repr__(self) -> str:
         return f"Epochs(count={self._count}, {self._batches!r})"
 

@@ -195,6 +195,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._execution = options
 
     @property
+    def as_made(
+        self,
+    ) -> tuple[Pipeline, SkippedSteps]:  # for tools: as the loader has them, whatever state was set since
+        return self._loaders, self._loaders_skipped_steps
+
+    @property
     def host_iterator(self) -> DataLoaderIterator:
         """What makes the elements: itself. Of a device feeder, what it reads from."""
         return self

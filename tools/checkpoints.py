@@ -30,17 +30,11 @@ MOST_NAMED = 1000
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The states that lie together, of one run at one step.
+    """The states that lie together, of one run at one step."""
 
-    Attributes:
-        path: of the folder, or of the one file.
-        states: by their shards.
-        missing: names of the files of processes whose states are not there.
-    """
-
-    path: Path
-    states: Sequence[LoaderState]
-    missing: tuple[str, ...] = ()
+    path: Path  # of the folder, or of the one file
+    states: Sequence[LoaderState]  # by their shards
+    missing: tuple[str, ...] = ()  # names of the files of processes whose states are not there
 
     def check_complete(self) -> None:
         """Whether the states of all processes are there.

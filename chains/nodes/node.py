@@ -189,7 +189,7 @@ class Evaluated:
     checks_keys: ClassVar[bool] = True
 
     def __init__(self, node: Node, length: int = ENDLESS) -> None:
-        self.chain_node = node
+        self.root_node = node
         self._length = length
         self.reads_ahead = node.reads_ahead
         self.reads_singly = node.reads_singly
@@ -199,26 +199,26 @@ class Evaluated:
 
     @cached_property
     def _get(self) -> Get:
-        return self.chain_node.getter()
+        return self.root_node.getter()
 
     def __getitem__(self, index: int) -> Any:
         return self._get(index)
 
     def __getitems__(self, indices: Indices) -> Sequence[Any]:
-        return self.chain_node.records(indices)
+        return self.root_node.records(indices)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        return self.chain_node.made_of(index)
+        return self.root_node.made_of(index)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        return fingerprint_of_node(self.chain_node)
+        return fingerprint_of_node(self.root_node)
 
     def __reduce__(self) -> tuple[type[Evaluated], tuple[Node, int]]:
-        return type(self), (self.chain_node, self._length)
+        return type(self), (self.root_node, self._length)
 
     def __repr__(self) -> str:
-        return f"MapDataset of {self.chain_node.kind}"
+        return f"MapDataset of {self.root_node.kind}"
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class Flow:
         """
         waits = self._observer.waits
         while True:
-            waits.begin(perf_counter())
+            waits.began = perf_counter()
             if "jax.profiler" in sys.modules:
                 with profiled("next rows"):
                     run, rows = self._next()

@@ -16,7 +16,7 @@ _HIGHEST = (1 << 32) - 1
 
 def node_of(own: Any) -> Node:
     """The node of a dataset with random access."""
-    return cast(Node, own.chain_node)
+    return cast(Node, own.root_node)
 
 
 def stream_of_dataset(own: Any) -> Stream:
@@ -26,7 +26,7 @@ def stream_of_dataset(own: Any) -> Stream:
 
 def seeds_of(dataset: Any) -> Seeds:
     """The seeds that hold for a dataset of either kind."""
-    return (node_of if hasattr(dataset, "chain_node") else stream_of_dataset)(dataset).seeds
+    return (node_of if hasattr(dataset, "root_node") else stream_of_dataset)(dataset).seeds
 
 
 def seed_of(method: str, seed: Any, seeds: Seeds) -> int:
