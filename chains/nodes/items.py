@@ -20,7 +20,7 @@ from ...operations.identity import fingerprint
 from ...operations.protocol import Context
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.provenance import UsedRecord, in_row
+from ...sources.provenance import UsedRecord
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
 from .packed import Packed
@@ -306,7 +306,7 @@ class Batched(Regrouped):
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Those of its elements, each in a row."""
         rows = enumerate(range(*self._below(index)))
-        return [used for row, below in rows for used in in_row(self.input.made_of(below), row)]
+        return [used.placed(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
         """The place of its first element; what is dropped does not count."""

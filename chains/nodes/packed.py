@@ -18,7 +18,7 @@ from ...operations.identity import fingerprint
 from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
 from ...samplers.index_maps import Indices
-from ...sources.provenance import TokenSpan, UsedRecord, in_segment
+from ...sources.provenance import TokenSpan, UsedRecord
 from ..arguments import finite
 from .node import Node, OnOne, telling_datasets
 
@@ -87,9 +87,9 @@ class Packed(OnOne):
         pieces = self.plan.row(index % self.length)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [
-            used
+            used.placed(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
             for segment, (document, tokens) in spans
-            for used in in_segment(self.input.made_of(document), segment, tuple(starmap(TokenSpan, tokens)))
+            for used in self.input.made_of(document)
         ]
 
     def dataset_at(self, index: int) -> None:
