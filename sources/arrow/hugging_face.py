@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
-from ...errors import SourceError
+from ...errors import LengthsError, SourceError
 from ..keys import Keys, check_key, check_keys
 from ..parts import LastResult
 from ..protocol import fingerprint_of, is_hugging_face
-from .columns import Array
+from .columns import Array, lengths_of_column
 from .pieces import Finder, Int64s, PieceRows, Places
 from .table import Lists, Numbers, TableColumn, table_column
 
@@ -127,6 +127,20 @@ class HuggingFaceDataSource:
         lengths = {name: _lengths(column, places) for name, column in self._columns.items()}
         return {name: found for name, found in lengths.items() if found is not None} or None
 
+    def lengths_by(self, name: str) -> Int64s:
+        """The lengths of a column, `int64[rows]`, from the table: of lists, texts and bytes; whole numbers are lengths.
+
+        Raises:
+            LengthsError: there is no such column, or its values have no length.
+        """
+        table = self.dataset.data.table
+        if name not in table.column_names:
+            raise LengthsError(
+                f"lengths={short_repr(name)}: the dataset has no such column; there are {first_few(table.column_names, 8)}."
+            )
+        lengths = lengths_of_column(table.column(name), name)
+        return lengths if self._selected is None else lengths[self._rows(np.arange(self._length))]
+
     @property
     def arrow_schema(self) -> Any:
         """The types of the rows in Arrow, as files keep them; None where rows are not read from the table.
@@ -180,9 +194,13 @@ class HuggingFaceDataSource:
     def _places(self, keys: Int64s) -> Places:
         if self._selected is None:
             return self._finder.places(keys)
+        return self._finder.places(self._rows(keys))
+
+    def _rows(self, keys: Int64s) -> Int64s:
+        """Rows of the table, of a dataset that was shuffled or selected from."""
+        assert self._selected is not None, "its rows are those of the table"
         finder, rows = self._selected
-        found = rows.take(finder.places(keys))
-        return self._finder.places(check_keys(found, self.dataset.data.num_rows, "HuggingFaceDataSource"))
+        return check_keys(rows.take(finder.places(keys)), self.dataset.data.num_rows, "HuggingFaceDataSource")
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
         return _with_columns, (self.dataset,)
