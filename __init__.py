@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import checkpoint
-    from .chains import IterDataset, MapDataset
+    from .chains import IterDataset, MapDataset, kfold, sample, split
     from .conversion import convert, verify
     from .formats import decode_example, encode_example
     from .loader import (
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         MixedSource,
         ParquetDataSource,
         RangeDataSource,
+        Subset,
         TarDataSource,
         TfdsDataSource,
         TFRecordDataSource,
@@ -113,6 +114,7 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "Subset",
     "TFRecordDataSource",
     "TarDataSource",
     "TfdsDataSource",
@@ -130,11 +132,14 @@ __all__ = [
     "diagnose",
     "diff",
     "encode_example",
+    "kfold",
     "load",
     "metrics",
     "pad_batch",
     "progress",
+    "sample",
     "shard_options_for",
+    "split",
     "trace",
     "verify",
     "write_perfetto",

@@ -7,7 +7,17 @@ from ..common.lazy_exports import names_from
 if TYPE_CHECKING:
     from .iter_dataset import IterDataset
     from .map_dataset import MapDataset
+    from .splits import kfold, sample, split
 
-__all__ = ["IterDataset", "MapDataset"]
+__all__ = ["IterDataset", "MapDataset", "kfold", "sample", "split"]
 
-__getattr__ = names_from(__name__, {"IterDataset": "iter_dataset", "MapDataset": "map_dataset"})
+__getattr__ = names_from(
+    __name__,
+    {
+        "IterDataset": "iter_dataset",
+        "MapDataset": "map_dataset",
+        "kfold": "splits",
+        "sample": "splits",
+        "split": "splits",
+    },
+)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.fingerprint_values import digest_of
 from .permutation import permute, permute_one, place_of
 from .protocol import ENDLESS
 
@@ -55,7 +57,9 @@ FEW = 24
 
 
 def parameters_of(index_map: IndexMap) -> list[Any]:
-    """The values that tell a map from others."""
+    """The values that tell a map from others; its own `parameters`, if it has them."""
+    if hasattr(index_map, "parameters"):
+        return list(index_map.parameters)
     name = getattr(index_map, "fingerprint_name", type(index_map).__name__)
     return [name, *dataclasses.astuple(index_map)]  # type: ignore[call-overload]
 
@@ -281,3 +285,40 @@ class Slice:
     def _epoch_below(self) -> int:
         """Indices below to the next epoch; what never ends has none, and the same comes again."""
         return self.below if self.below < ENDLESS else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Some elements of each epoch, at fixed places.
+
+    Attributes:
+        below: length of an epoch below.
+        keys: `int64[length]`, their places in it.
+    """
+
+    below: int
+    keys: Indices
+
+    keeps_indices: ClassVar[bool] = False
+    change: ClassVar[Change] = "cuts"
+
+    @property
+    def length(self) -> int:
+        return len(self.keys)
+
+    @property
+    def epoch_length(self) -> int | None:
+        return self.length
+
+    @cached_property
+    def parameters(self) -> list[Any]:
+        """A digest, as there may be many."""
+        return ["Selected", self.below, self.length, digest_of(self.keys)]
+
+    def many(self, indices: Indices) -> Indices:
+        epochs = indices // self.length
+        return self.keys[indices - epochs * self.length] + epochs * self.below
+
+    def one(self, index: int) -> int:
+        epoch, place = divmod(index, self.length)
+        return int(self.keys[place]) + epoch * self.below

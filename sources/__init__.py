@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
     from .range import RangeDataSource
+    from .subset import Subset
     from .tfds import TfdsDataSource
     from .tokens.source import TokenSource
     from .tokens.writer import TokenWriter
@@ -35,6 +36,7 @@ __all__ = [
     "MixedSource",
     "ParquetDataSource",
     "RangeDataSource",
+    "Subset",
     "TFRecordDataSource",
     "TarDataSource",
     "TfdsDataSource",
@@ -55,6 +57,7 @@ __getattr__ = names_from(
         "JsonLinesDataSource": "indexed.json_lines",
         "ParquetDataSource": "arrow.parquet",
         "RangeDataSource": "range",
+        "Subset": "subset",
         "TFRecordDataSource": "indexed.tfrecord",
         "TarDataSource": "indexed.tar",
         "TfdsDataSource": "tfds",

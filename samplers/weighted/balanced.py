@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.fingerprint_values import digest_of
 from ...common.messages import first_few, short_repr
 from ...common.validation import whole_number
 from ..mix.order import MixOrder
 from ..protocol import ENDLESS, RecordMetadata, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from .draws import key_of, words
-from .files import MOST_RECORDS, digest_of
+from .files import MOST_RECORDS
 from .permuted import permute_each
 from .sampler import MOST_SAMPLES
 

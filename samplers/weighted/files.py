@@ -1,11 +1,10 @@
 """Weights as a user gives them: numbers, or a file of these.
 
-In: an array, a list, or the path of an .npy file. Out: `float64[n]`, checked, and a digest.
+In: an array, a list, or the path of an .npy file. Out: `float64[n]`, checked.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import Any
 
@@ -60,12 +59,3 @@ def _from_file(path: str | os.PathLike[str]) -> NDArray[Any]:
     except ValueError as error:
         raise ValueError(f"weights={short_repr(os.fspath(path))} is no .npy file: {shorten(error)}.") from None
     return _as_array(array)
-
-
-def digest_of(*arrays: NDArray[Any]) -> str:
-    """A digest of all values, 16 characters."""
-    hashed = hashlib.sha256()
-    for array in arrays:
-        hashed.update(f"{array.dtype.str} {array.shape}".encode())
-        hashed.update(memoryview(array).cast("B"))
-    return hashed.hexdigest()[:16]

@@ -24,7 +24,7 @@ def permute_each(places: Int64s, sizes: Int64s, keys: Words) -> Int64s:
         keys: `uint64[n]`; equal keys and sizes give one permutation.
 
     >>> permute_each(np.arange(5), np.full(5, 5), np.full(5, 7, np.uint64)).tolist()
-    [3, 4, 1, 0, 2]
+    [4, 0, 2, 1, 3]
     """
     roots = np.ceil(np.sqrt(sizes)).astype(np.int64)
     rows = roots + roots % 2

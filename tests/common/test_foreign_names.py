@@ -76,7 +76,7 @@ def run(code):
             made = eval(code, names())
         except SyntaxError:
             return exec(code, names())
-    execution = getattr(getattr(made, "_stream", getattr(made, "_description", None)), "execution", None)
+    execution = getattr(getattr(made, "chain_stream", getattr(made, "_description", None)), "execution", None)
     if isinstance(made, (MapDataset, IterDataset, DataLoader)) and (execution is None or execution.worker_count == 0):
         next(iter(made))
     return made
@@ -355,7 +355,7 @@ def test_names_of_other_libraries_in_the_package_are_told():
     for name in (
         "AUTOTUNE",
         "ConcatDataset",
-        "Subset",
+        "SubsetRandomSampler",
         "random_split",
         "load_dataset",
         "get_worker_info",

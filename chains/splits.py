@@ -1,0 +1,152 @@
+"""Parts of a source or dataset: splits, folds and samples.
+
+In: a source or a `MapDataset`, and what decides which record goes where. Out: subsets, of its own kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common.messages import a_kind_of, short_repr
+from ..common.validation import whole_number
+from ..samplers.splits import random_order, shares_of, split_keys
+from ..sources import Subset, as_source
+from .arguments import finite
+from .map_dataset import MapDataset
+
+
+class Fold(NamedTuple):
+    """One of the folds of a cross-validation.
+
+    Attributes:
+        train: all records that are not in `test`.
+        test: the fold.
+    """
+
+    train: Any
+    test: Any
+
+
+@overload
+def split(
+    data: Any, parts: Mapping[str, float], *, seed: int = 0, stratify: Any = None, groups: Any = None
+) -> dict[str, Any]: ...
+
+
+@overload
+def split(
+    data: Any, parts: Sequence[float], *, seed: int = 0, stratify: Any = None, groups: Any = None
+) -> list[Any]: ...
+
+
+def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> Any:
+    """Divide the records of a source, or the elements of a `MapDataset`, into parts. Each is in exactly one, at random.
+
+    The same arguments give the same parts, in every process. A part keeps the order of the source; shuffle it afterwards.
+
+    Args:
+        data: a source, or whatever `DataLoader` takes as one; or a `MapDataset`, which is divided as it is: split before
+            `shuffle`, as each epoch of a shuffled dataset has other elements at an index.
+        parts: a dict by name, or a list: fractions that sum to 1, or numbers of records that sum to all of them.
+        seed: int in `[0, 2^32)`; 0 by default.
+        stratify: the class of each record, integers or strings: each part gets of every class its share, rounded to one
+            record.
+        groups: the group of each record, such as the speaker or the patient: a group is never divided. Shares hold to within a
+            group. With `stratify`, the parts get of every class about their share.
+
+    Returns:
+        A dict, or a list, as `parts` is: a `Subset` for each part, or a `MapDataset`.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        ValueError: shares do not sum to the whole, a part would be empty, or there is not one label for each record.
+
+    >>> from headrace import split
+    >>> parts = split(range(10), {"train": 0.8, "test": 0.2}, seed=0)
+    >>> {name: len(part) for name, part in parts.items()}, sorted([*parts["train"], *parts["test"]]) == list(range(10))
+    ({'train': 8, 'test': 2}, True)
+    >>> labels = ["rare"] * 2 + ["common"] * 8
+    >>> train, test = split(labels, [0.5, 0.5], stratify=labels)
+    >>> list(test)
+    ['rare', 'common', 'common', 'common', 'common']
+    """
+    if not isinstance(parts, (Mapping, list, tuple)):
+        raise TypeError(f"parts={short_repr(parts)} is {a_kind_of(parts)}; pass a dict of shares by name, or a list.")
+    if not parts:
+        raise ValueError('there are no parts; pass their shares, {"train": 0.9, "test": 0.1}.')
+    names = list(parts) if isinstance(parts, Mapping) else [str(number) for number in range(len(parts))]
+    whole = _divisible("split", data)
+    shares = shares_of(list(parts.values()) if isinstance(parts, Mapping) else list(parts), names, len(whole))
+    made = [_some(whole, keys) for keys in split_keys(len(whole), shares, names, seed, stratify, groups)]
+    return dict(zip(names, made)) if isinstance(parts, Mapping) else made
+
+
+def kfold(data: Any, k: int, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> list[Fold]:
+    """Divide records into k folds, each of which is once the test set of all others: cross-validation.
+
+    Args:
+        data: as for `split`.
+        k: at least 2.
+        seed: as for `split`.
+        stratify: as for `split`.
+        groups: as for `split`.
+
+    Returns:
+        `Fold(train, test)` for each.
+
+    Raises:
+        TypeError, ValueError: as for `split`; there are fewer records or groups than folds.
+
+    >>> from headrace import kfold
+    >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]
+    [(6, 4), (7, 3), (7, 3)]
+    """
+    k = whole_number("k", k, 2, None, "the number of folds")
+    whole = _divisible("kfold", data)
+    count = len(whole)
+    names = [f"fold {number}" for number in range(k)]
+    if k > count:
+        raise ValueError(f"k={k} folds of {count} records would be empty; pass at most one for each record.")
+    folds = split_keys(count, np.full(k, count / k), names, seed, stratify, groups)
+    made = []
+    for fold in folds:
+        outside = np.ones(count, dtype=bool)
+        outside[fold] = False
+        made.append(Fold(_some(whole, np.flatnonzero(outside)), _some(whole, fold)))
+    return made
+
+
+def sample(data: Any, n: int, seed: int = 0) -> Any:
+    """Take n records at random, each at most once, in random order: for a quick look, or a trial on less.
+
+    Args:
+        data: as for `split`.
+        n: at least 1; all records, if there are fewer.
+        seed: as for `split`.
+
+    Returns:
+        A `Subset`, or of a `MapDataset` another one.
+
+    >>> from headrace import sample
+    >>> list(sample(range(1000), 3, seed=1))
+    [623, 626, 464]
+    """
+    n = whole_number("n", n, 1, None, "the number of records that you want")
+    seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+    whole = _divisible("sample", data)
+    return _some(whole, random_order(seed, len(whole))[:n])
+
+
+def _divisible(function: str, data: Any) -> Any:
+    whole = data if isinstance(data, MapDataset) else as_source(data)
+    if not finite(function, len(whole)):
+        raise ValueError(f"{function}: there are no records to divide; pass a source that has some.")
+    return whole
+
+
+def _some(whole: Any, keys: NDArray[np.int64]) -> Any:
+    return whole.select(keys) if isinstance(whole, MapDataset) else Subset(whole, keys)

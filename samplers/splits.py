@@ -1,0 +1,172 @@
+"""Parts of the records: at random, with the classes of the whole in each, or by groups that stay together.
+
+In: the number of records, the shares of parts, a seed; labels of records. Out: the record keys of each part, ascending.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common.messages import first_few, short_repr
+from ..common.validation import whole_number
+from .weighted.balanced import classes_of
+from .weighted.draws import Int64s, key_of, words
+
+Floats = NDArray[np.float64]
+
+_STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS = 5, 6, 7, 8  # of the seed
+
+
+def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
+    """The number of records, not rounded, that each part is to have.
+
+    Args:
+        parts: fractions that sum to 1, or numbers of records that sum to `count`.
+        names: of the parts, for messages.
+        count: records of all.
+
+    Raises:
+        TypeError: a share is no number.
+        ValueError: there is none, one is not above 0, or they sum to something else.
+
+    >>> shares_of([0.9, 0.1], ["train", "test"], 50).tolist()
+    [45.0, 5.0]
+    """
+    for name, part in zip(names, parts):
+        if isinstance(part, bool) or not isinstance(part, Real):
+            raise TypeError(f"the share of {short_repr(name)} is {short_repr(part)}; pass a number.")
+        if not (math.isfinite(part) and part > 0):
+            raise ValueError(f"the share of {short_repr(name)} is {short_repr(part)}; pass a number above 0.")
+    total = math.fsum(parts)
+    if abs(total - 1) > 1e-6 and total != count:
+        raise ValueError(
+            f"the shares {first_few(list(parts), 8)} sum to {total:g}; pass fractions that sum to 1, or numbers of records "
+            f"that sum to {count}. Give what you do not need a part of its own."
+        )
+    return np.array([float(part) for part in parts]) * (count / total)
+
+
+def split_keys(
+    count: int, shares: Floats, names: Sequence[str], seed: int, stratify: Any = None, groups: Any = None
+) -> list[Int64s]:
+    """The record keys of each part, ascending; each record is in exactly one.
+
+    Args:
+        count: of records.
+        shares: of each part, in records; they sum to `count`.
+        names: of the parts, for messages.
+        seed: int in `[0, 2^32)`.
+        stratify: the class of each record: each part gets of each class its share, rounded to one record.
+        groups: the group of each record, which stay together: a part has its share, to within a group.
+
+    Raises:
+        ValueError: a part would be empty, or there is not one label for each record.
+        TypeError: labels are no integers or strings.
+    """
+    seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+    classes = None if stratify is None else _labels("stratify", stratify, count)
+    together = None if groups is None else _labels("groups", groups, count)
+    if together is not None and classes is not None:
+        part_of = _groups_of_classes(together, classes, shares, seed)[together]
+    elif together is not None:
+        part_of = _whole_groups(together, shares, seed)[together]
+    else:
+        part_of = _by_class(np.zeros(count, np.int64) if classes is None else classes, shares, seed)
+    keys = np.argsort(part_of, kind="stable")
+    sizes = np.bincount(part_of, minlength=len(shares))
+    for name, size, share in zip(names, sizes.tolist(), shares.tolist()):
+        if size == 0:
+            what = "groups" if groups is not None else "records"
+            raise ValueError(
+                f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} records, and there are too few "
+                f"{what}; give it a larger one, or leave it out."
+            )
+    return np.split(keys, np.cumsum(sizes)[:-1])
+
+
+def random_order(seed: int, count: int) -> Int64s:
+    """All numbers below `count` in a random order."""
+    return _shuffled(seed, count, _STREAM_OF_RECORDS)
+
+
+def _shuffled(seed: int, count: int, stream: int) -> Int64s:
+    return np.argsort(words(key_of(seed, stream), np.arange(count)), kind="stable")
+
+
+def _labels(name: str, labels: Any, count: int) -> Int64s:
+    numbers = classes_of(labels, name)[1]
+    if len(numbers) != count:
+        raise ValueError(f"{name} has {len(numbers)} labels for {count} records; pass one for each record.")
+    return numbers
+
+
+def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
+    """The part of each record: of every class its share, whose remainders go to the parts that lack most so far.
+
+    That begins at random, so that a record of a small class is as likely in a part as any other.
+    """
+    sizes = np.bincount(classes)
+    fractions = shares / shares.sum()
+    counts = np.empty((len(sizes), len(shares)), dtype=np.int64)
+    lacking = np.zeros(len(shares))
+    if len(sizes) > 1:
+        lacking = _lacking_after(
+            int(words(key_of(seed, _STREAM_OF_REMAINDERS), np.zeros(1, np.int64))[0]) % 1000, fractions
+        )
+    for number in _shuffled(seed, len(sizes), _STREAM_OF_CLASSES).tolist():
+        share = sizes[number] * fractions
+        whole = np.floor(share + 1e-9).astype(np.int64)
+        lacking += share - whole
+        most = np.argsort(-lacking - 1e9 * (share - whole > 1e-9), kind="stable")[: int(sizes[number] - whole.sum())]
+        whole[most] += 1
+        lacking[most] -= 1
+        counts[number] = whole
+    order = random_order(seed, len(classes))
+    order = order[np.argsort(classes[order], kind="stable")]
+    part_of = np.empty(len(classes), dtype=np.int64)
+    part_of[order] = np.repeat(np.tile(np.arange(len(shares)), len(sizes)), counts.ravel())
+    return part_of
+
+
+def _lacking_after(records: int, fractions: Floats) -> Floats:
+    """The amount by which parts lack their shares, after some classes of one record each."""
+    lacking = np.zeros(len(fractions))
+    for _ in range(records):
+        lacking += fractions
+        lacking[lacking.argmax()] -= 1
+    return lacking
+
+
+def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
+    """The part of each group: in a random order, that in whose share its middle lies."""
+    sizes = np.bincount(groups)
+    order = _shuffled(seed, len(sizes), _STREAM_OF_GROUPS)
+    ends = np.cumsum(sizes[order])
+    part_of = np.empty(len(sizes), dtype=np.int64)
+    part_of[order] = np.searchsorted(np.cumsum(shares)[:-1], ends - sizes[order] / 2, side="right")
+    return part_of
+
+
+def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:
+    """The part of each group, large ones first: that which lacks most of its classes, as a part of its share."""
+    sizes, of_class = np.bincount(groups), np.bincount(classes)
+    fractions = shares / shares.sum()
+    missing = np.ones((len(shares), len(of_class)))  # of the share of each part
+    pairs, members = np.unique(groups * len(of_class) + classes, return_counts=True)
+    firsts = np.searchsorted(pairs, np.arange(len(sizes) + 1) * len(of_class))
+    order = _shuffled(seed, len(sizes), _STREAM_OF_GROUPS)
+    part_of = np.empty(len(sizes), dtype=np.int64)
+    for group in order[np.argsort(-sizes[order], kind="stable")].tolist():
+        some = slice(firsts[group], firsts[group + 1])
+        inside = pairs[some] % len(of_class)
+        portion = members[some] / of_class[inside]
+        part = int((missing[:, inside] @ portion).argmax())
+        missing[part, inside] -= portion / fractions[part]
+        part_of[group] = part
+    return part_of

@@ -1,0 +1,165 @@
+"""Some records of a source, by their keys.
+
+In: record keys of the subset, from 0. Out: records of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ..common.fingerprint_values import digest_of
+from .accepted import as_source
+from .keys import Keys, check_key, check_keys
+from .protocol import fingerprint_of, is_in_event_loop, reader_of, reads_singly
+from .provenance import UsedRecord, used_records
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Subset:
+    """Some records of a source, in the order of their keys, read as the source reads them.
+
+    Args:
+        source: whatever `DataLoader` takes as one.
+        keys: of the records, in `[0, len(source))`; one may come several times.
+
+    Attributes:
+        source: that has the records.
+        keys: `int64[records]`.
+
+    Raises:
+        TypeError: the keys are no integers.
+        RecordKeyError: the source does not have one.
+        ValueError: there are none.
+
+    >>> Subset("a b c d".split(), [3, 1])[0]
+    'd'
+    """
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+
+    def __init__(self, source: Any, keys: Keys) -> None:
+        self.source = as_source(source)
+        self.keys = check_keys(keys, len(self.source), "Subset")
+        if not len(self.keys):
+            raise ValueError("the subset has no records; pass the keys of some.")
+
+    @cached_property
+    def _read(self) -> Callable[[Int64s], Sequence[Any]]:
+        return reader_of(self.source)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        return self._read(self.keys[[check_key(key, len(self.keys), "Subset")]])[0]
+
+    def __getitems__(self, keys: Keys) -> Sequence[Any]:
+        """The records of `keys`, in their order."""
+        return self._read(self._below(keys))
+
+    async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
+        """The records of `keys`, in their order, of a source that is asynchronous."""
+        source: Any = self.source
+        records: Sequence[Any] = await source.read_in_loop(self._below(keys))
+        return records
+
+    def _below(self, keys: Keys) -> Int64s:
+        return self.keys[check_keys(keys, len(self.keys), "Subset")]
+
+    @cached_property
+    def columns(self) -> Any:
+        """Those of the source, read by other keys."""
+        columns = getattr(self.source, "columns", None)
+        if columns is None:
+            return None
+        import optree
+
+        return optree.tree_map(
+            lambda leaf: SubsetColumn(leaf, self.keys), columns, none_is_leaf=True, namespace="headrace"
+        )
+
+    @property
+    def lengths(self) -> Any:
+        """Lengths of arrays, as of any source."""
+        return _chosen(getattr(self.source, "lengths", None), self.keys)
+
+    @property
+    def lengths_by(self) -> Callable[[str], Any]:
+        """Tells the lengths of a field, where the source does."""
+        by_name = self.source.lengths_by  # type: ignore[attr-defined]
+        return lambda name: _chosen(by_name(name), self.keys)
+
+    @property
+    def record_bytes(self) -> Any:
+        """Sizes of records in their files, where the source tells them."""
+        return _chosen(getattr(self.source, "record_bytes", None), self.keys)
+
+    @property
+    def announce(self) -> Callable[[Int64s], None] | None:
+        """Takes keys that will be asked for soon, where the source wants to know them."""
+        announce = getattr(self.source, "announce", None)
+        return None if announce is None else lambda keys: announce(self.keys[keys])
+
+    @property
+    def reads_ahead(self) -> Any:
+        """As many reads at a time as of the source."""
+        return getattr(self.source, "reads_ahead", True)
+
+    @property
+    def reads_singly(self) -> bool:
+        """True if the source is read record by record."""
+        return reads_singly(self.source)
+
+    @property
+    def in_event_loop(self) -> bool:
+        """True if the source is asynchronous."""
+        return is_in_event_loop(self.source)
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """That of the source, and a digest of the keys."""
+        return {**fingerprint_of(self.source), "subset": f"{len(self.keys)} {digest_of(self.keys)[:12]}"}
+
+    def made_of(self, key: int) -> Sequence[UsedRecord]:
+        """The record of the source."""
+        return used_records(self.source, int(self.keys[key]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"source": self.source, "keys": self.keys}
+
+    def __repr__(self) -> str:
+        return f"Subset({len(self.keys)} of {len(self.source)} records, {self.source!r})"
+
+
+class SubsetColumn:
+    """One column of a subset, as far as batches need it: an array whose rows can be taken."""
+
+    def __init__(self, column: Any, keys: Int64s) -> None:
+        self._column, self._keys = column, keys
+        self.dtype = column.dtype
+        self.shape = (len(keys), *column.shape[1:])
+        self.nbytes = column.nbytes // max(len(column), 1) * len(keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def take(self, places: Int64s, axis: int, out: Any, mode: Any) -> None:
+        """As `ndarray.take`; of a mix, the rows of its parts are put in order."""
+        column, keys = self._column, self._keys[places]
+        if not hasattr(column, "take"):
+            column, keys = column.rows_of(keys)
+        column.take(keys, axis, out, mode)
+
+
+def _chosen(lengths: Any, keys: Int64s) -> Any:
+    """Those of some records, from an array or a tree of such."""
+    if isinstance(lengths, Mapping):
+        return {name: _chosen(each, keys) for name, each in lengths.items()}
+    return None if lengths is None else lengths[keys]
