@@ -24,7 +24,7 @@ from ...operations.packing.plan import PackPlan
 from ...operations.protocol import Context
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.provenance import TokenSpan, UsedRecord, in_row, in_segment
+from ...sources.provenance import TokenSpan, UsedRecord
 from ..arguments import finite
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
@@ -284,7 +284,7 @@ class Batched(Regrouped):
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         rows = enumerate(range(*self._below(index)))
-        return [used for row, below in rows for used in in_row(self.input.made_of(below), row)]
+        return [used.placed(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
         """The place of its first element; what is dropped does not count."""
@@ -349,9 +349,9 @@ class Packed(OnOne):
         pieces = self.plan.row(index % self.length)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [
-            used
+            used.placed(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
             for segment, (document, tokens) in spans
-            for used in in_segment(self.input.made_of(document), segment, tuple(starmap(TokenSpan, tokens)))
+            for used in self.input.made_of(document)
         ]
 
     def dataset_at(self, index: int) -> None:
