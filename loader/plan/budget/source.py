@@ -17,7 +17,7 @@ from ....operations.budget.rows import check_lengths
 from ....operations.protocol import Context, Operation
 from ....samplers.protocol import ENDLESS, VectorSampler
 from ....sources import DataSource, fingerprint_of, reader_of
-from ....sources.provenance import UsedRecord, in_row, used_records
+from ....sources.provenance import UsedRecord, used_records
 from .order import BudgetOrder
 
 Ints = NDArray[np.int64]
@@ -111,7 +111,7 @@ class BudgetSource:
         """The records of a batch, each in a row."""
         epoch, places, _ = self._order.places(key)
         rows = enumerate(places.tolist())
-        return [used for row, place in rows for used in in_row(self._input.made_of(epoch, place), row)]
+        return [used.placed(row=row) for row, place in rows for used in self._input.made_of(epoch, place)]
 
 
 class SampledRecords:
