@@ -73,7 +73,6 @@ class Progress(Resumable):
 
     @property
     def without_line(self) -> Any:
-        """The iterator."""
         return self._iterator
 
     def __repr__(self) -> str:

@@ -67,7 +67,6 @@ class Checkpoint:
         return "\n  ".join([f"{self.path}:", *lines])
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain values for JSON."""
         first = self.states[0]
         places = [(*state.shard, state.step, state.cursor.positions[0]) for state in self.states]
         return {
@@ -211,7 +210,6 @@ def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
 
 
 def _joined(words: Any) -> str:
-    """The words, each once."""
     return ", ".join(dict.fromkeys(words))
 
 
