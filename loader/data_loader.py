@@ -30,15 +30,13 @@ from .arguments import (
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors.tuner import Tuning
-from .iterator import DataLoaderIterator
+from .iterator import DataLoaderIterator, Passes
 from .options import Auto, ExecutionOptions, ReadOptions
-from .passes import Passes
 from .plan.build import make_pipeline, not_empty
 from .plan.compile import with_operations
 from .plan.pipeline import Pipeline
 from .plan.steps import lookup as steps
-from .plan.steps.ranges import ranges_of
-from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
+from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps, ranges_of
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,6 @@ class DataLoader(Remarks):
         return self._description.pipeline
 
     def _with(self, **changes: Any) -> DataLoader:
-        """The same loader, with other parts of its description."""
         changes.setdefault("tuning", Tuning())
         other = copy.copy(self)
         vars(other).update(_description=dataclasses.replace(self._description, **changes), _passes=Passes())
@@ -296,7 +293,6 @@ class DataLoader(Remarks):
         return Epochs(self._in_epoch, count_of_epochs(self._pipeline, count), iter)
 
     def _in_epoch(self, number: int) -> DataLoader:
-        """The loader of one epoch."""
         if self._description.skipped_steps:
             raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
         return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)

@@ -19,7 +19,7 @@ import numpy as np
 from ..common.messages import first_few, shorten
 from ..errors import CheckpointError
 from ..loader.plan.fingerprint import differences
-from ..loader.plan.steps.ranges import union
+from ..loader.plan.steps.skipped import union
 from ..loader.state.files import process_of, unreadable
 from ..loader.state.loader_state import LoaderState
 from ..samplers.protocol import ENDLESS

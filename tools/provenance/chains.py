@@ -11,9 +11,8 @@ from typing import Any
 
 from ...chains.map_dataset import MapDataset
 from ...chains.nodes.joins import Chosen
-from ...chains.nodes.node import Evaluated, Node
+from ...chains.nodes.node import Evaluated, Node, Source
 from ...chains.nodes.reordered import Reordered
-from ...chains.nodes.source import Source
 from ...common.fingerprint_values import described
 from ...common.messages import short_repr
 from ...sources.mixed.source import MixedSource

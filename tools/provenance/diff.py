@@ -17,8 +17,7 @@ from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError
 from ...loader.plan.fingerprint import differences
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.steps.ranges import within
-from ...loader.plan.steps.skipped import SkippedSteps
+from ...loader.plan.steps.skipped import SkippedSteps, within
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
 from .chains import changed_chains

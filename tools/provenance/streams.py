@@ -92,7 +92,7 @@ class Described:
             iterator.set_state(states[0].to_json(), strict)
         elif states:
             iterator.set_states([state.to_json() for state in states], strict)
-        return iterator._here()
+        return iterator.here()
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
