@@ -6,7 +6,7 @@ In: streams. Out: one; the engine's joins do the work.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, Literal
 
@@ -34,12 +34,20 @@ from .stream import Stream
 Exhausted = Literal["first", "all", "repeat"]
 
 
-def mixed(streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted) -> Stream:
-    """Elements of several streams, in an order of streams by name."""
+def mixed(
+    streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
+) -> Stream:
+    """Elements of several streams, in an order of streams by name; those with so many epochs leave it after them."""
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
-    if when_exhausted == "repeat":
-        streams = [dataclasses.replace(stream, tree=_endless(stream.tree)) for stream in streams]
-    return merged(streams, order.names, MixRows(order, when_exhausted == "all"))
+    inputs = []
+    for name, stream in zip(order.names, streams):
+        if name in max_epochs:
+            stream = dataclasses.replace(stream, tree=_over_epochs(stream.tree, max_epochs[name]))
+        elif when_exhausted == "repeat":
+            stream = dataclasses.replace(stream, tree=_over_epochs(stream.tree, None))
+        inputs.append(stream)
+    leaving = tuple(number for number, name in enumerate(order.names) if name in max_epochs)
+    return merged(inputs, order.names, MixRows(order, when_exhausted == "all", leaving))
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
@@ -167,14 +175,14 @@ def _named(tree: Node, name: str) -> Node:
     return over_leaves(tree, renamed)
 
 
-def _endless(tree: Node) -> Node:
-    """A tree whose source goes on with its next epoch; what is made of several, is empty, or has one epoch, begins anew."""
+def _over_epochs(tree: Node, epochs: int | None) -> Node:
+    """A tree whose source goes on with its next epochs; what is made of several, is empty, or has one epoch, begins anew."""
     base = _line(tree)[-1]
     if not isinstance(base, Read) or base.leaf.in_order or not isinstance(base.leaf.sampler, ChainOrder):
-        return Joined((tree,), Again(None))
+        return Joined((tree,), Again(epochs))
     if not base.leaf.sampler.length:
-        return Joined((tree,), Again(None))
-    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.endless()))
+        return Joined((tree,), Again(epochs))
+    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.over(epochs)))
 
 
 def _line(tree: Node) -> list[Node]:

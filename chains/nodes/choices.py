@@ -134,6 +134,7 @@ class ByWeights(Choice):
         when_exhausted: likewise.
         ramp: likewise.
         records_per_step: likewise.
+        max_epochs: likewise.
     """
 
     lengths: dict[str, int]
@@ -141,6 +142,7 @@ class ByWeights(Choice):
     when_exhausted: Literal["first", "all", "repeat"]
     ramp: bool
     records_per_step: int
+    max_epochs: Any = None
 
     def sampler(self, orders: Mapping[str, Any]) -> MixSampler:
         """It knows how to go on after the weights were changed."""
@@ -148,6 +150,7 @@ class ByWeights(Choice):
             orders,
             self.weights,
             when_exhausted=self.when_exhausted,
+            max_epochs=self.max_epochs,
             ramp=self.ramp,
             records_per_step=self.records_per_step,
         )

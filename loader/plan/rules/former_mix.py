@@ -51,7 +51,10 @@ class FormerMix(MixRows):
 
 def text_of(saved: Mapping[str, Any]) -> str:
     """A mix in a state's fingerprint, as the text that a `Leftover` keeps."""
-    return json.dumps({name: saved.get(name) for name in ("goes_on", "names", "order")}, separators=(",", ":"))
+    leaving = ["leaving"] if "leaving" in saved else []
+    return json.dumps(
+        {name: saved.get(name) for name in ("goes_on", *leaving, "names", "order")}, separators=(",", ":")
+    )
 
 
 def former_mix(join: Join, text: str) -> Join:
@@ -63,6 +66,7 @@ def former_mix(join: Join, text: str) -> Join:
     try:
         saved = json.loads(text)
         names, order, goes_on = saved["names"], MixOrder.from_values(saved["order"]), bool(saved["goes_on"])
+        leaving = tuple(map(int, saved.get("leaving", ())))
         if len(names) != len(order.names):
             raise ValueError("as many names as weights")
         missing = [name for name in names if name not in join.names]
@@ -74,4 +78,4 @@ def former_mix(join: Join, text: str) -> Join:
             "with it; keep it among the datasets, with weight 0."
         )
     numbers = tuple(map(join.names.index, names))
-    return dataclasses.replace(join, rule=FormerMix(order, goes_on, numbers=numbers))
+    return dataclasses.replace(join, rule=FormerMix(order, goes_on, leaving, numbers=numbers))

@@ -60,13 +60,18 @@ class MixRows(JoinPolicy):
 
     order: RowOrder  # which input stands at which row
     goes_on: bool = False  # an input that has ended is left out from then on; else the mix ends with it
+    leaving: tuple[int, ...] = ()  # numbers of inputs that are left out in any case
     _orders: dict[JoinState, RowOrder] = field(default_factory=dict, compare=False, repr=False)
     _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The values that decide the rule."""
-        return {"kind": "mix", "order": self.order.to_values(), "goes_on": self.goes_on}
+        leaving = {"leaving": list(self.leaving)} if self.leaving else {}
+        return {"kind": "mix", "order": self.order.to_values(), "goes_on": self.goes_on, **leaving}
+
+    def _leaves(self, number: int) -> bool:
+        return self.goes_on or number in self.leaving
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         row, ends = note[0], note[1:]
@@ -91,7 +96,7 @@ class MixRows(JoinPolicy):
         return self._orders[ends]
 
     def ended(self, note: JoinState, number: int) -> JoinState | None:
-        if not self.goes_on or self._order(note[1:]).without(number, note[0]) is None:
+        if not self._leaves(number) or self._order(note[1:]).without(number, note[0]) is None:
             return None
         return (*note, number, note[0])
 
@@ -108,4 +113,4 @@ class MixRows(JoinPolicy):
         for number, place in zip(numbers, places):
             order = order.without(number, place) if order is not None and number < len(order.names) else None
         whole = order is not None and len(set(numbers)) == len(numbers)
-        return whole and (self.goes_on or not numbers)
+        return whole and all(map(self._leaves, numbers))
