@@ -30,8 +30,8 @@ from typing import Any
 import cloudpickle
 
 from ..common.messages import shorten
+from ..common.remote_errors import decode, encode
 from ..errors import PicklingError, WorkerCrashedError
-from ..loader.executors.pool.remote_errors import decode, encode
 from ..loader.interrupts import Uninterrupted
 from .job import ConversionJob, Report, Work
 

@@ -42,15 +42,10 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The tracks of a loop.
+    """The tracks of a loop."""
 
-    Attributes:
-        tracks: that of the user's loop, those of a feeder, those of the workers.
-        ready: blocks that were finished and not yet taken: from each time on, how many.
-    """
-
-    tracks: tuple[Track, ...]
-    ready: tuple[tuple[float, int], ...]
+    tracks: tuple[Track, ...]  # that of the user's loop, those of a feeder, those of the workers
+    ready: tuple[tuple[float, int], ...]  # blocks that were finished and not yet taken: from each time on, how many
 
     @property
     def loop(self) -> Track:

@@ -53,6 +53,7 @@ class MemorySource:
     reads_ahead: ClassVar[bool] = False
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
+    answers_exactly: ClassVar[bool] = True
 
     columns: Any
     items: Any

@@ -7,6 +7,7 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `__getitems__(keys)` | many records in one call, in the order of `keys`: called instead of `__getitem__` |
 | `array_keys = True` | `__getitems__` takes the `int64` array itself; without it, it gets a list of Python ints |
 | `checks_keys = True` | it raises `RecordKeyError` for a key outside itself; else the keys are checked before it is called |
+| `answers_exactly = True` | with both: `__getitems__` gives a list, tuple or array of one record per key. Nobody looks |
 | `fingerprint` | a small dict of plain JSON values that says which source this is (property or method) |
 | `reads_ahead` | how many reads at a time help: False for none, as in memory; a number; True (default) for any. With a |
 | | number, `__getitems__` is asked for pieces of a batch, so many at a time; with True, for a batch at once |
@@ -111,7 +112,9 @@ def reader_of(source: DataSource[Any]) -> Reader:
     >>> reader_of("a b c".split())(np.array([2, 0]))
     ['c', 'a']
     """
-    many = getattr(source, "__getitems__", None)
+    many: Reader | None = getattr(source, "__getitems__", None)
+    if many is not None and getattr(source, "answers_exactly", False):
+        return many
     read = _one_by_one(source) if many is None else _all_at_once(source, many)
     return read if getattr(source, "checks_keys", False) else _guarded(source, read)
 

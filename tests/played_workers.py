@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from headrace.loader.executors.pool.messages import pack_header, unpack_task
 from headrace.loader.executors.processes.channel import Channel, Done, Encoded, Exited, RunTasks
-from headrace.loader.executors.processes.codec import decode
+from headrace.loader.executors.processes.slabs import decode
 from headrace.loader.executors.processes.spawner import Spawner
 from headrace.loader.executors.transport import Ready
 from headrace.loader.work.tasks import Block, RowOrigins, SpanTask
@@ -53,9 +52,9 @@ class FakeChannel(Channel):
             return None
         return self._received.popleft() if size else None
 
-    def writable(self) -> bool:
+    def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
         """As that of `Channel`, but for `full`."""
-        return not self.full and super().writable()
+        return not self.full and super().send_if_room(message, descriptors)
 
 
 class FakeWorker:
@@ -157,9 +156,9 @@ class FakeSpawner(Spawner):
 
 def _asked(message: RunTasks) -> list[tuple[list[Any], RowOrigins]]:
     """Of each task of a message its rows, and their tags."""
-    blocks = {number: _rows(encoded)[start:stop] for number, encoded, start, stop, _ in message.named}
+    blocks = {one.block: _rows(one.rows)[one.first : one.last] for one in message.named}
     asked = []
-    for task in map(unpack_task, message.tasks):
+    for task in message.tasks:
         tags = RowOrigins()
         if isinstance(task, SpanTask):
             for unit, position in enumerate(range(task.start, task.stop)):
@@ -172,11 +171,11 @@ def _asked(message: RunTasks) -> list[tuple[list[Any], RowOrigins]]:
     return asked
 
 
-def _rows(encoded: Encoded) -> list[Any]:
-    return list(decode(encoded, {}.__getitem__))
+def _rows(rows: Any) -> list[Any]:
+    return list(decode(rows.encoded, {}.__getitem__))
 
 
 def _answer(rows: list[Any], tags: RowOrigins) -> tuple[Any, Encoded, list[tuple[int, int]]]:
-    block = Block(rows, tags)
+    block = Block.of(rows, tags)
     block.seconds = 1e-3
-    return pack_header(block), ([], pickle.dumps(rows)), []
+    return block.header, ([], pickle.dumps(rows)), []

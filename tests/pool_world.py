@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headrace.loader.executors.pool.pool import (
+from headrace.loader.executors.pool import (
     MAX_TRIES,
     Divide,
     Fail,

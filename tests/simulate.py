@@ -47,9 +47,9 @@ from random_programs import (
 from headrace import ReadOptions, ShardOptions
 from headrace.errors import EmptyStreamError, NothingPassesError, WorkerCrashedError
 from headrace.loader import iterator as iterator_module
-from headrace.loader.executors import inline
+from headrace.loader.executors import local
 from headrace.loader.executors.fake import FakeTransport, Faults
-from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.pooled import PooledExecutor
 
 MOST = 16
 """Elements of a stream that are looked at."""
@@ -206,7 +206,7 @@ def play(seed: int) -> list[str]:
     made = lambda *args: world.executor(original, *args)  # noqa: E731
     try:
         made_here = mock.patch.object(
-            inline, "perf_counter", partial(next, itertools.count(0.0, 1e-6))
+            local, "perf_counter", partial(next, itertools.count(0.0, 1e-6))
         )  # the same each time
         with quietly(), made_here, mock.patch.object(iterator_module, "make_executor", made):
             if seed % 4 == 3:

@@ -16,7 +16,7 @@ from ..options import Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
 from ..work.tasks import NO_BLOCKS, Blocks, Task
-from .inline import InlineExecutor
+from .local import InlineExecutor
 from .protocol import Executor, Handle
 from .tuner import NOTHING, TUNING_SECONDS, Found, Standing, Stretch, Tuner, Tuning
 

@@ -20,8 +20,7 @@ from ..options import INSIDE_A_TASK
 from ..plan.pipeline import Pipeline
 from ..work.tasks import Block, Failure, RowOrigins
 from ..work.worker import Worker
-from .pool.messages import pack_header, unpack_block
-from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Ready, Room, Transport
+from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Ready, Room, Transport, named_blocks
 
 
 class StuckError(AssertionError):
@@ -271,7 +270,7 @@ class FakeTransport(Transport):
             return
         self._note(f"{worker} does {_told(message)}")
         remote.work = remote.work or Worker(self._pipeline, watches_globals=False)
-        blocks = {named.block: _named(named) for named in message.named}
+        blocks = named_blocks(message.named, FakeRows.load)
         inside = INSIDE_A_TASK.set(True)
         try:
             done = [self._done(worker, remote.work.run(task, blocks)) for task in message.tasks]
@@ -287,12 +286,12 @@ class FakeTransport(Transport):
         try:
             data = pickle.dumps(block.elements)
         except Exception as error:
-            block = Block([], None if block.tags is None else RowOrigins(), Failure(error))
+            block = Block.of([], None if block.tags is None else RowOrigins(), Failure(error))
             data = pickle.dumps([])
         rows = FakeRows(data)
         if self.may_lose_rows:
             self._rows.append((worker, rows))
-        done = unpack_block(pickle.loads(pickle.dumps(pack_header(block))), rows)
+        done = Block(*pickle.loads(pickle.dumps(block.header)), rows)
         done.seconds, done.waited, done.nbytes = self._chance.random() * 0.01, 0.0, len(data)
         return done
 
@@ -319,10 +318,6 @@ class FakeTransport(Transport):
         self._events += [*kept, Lost(workers, how, is_news)]
         for maker, rows in self._rows:
             rows.lost = rows.lost or maker in workers
-
-
-def _named(named: Any) -> Block:
-    return Block(named.rows.load()[named.first : named.last], named.tags)
 
 
 def _hold(holds: bool, text: str) -> None:

@@ -16,7 +16,7 @@ from .protocol import Executor
 
 if TYPE_CHECKING:
     from .auto import Team
-    from .pool.pooled import PooledExecutor
+    from .pooled import PooledExecutor
     from .tuner import Tuning
 
 
@@ -28,7 +28,7 @@ def make_executor(
     With `worker_count="auto"`, it goes on with what is known from earlier epochs.
     """
     if options.workers == 0 or INSIDE_A_TASK.get():
-        from .inline import InlineExecutor
+        from .local import InlineExecutor
 
         return InlineExecutor(pipeline, options)
     if isinstance(options.worker_count, Auto):
@@ -39,7 +39,7 @@ def make_executor(
             pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning or Tuning()
         )
     if options.worker_kind == "thread":
-        from .threads import ThreadExecutor
+        from .local import ThreadExecutor
 
         return ThreadExecutor(pipeline, options)
     if options.worker_kind == "ray":
@@ -50,7 +50,7 @@ def make_executor(
 def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int) -> Team:
     """Workers whose number may be changed."""
     if options.worker_kind == "thread":
-        from .threads import ThreadExecutor
+        from .local import ThreadExecutor
 
         return ThreadExecutor(pipeline, options, workers)
     return _on_processes(pipeline, options, observer, workers)
@@ -59,7 +59,7 @@ def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, 
 def _on_processes(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int | None = None
 ) -> PooledExecutor:
-    from .pool.pooled import PooledExecutor
+    from .pooled import PooledExecutor
     from .processes.transport import ProcessTransport
 
     return PooledExecutor(pipeline, options, observer, ProcessTransport(pipeline, options, observer.slabs, workers))
@@ -70,7 +70,7 @@ def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -
         import ray  # noqa: F401
     except ImportError as error:
         raise MissingExtraError('worker_kind="ray" needs ray; pip install "headrace[ray]".') from error
-    from .pool.pooled import PooledExecutor
+    from .pooled import PooledExecutor
     from .ray.transport import RayTransport
     from .ray.worker import RayWorker
 

@@ -13,10 +13,10 @@ divides nothing, blames no task and keeps no timeout of tasks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ..work.tasks import Block, RowOrigins, Task
+from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 
 class Rows(Protocol):
@@ -31,10 +31,10 @@ class Rows(Protocol):
         """
 
     def load(self) -> list[Any] | None:
-        """The rows in the user's process, as a list; it may take over what this object holds.
+        """The rows in the user's process, as a list. Their memory may be shared with what this object holds.
 
-        Called on the consumer's thread, once; again only after None, which says that the rows are lost, or were not here
-        within a second. After None the loop polls, and looks at `lost`. Never raises for a lost row.
+        Called on the consumer's thread, once or twice; and again after None, which says that the rows are lost, or were not
+        here within a second. After None the loop polls, and looks at `lost`. Never raises for a lost row.
         """
 
 
@@ -56,6 +56,29 @@ class Message(NamedTuple):
 
     tasks: Sequence[Task]  # one on a span, or groups of one stage
     named: Sequence[NamedRows] = ()
+
+    @classmethod
+    def of(cls, tasks: Sequence[GroupTask], blocks: Mapping[int, Block], rows_of: Callable[[Block], Rows]) -> Message:
+        """A message of groups that name rows of these blocks. Their rows count from the first one that goes along."""
+        ranges: dict[int, tuple[int, int]] = {}
+        for task in tasks:
+            for block, start, stop in task.rows:
+                first, last = ranges.get(block, (start, stop))
+                ranges[block] = min(first, start), max(last, stop)
+        named = [
+            NamedRows(number, first, last, blocks[number].tags.part(first, last), rows_of(blocks[number]))  # type: ignore[union-attr]
+            for number, (first, last) in ranges.items()
+        ]
+        moved = [
+            tuple([(block, start - ranges[block][0], stop - ranges[block][0]) for block, start, stop in task.rows])
+            for task in tasks
+        ]
+        return cls([GroupTask(task.stage, rows, *task[2:]) for task, rows in zip(tasks, moved)], named)
+
+
+def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
+    """In a worker: the blocks whose rows a message names, once `load` has brought these here."""
+    return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
 
 class Ready(NamedTuple):

@@ -23,7 +23,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..work.explain import explained, name_of
 from ..work.stacked_rows import StackedRows
-from ..work.tasks import Failure, GroupTask, RowRange
+from ..work.tasks import Failure, GroupTask
 from .provenance import Provenance
 from .rows import BlockRows, Ended, Pull, Request, Rows, RowsOf
 
@@ -56,7 +56,6 @@ class Regroup:
     _ended: Ended | None = None
 
     def next(self, wait: bool) -> Request | Ended | None:
-        """The next group."""
         self._wanted = self._wanted or self.size()
         while self._count < self._wanted:
             if self._run is None:
@@ -79,7 +78,7 @@ class Regroup:
         if rows < MIN_ROWS:
             return run
         (numbered, start, _), *_ = run.of_blocks(run.start, run.start + 1)[0]
-        elements = numbered.block.elements
+        elements = numbered.block.look()
         first = next(elements.elements(start, start + 1)) if isinstance(elements, StackedRows) else elements[start]
         try:
             _take_memory(first, rows)
@@ -132,7 +131,7 @@ class Regroup:
         self.start, self._parts, self._count, self.whole, self._wanted = stop, [], 0, False, 0
         rows, order = _of_blocks(parts)
         first, at, _ = parts[0]
-        ranges = tuple(RowRange(block.number, begin, end) for block, begin, end in rows)
+        ranges = tuple((block.number, begin, end) for block, begin, end in rows)
         task = GroupTask(self.stage.number, ranges, order, first.number + at, self.former)
         inputs = tuple((run.origin, begin, end) for run, begin, end in parts)
         alone = self.stage.one_to_one and not self.stage.groups

@@ -1,22 +1,32 @@
 """Adds up, in the user's process, what workers noted of their tasks, what became of them, and who waited for whom.
 
 In: blocks as they are taken, and what happens to workers. Out: sums, and the last tasks one by one. A task costs a row in the
-ledger; rows are added up when there are many, or when somebody asks.
+ledger; rows are added up when there are many, or when somebody asks. They lie in memory that is used again and again: objects
+that are kept would cost several times as much, in memory that no cache holds.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from struct import Struct
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from .snapshot import Snapshot, StageNames, WorkerStats
-from .sums import KEPT, Ledger, StageSums, worker_stats
-from .times import TaskEvent, TaskTimes, WorkerEvent
+from .sums import Rows, StageSums, worker_stats
+from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
+
+KEPT = 2000
+"""Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
+
+_INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks")
+_FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
+_ROW = Struct(f"={len(_INTS)}q{len(_FLOATS)}d")
+_DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name in _FLOATS)])
 
 KEPT_EVENTS = 200
 """Starts and ends of workers that are kept. Chosen."""
@@ -28,24 +38,21 @@ class Waits:
     def __init__(self) -> None:
         self._seconds = 0.0  # of the waits that ended
         self._since = self._until = 0.0
-        self._began: float | None = None  # the wait that has not ended
+        self.began: float | None = None  # the wait that has not ended, in seconds of `time.perf_counter`
         self._pauses = 0.0, 0.0  # the two longest times away: the second longest, and the longest
-
-    def begin(self, now: float) -> None:
-        """A wait begins, in seconds of `time.perf_counter`."""
-        self._since = self._since or now
-        self._began = now
-        if self._until and now - self._until > self._pauses[0]:
-            away = now - self._until
-            self._pauses = min(away, self._pauses[1]), max(away, self._pauses[1])
 
     def end(self, now: float) -> None:
         """The wait that had begun ends."""
-        self._seconds, self._until, self._began = self.until(now), now, None
+        began = now if self.began is None else self.began
+        self._since = self._since or began
+        away = began - (self._until or began)
+        if away > self._pauses[0]:
+            self._pauses = self._with(away)
+        self._seconds, self._until, self.began = self.until(now), now, None
 
     def until(self, now: float) -> float:
         """Seconds that were waited, those of a wait that has not ended included."""
-        began = self._began
+        began = self.began
         return self._seconds + (0.0 if began is None else now - began)
 
     @property
@@ -61,11 +68,45 @@ class Waits:
     @property
     def paused(self) -> float:
         """Seconds of the two longest times that the user was away, since they were last forgotten."""
-        return sum(self._pauses)
+        return sum(self._pauses if self.began is None else self._with(self.began - (self._until or self.began)))
+
+    def _with(self, away: float) -> tuple[float, float]:
+        second, longest = sorted((*self._pauses, away))[1:]
+        return second, longest
 
     def forget_pauses(self) -> None:
         """Look for the longest times anew."""
-        self._pauses = 0.0, 0.0
+        self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
+
+
+class Ledger:
+    """Rows are written by one thread; `count` of them so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._memory = bytearray(KEPT * _ROW.size)
+        self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
+
+    def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
+        """Write a row in the place of the oldest one."""
+        worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _ = times
+        at = self.count % KEPT * _ROW.size
+        ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks
+        _ROW.pack_into(self._memory, at, *ints, *moments, began, ended, reading, packing, under_way)
+        self.count += 1
+
+    def last_tasks(self) -> Iterator[tuple[Any, ...]]:
+        """Block, stage, start, stop, worker, moments and, in the order of `TaskTimes`, the times of the last tasks."""
+        for row in self.since(0).tolist():
+            block, stage, start, stop, worker, inputs, rows, nbytes, tasks = row[: len(_INTS)]
+            *moments, began, ended, reading, packing, under_way = row[len(_INTS) :]
+            times = began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks
+            yield block, stage, start, stop, worker, moments, times
+
+    def since(self, number: int) -> Rows:
+        """A copy of the rows from this number on, at most the last `KEPT`, oldest first."""
+        count = self.count
+        return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
 
 class Observer:
@@ -93,7 +134,7 @@ class Observer:
         start, stop = (task.start, task.stop) if hasattr(task, "start") else (0, times.inputs)
         self._ledger.write(number, task.stage, start, stop, times, block.moments)
         if hasattr(task, "rows"):
-            self._made_of.append((number, tuple(dict.fromkeys(rows.block for rows in task.rows))))
+            self._made_of.append((number, tuple(dict.fromkeys(block for block, _, _ in task.rows))))
         if times.look is not None:
             with self._adding:
                 self.stage(task.stage).add_look(times.look, times.tasks)
@@ -116,7 +157,6 @@ class Observer:
         self.most_slab_bytes = max(self.most_slab_bytes, self.slab_bytes)
 
     def stages(self) -> dict[int, StageSums]:
-        """The sums, by the number of the stage."""
         self._add_up()
         return dict(self._stages)
 
@@ -148,7 +188,6 @@ class Observer:
         return worker_stats(self._ledger.since(0), self.started, self.ended, self.slab_bytes, self.most_slab_bytes)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
-        """The last starts and ends of workers."""
         return tuple(self._workers)
 
     def _add_up(self) -> None:

@@ -1,62 +1,21 @@
-"""The last tasks, a row of numbers each; the sums over the tasks of a stage; and what workers did between them.
+"""The sums over the tasks of a stage, and the work of workers between them.
 
-In: the times of tasks. Out: sums, and stats. A row lies in memory that is used again and again: objects that are kept would
-cost several times as much, in memory that no cache holds.
+In: the times of tasks, as columns. Out: sums, and stats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .snapshot import OperationStats, StageNames, StageStats, WorkerStats
-from .times import Moments, OperationTimes, SlowestCall, TaskTimes
-
-KEPT = 2000
-"""Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
-
-_INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks")
-_FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
-_ROW = Struct(f"={len(_INTS)}q{len(_FLOATS)}d")
-_DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name in _FLOATS)])
+from .times import OperationTimes, SlowestCall
 
 Rows: TypeAlias = NDArray[Any]
 """One for each task; the columns have the names of what they tell."""
-
-
-class Ledger:
-    """Rows are written by one thread; `count` of them so far."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._memory = bytearray(KEPT * _ROW.size)
-        self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
-
-    def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
-        """Write a row in the place of the oldest one."""
-        worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _ = times
-        at = self.count % KEPT * _ROW.size
-        ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks
-        _ROW.pack_into(self._memory, at, *ints, *moments, began, ended, reading, packing, under_way)
-        self.count += 1
-
-    def last_tasks(self) -> Iterator[tuple[Any, ...]]:
-        """Block, stage, start, stop, worker, moments and, in the order of `TaskTimes`, the times of the last tasks."""
-        for row in self.since(0).tolist():
-            block, stage, start, stop, worker, inputs, rows, nbytes, tasks = row[: len(_INTS)]
-            *moments, began, ended, reading, packing, under_way = row[len(_INTS) :]
-            times = began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks
-            yield block, stage, start, stop, worker, moments, times
-
-    def since(self, number: int) -> Rows:
-        """A copy of the rows from this number on, at most the last `KEPT`, oldest first."""
-        count = self.count
-        return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
 
 @dataclass(slots=True)
@@ -85,7 +44,6 @@ class StageSums:
     slowest: dict[int, SlowestCall] = field(default_factory=dict)  # call of an operation, by its place in the stage
 
     def add(self, tasks: Rows) -> None:
-        """Add tasks that were timed."""
         self.timed_inputs += int(tasks["inputs"].sum())
         self.stood_for += int(tasks["inputs"] @ tasks["tasks"])
         self.timed_rows += int(tasks["rows"].sum())

@@ -5,10 +5,7 @@ In: nothing. Out: times, in seconds of `time.perf_counter`, which all processes 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
-
-Packed = tuple[Any, ...]
-"""`TaskTimes` on their way between processes: for pickle, which takes ten times as long for the object."""
+from typing import NamedTuple, TypeAlias
 
 Moments: TypeAlias = tuple[float, float, float]
 """When a task was submitted, its block asked for, and that taken, in seconds of `time.perf_counter` in the user's process."""
@@ -32,10 +29,6 @@ class OperationTimes(NamedTuple):
     operations: tuple[float, ...]  # of these, spent in each operation of the stage; and last between them
     slowest: SlowestCall | None  # of the operations before the first that takes several elements
 
-    @classmethod
-    def unpacked(cls, packed: Packed) -> OperationTimes:
-        return cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], SlowestCall(*packed[-1])))
-
 
 class TaskTimes(NamedTuple):
     """When a worker did a task, and what it was about."""
@@ -51,16 +44,6 @@ class TaskTimes(NamedTuple):
     under_way: float = 0.0  # seconds in which its records were being read, of all reads together
     tasks: int = 1  # for which it stands: itself, and those before it that the worker did not time
     look: OperationTimes | None = None
-
-    def packed(self) -> Packed:
-        """The same, to be sent."""
-        return tuple(self) if self.look is None else (*self[:-1], tuple(self.look))
-
-    @classmethod
-    def unpacked(cls, packed: Packed) -> TaskTimes:
-        return (
-            cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], OperationTimes.unpacked(packed[-1])))
-        )
 
     def moved(self, seconds: float) -> TaskTimes:
         """The same by the clock of another machine, which is ahead by `seconds`."""
@@ -93,7 +76,6 @@ class TaskEvent(NamedTuple):
     times: TaskTimes
 
     def asked_later(self, seconds: float) -> TaskEvent:
-        """The same, had it been asked for later."""
         return self._replace(asked=self.asked + seconds)
 
 

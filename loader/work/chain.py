@@ -314,7 +314,7 @@ class Chain:
     def _block(self, failure: Failure | None = None) -> Block:
         if self._tags is not None and len(self._pipeline.every_leaf) > 1:
             self._tags.positions = array("q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes())
-        block = Block(self._elements, self._tags, failure, self._skipped)
+        block = Block.of(self._elements, self._tags, failure, self._skipped)
         self._elements, self._tags, self._skipped = [], RowOrigins() if self._tags_rows else None, []
         self._inputs = None
         return block

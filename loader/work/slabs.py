@@ -47,18 +47,16 @@ class Slab:
         self.interface = self.memory.__array_interface__  # made anew whenever it is asked for
 
 
+@dataclass(eq=False, slots=True)
 class Lease:
     """The right to read and write one slab. It ends when this object dies, and the slab goes back."""
 
-    __slots__ = ("__array_interface__", "_take_back", "slab")
-
-    def __init__(self, slab: Slab, take_back: Callable[[Slab], None]) -> None:
-        self.slab = slab
-        self._take_back = take_back
-        self.__array_interface__ = slab.interface
+    slab: Slab
+    take_back: Callable[[Slab], None]
+    __array_interface__: dict[str, Any]  # the slab's
 
     def __del__(self) -> None:
-        self._take_back(self.slab)
+        self.take_back(self.slab)
 
 
 def lease_of(array: NDArray[Any]) -> Lease | None:
@@ -106,7 +104,8 @@ class SlabPool:
         return [np.ndarray(shape, dtype, memory, start) for shape, dtype, start in parts]
 
     def _leased(self, size: int) -> NDArray[np.uint8]:
-        return np.asarray(Lease(self._slab(size), self._free.append))
+        slab = self._slab(size)
+        return np.asarray(Lease(slab, self._free.append, slab.interface))
 
     def _piece(self, size: int) -> NDArray[np.uint8]:
         if len(self._shared) < size:

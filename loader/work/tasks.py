@@ -7,28 +7,44 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.fields import replaced
 from ..timing.times import Moments, TaskTimes
 from .notices import Told
 
 
-@dataclass(slots=True)
 class Failure:
-    """A task could not be finished."""
+    """A task could not be finished. From another process the error comes encoded: it may be of a class of the user's."""
 
-    error: Exception  # with notes that say where in the stream it happened
+    __slots__ = ("_encoded", "_error")
+
+    def __init__(self, error: Exception | None, encoded: bytes = b"") -> None:
+        self._error = error  # with notes that say where in the stream it happened; None: it is encoded
+        self._encoded = encoded
+
+    @property
+    def error(self) -> Exception:
+        """The exception; that of another process is decoded each time."""
+        if self._error is not None:
+            return self._error
+        from ...common.remote_errors import decode  # cloudpickle takes 10 ms of an import
+
+        return decode(self._encoded)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from ...common.remote_errors import encode
+
+        return Failure, (None, self._encoded if self._error is None else encode(self._error))
 
 
 Ints: TypeAlias = "array[int]"
-
-PackedTags = tuple[bytes, bytes, list[int], bool]
-"""`RowOrigins` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
 
 
 def _ints() -> Ints:
@@ -87,19 +103,19 @@ class RowOrigins:
             [self.packed_rows[number] for number in numbers] if self.packed_rows else [],
         )
 
-    def packed(self) -> PackedTags:
-        """The same, to be sent."""
-        return self.inputs.tobytes(), self.positions.tobytes(), self.rows if any(self.rows) else [], self.open
-
-    @classmethod
-    def unpacked(cls, packed: PackedTags) -> RowOrigins:
-        """The columns that were packed."""
-        inputs, positions = (array("q", data) for data in packed[:2])
-        return cls(inputs, positions, packed[2] or [0] * len(inputs), packed[3])
+    def __reduce__(self) -> tuple[Any, ...]:
+        rows = self.rows if any(self.rows) else []
+        return _from_bytes, (self.inputs.tobytes(), self.positions.tobytes(), rows, self.open)
 
     def cut(self, count: int) -> None:
         """Keep the tags of the first rows only."""
         del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
+
+
+def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool) -> RowOrigins:
+    """`RowOrigins` from another process; no rows: all are 0."""
+    numbers = array("q", inputs)
+    return RowOrigins(numbers, array("q", positions), rows or [0] * len(numbers), is_open)
 
 
 class SourceState(NamedTuple):
@@ -111,8 +127,12 @@ class SourceState(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class BlockHeader:
-    """All that is known of the rows that came out of a task. This is what crosses from a worker, beside the rows."""
+class Block:
+    """The rows that came out of a task, in order, and all that is known of them.
+
+    The rows are here, or where a transport has them until somebody wants them here. All up to `rows` is the header: that
+    crosses from a worker, beside the rows.
+    """
 
     count: int = 0  # of the rows
     tags: RowOrigins | None = None  # their origin; None where unit i gave row i
@@ -124,38 +144,41 @@ class BlockHeader:
     times: TaskTimes | None = None  # of the task; None where nothing is timed
     seconds: float = 0.0  # that the task took, if it was done elsewhere …
     nbytes: int = 0  # … and bytes of its rows
+    rows: Any = None  # a transport's `Rows`; None: they are here
+    here: Any = ()  # these
+    parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
+    moments: Moments = (0.0, 0.0, 0.0)
 
+    @classmethod
+    def of(
+        cls, elements: Any, tags: RowOrigins | None = None, failure: Failure | None = None, skipped: Sequence[str] = ()
+    ) -> Block:
+        """A block of rows that are here."""
+        return cls(len(elements), tags, failure, skipped, here=elements)
 
-class Block(BlockHeader):
-    """A header and the rows, in order: here, or where a transport has them until somebody wants them here."""
-
-    __slots__ = ("_elements", "moments", "parts", "rows")
-
-    def __init__(
-        self,
-        elements: Any,
-        tags: RowOrigins | None = None,
-        failure: Failure | None = None,
-        skipped: Sequence[str] = (),
-        parts: Sequence[Task] = (),
-    ) -> None:
-        super().__init__(len(elements), tags, failure, skipped)
-        self._elements = elements
-        self.rows: Any = None  # a transport's `Rows`; None: they are here
-        self.parts = parts  # tasks that are to be done in place of this one, which was not done
-        self.moments: Moments = (0.0, 0.0, 0.0)
+    @property
+    def header(self) -> tuple[Any, ...]:
+        """The header, to be sent: `Block(*header, rows)` is the block again. Pickle takes ten times as long for an object."""
+        return _IN_HEADER(self)  # type: ignore[no-any-return]
 
     @property
     def elements(self) -> Any:
-        """The rows: a list; `StackedRows` on their way between processes."""
+        """The rows, which are here from now on: a list; `StackedRows` on their way between processes."""
         if self.rows is not None:
-            self._elements, self.rows = self.rows.load(), None
-        return self._elements
+            self.here, self.rows = self.rows.load(), None
+        return self.here
+
+    def look(self) -> Any:
+        """The rows, which stay where they are: tasks may still name them."""
+        return self.here if self.rows is None else self.rows.load()
 
     @elements.setter
     def elements(self, elements: Any) -> None:
-        self._elements = elements
+        self.here = elements
         self.count = len(elements)
+
+
+_IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 
 
 class SpanTask(NamedTuple):
@@ -169,12 +192,8 @@ class SpanTask(NamedTuple):
     only: int | None = None  # the place in its one window of the only element that is kept; None: all are
 
 
-class RowRange(NamedTuple):
-    """Rows `[start, stop)` of a block that an earlier task gave, by the number of that block."""
-
-    block: int
-    start: int
-    stop: int
+RowRange: TypeAlias = tuple[int, int, int]
+"""Number of a block that an earlier task gave, and which of its rows: `[start, stop)`."""
 
 
 class GroupTask(NamedTuple):
@@ -205,14 +224,16 @@ def input_count(task: Task) -> int:
     """The number of positions or rows that a task is about."""
     if isinstance(task, SpanTask):
         return task.stop - task.start
-    return sum(rows.stop - rows.start for rows in task.rows)
+    return sum(stop - start for _, start, stop in task.rows)
 
 
 def single_rows(task: GroupTask) -> list[GroupTask]:
     """A task for each of the rows of one, in their order."""
-    rows = [RowRange(some.block, row, row + 1) for some in task.rows for row in range(some.start, some.stop)]
+    rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
     order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
-    return [task._replace(rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)]
+    return [
+        replaced(task, rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)
+    ]
 
 
 RecordsAhead: TypeAlias = "Callable[[], ReadRecords | None]"

@@ -194,7 +194,7 @@ class Worker:
         failed = True
         try:
             if isinstance(task, GroupTask):
-                parts = [(blocks[rows.block], rows.start, rows.stop) for rows in task.rows]
+                parts = [(blocks[block], start, stop) for block, start, stop in task.rows]
                 block = self._chain_for(task.stage, input_count(task)).run_group(task, parts)
             elif read is None and task.stop - task.start > self._span(task):
                 block = self._run_one_by_one(task)
@@ -243,7 +243,7 @@ class Worker:
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
-        whole = Block([], None if self._pipeline.aligned else RowOrigins())
+        whole = Block.of([], None if self._pipeline.aligned else RowOrigins())
         self._readers[task.leaf].expect(task)
         stacks = self._stacks_rows[task.stage]
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
@@ -273,7 +273,7 @@ class Worker:
                 one = None if read is None else read.at(place)
                 tried.append(self._run_whole(task._replace(start=position, stop=position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
-            tried.append(Block([], RowOrigins(), failure))
+            tried.append(Block.of([], RowOrigins(), failure))
         else:
             for group in single_rows(task):
                 tried.append(self._run_whole(group, blocks, None))
@@ -286,14 +286,14 @@ class Worker:
             assert block.tags is not None, "what may be skipped is tagged"
             elements += block.elements
             tags.extend(block.tags, number)
-        return Block(elements, tags, skipped=skipped)
+        return Block.of(elements, tags, skipped=skipped)
 
     def _run(self, task: SpanTask, read: ReadRecords | None) -> Block:
         began = perf_counter()
         records, failure = self._records(task, read)
         self._reading += perf_counter() - began
         if self._only_columns and failure is None:
-            return Block(records)
+            return Block.of(records)
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
         leaf = self._pipeline.every_leaf[task.leaf]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block

@@ -10,7 +10,7 @@ from pipelines import chosen, stream
 
 from headrace import IterDataset, MapDataset, ShardOptions
 from headrace.errors import CheckpointError, WorkerCrashedError
-from headrace.loader.executors.inline import InlineExecutor
+from headrace.loader.executors.local import InlineExecutor
 
 
 class Pairs(IterDataset):

@@ -156,3 +156,11 @@ def test_batches_of_some_epochs_and_of_all_records_are_made():
     """A batch of several epochs of a small source, and one of all of a large source, are nobody's mistake."""
     assert len(next(iter(load(range(3), batch_size=1000)))) == 1000
     assert repr(load(range(10**10), batch_size=10**9)).endswith("worker_count=0)")
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_rows_that_room_was_looked_for_become_a_batch(worker_count):
+    """Of an endless stream, whose filter's rows are regrouped: the look at the first one leaves them where they are."""
+    loader = load(range(9000), transformations=[Filter(bool)], batch_size=2048, worker_count=worker_count)
+    with iter(loader) as iterator:
+        assert next(iterator).tolist() == list(range(1, 2049))

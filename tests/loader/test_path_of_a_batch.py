@@ -11,8 +11,8 @@ import headrace
 
 ROOT = Path(__file__).parents[2]
 
-LOADER_FILES, WORKER_FILES = 17, 21
-MOVES = 80
+LOADER_FILES, WORKER_FILES = 14, 18
+MOVES = 62
 
 
 @pytest.fixture

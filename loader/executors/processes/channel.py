@@ -15,10 +15,9 @@ import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...work.tasks import PackedTags
-from ..pool.messages import Packed
-from ..pool.pool import Kill, Spawn
-from ..transport import Ready
+from ...work.tasks import Task
+from ..pool import Kill, Spawn
+from ..transport import NamedRows, Ready
 
 PACKET = 64 << 10
 """Bytes of the largest packet. Chosen: messages have under 1 KB (measured), unless errors or rows of objects are in them."""
@@ -61,19 +60,14 @@ class Broken(NamedTuple):
     error: bytes
 
 
-NamedEncoded = tuple[int, Encoded, int, int, PackedTags]
-"""As `NamedRows`: number of a block, its rows, which of them, and their tags."""
-
-
 class RunTasks(NamedTuple):
     """To a worker: do tasks, one after the other."""
 
-    tasks: list[Packed]
-    named: list[NamedEncoded]
-    slabs: dict[SlabName, int]  # that the named rows are on, with their sizes
-    introduced: list[SlabName]  # those of them whose descriptors go along, in this order
-    forgotten: list[SlabName]  # slabs of others that are no more
+    tasks: Sequence[Task]
     released: list[int]  # slabs of its own that it may use again
+    named: Sequence[NamedRows] = ()  # whose rows are `Encoded`
+    introduced: Sequence[tuple[SlabName, int]] = ()  # slabs of these whose descriptors go along, and their sizes
+    forgotten: Sequence[SlabName] = ()  # slabs of others that are no more
 
 
 class Returned(NamedTuple):
@@ -85,7 +79,7 @@ class Returned(NamedTuple):
 class Done(NamedTuple):
     """From a worker: what came of a message's tasks."""
 
-    answers: list[tuple[Packed, Encoded, list[tuple[int, int]]]]  # headers, rows, and the slabs they are on, with sizes
+    answers: list[tuple[tuple[Any, ...], Encoded, list[tuple[int, int]]]]  # headers, rows, their slabs with sizes
     introduced: list[int]  # slabs that are lent for the first time, whose descriptors go along, in this order
     dropped: list[int]  # slabs that will not be used again
 
@@ -145,6 +139,13 @@ class Channel:
         finally:
             os.close(memory)
 
+    def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
+        """As `send`, if there is room for several packets, or the other end is gone; False: there is none."""
+        if not self._has_room.poll(0):
+            return False
+        self.send(message, descriptors)
+        return True
+
     def receive(self) -> tuple[Any, list[int]] | None:
         """The next message and its descriptors, which are the caller's to close. None: the other end is gone.
 
@@ -183,10 +184,6 @@ class Channel:
     def readable(self) -> bool:
         """True if `receive` would return at once."""
         return bool(self._has_message.poll(0))
-
-    def writable(self) -> bool:
-        """True if `send` would return at once: there is room for several packets, or the other end is gone."""
-        return bool(self._has_room.poll(0))
 
     def close(self) -> None:
         """Hang up. May be called twice."""

@@ -1,27 +1,38 @@
-"""Shared memory without names: made by workers, leased to batches in the user's process, used again when a batch dies.
+"""Rows on shared memory without names: bytes that name slabs and places on them, and the slabs.
 
-In a worker, `ExportedSlabs` makes slabs and lends them; in the user's process, `Slabs` maps each once, and `SlabRows` are rows
-on them. A slab is a file descriptor that goes along with a message, so that nothing can be left behind.
+In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows there; in the user's process, `WorkerSlabs`
+maps each once, and `SlabRows` are rows on them. A slab is a file descriptor that goes along with a message, so that nothing
+can be left behind. It is used again when the batch on it has died.
+
+Arrays that stand on a slab of the encoder's already are only named; plain ones that do not are copied there, all of a block
+to one slab; all else (objects, strings, tiny arrays) goes into the bytes by pickle. A worker sends each slab of a block to
+the user's process once, on loan, until it is released.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import mmap
 import os
-from collections.abc import Callable, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
 from ....files.mmap_files import map_to
-from ...work.slabs import Lease, Slab, SlabPool, rounded
-from ...work.stacked_rows import StackedRows
-from .channel import Done, Encoded, SlabName
-from .codec import TINY, decode
+from ....operations.protocol import ArraySpec
+from ....operations.trees import flatten
+from ...work.slabs import Lease, Slab, SlabPool, lease_of, rounded
+from ...work.stacked_rows import RowStack, StackedRows, side_by_side
+from .channel import ArrayPlace, Done, Encoded, SlabName
+
+TINY = 512
+"""Bytes of an array that is not worth a place on a slab. Chosen."""
 
 LARGE_PAGE = 2 << 20
 """Bytes from which memory stands on large pages, which have this size: first touch of 77 MB takes 5 ms in place of 60."""
@@ -173,82 +184,169 @@ class SlabRows:
     def load(self) -> list[Any]:
         """The rows, decoded. The leases are theirs from now on."""
         rows = decode(self.encoded, {name: memory for name, (_, memory) in self.leases.items()}.__getitem__)
-        return list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
+        return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To a worker they go encoded: the slabs go along with the message."""
+        return tuple, (self.encoded,)
 
 
-class Slabs:
-    """All slabs that workers have lent.
+class WorkerSlabs:
+    """Slabs of one worker that are mapped here, and names of those of other workers that it was shown.
 
     Leases end in any thread, at any moment: that appends to a list, from which they are taken to be sent back.
     """
 
-    def __init__(self, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:
-        self._note_bytes = note_bytes  # called with how many are mapped more, or fewer
+    def __init__(self, worker: int, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:
+        self.released: list[Slab] = []  # whose leases have ended
+        self._worker = worker
         self._keep_descriptors = keep_descriptors
-        self._mapped: dict[SlabName, MappedSlab] = {}
-        self._released: dict[int, list[Slab]] = {}
-        self._introduced: dict[int, set[SlabName]] = {}
-        self._forgotten: dict[int, list[SlabName]] = {}
+        self._note_bytes = note_bytes  # called with how many are mapped more, or fewer
+        self._mapped: dict[int, MappedSlab] = {}
+        self._shown: set[SlabName] = set()
+        self._forgotten: list[SlabName] = []
 
-    def take(self, worker: int, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
+    def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
         """The rows of each answer, with leases of their slabs; those that are new come with their descriptors."""
-        sizes = dict(chain.from_iterable(lent for _, _, lent in done.answers)) if done.introduced else {}
+        sizes = {number: size for _, _, lent in done.answers for number, size in lent} if done.introduced else {}
         for number, descriptor in zip(done.introduced, descriptors):
-            name = (worker, number)
-            slab = MappedSlab(attach_shared(descriptor, sizes[number]), number, descriptor)
-            self._mapped[name] = slab
+            self._mapped[number] = slab = MappedSlab(attach_shared(descriptor, sizes[number]), number, descriptor)
             self._note_bytes(sizes[number])
             if not self._keep_descriptors:
                 os.close(descriptor)
                 slab.descriptor = -1
-        take_back = self._released.setdefault(worker, []).append
-        rows = []
-        for _, encoded, each in done.answers:
-            slabs = [self._mapped[worker, number] for number, _ in each]
-            leases = {(worker, slab.number): (slab, np.asarray(Lease(slab, take_back))) for slab in slabs}
-            rows.append(SlabRows(encoded, leases))
-        self._drop((worker, number) for number in done.dropped)
-        return rows
+        return [SlabRows(encoded, self._leased(lent)) for _, encoded, lent in done.answers]
 
-    def take_released(self, worker: int) -> list[int]:
-        """Numbers of the worker's slabs whose leases have ended since the last call."""
-        released = self._released.get(worker)
-        if not released:
-            return []
-        count = len(released)
-        taken = [slab.number for slab in released[:count]]
-        del released[:count]
+    def _leased(self, lent: Sequence[tuple[int, int]]) -> Leases:
+        slabs = [self._mapped[number] for number, _ in lent]
+        take_back = self.released.append
+        return {
+            (self._worker, slab.number): (slab, np.asarray(Lease(slab, take_back, slab.interface))) for slab in slabs
+        }
+
+    def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
+        """Slabs that are used no more, all of them when the worker has ended. They live on as long as they are leased."""
+        names = []
+        for number in list(self._mapped) if numbers is None else numbers:
+            if (slab := self._mapped.pop(number, None)) is not None:
+                self._note_bytes(-len(slab.memory))
+            names.append((self._worker, number))
+        return names
+
+    def take_released(self) -> list[int]:
+        """Numbers of the slabs whose leases have ended since the last call."""
+        count = len(self.released)
+        taken = [slab.number for slab in self.released[:count]]
+        del self.released[:count]
         return taken
 
-    @property
-    def workers_with_released(self) -> list[int]:
-        """The workers of slabs whose leases have ended."""
-        return [worker for worker, released in self._released.items() if released]
+    def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
+        """Have the worker read rows: the slabs of these that it was not shown before."""
+        slabs = {name: slab for some in rows for name, (slab, _) in some.leases.items() if name not in self._shown}
+        self._shown.update(slabs)
+        return slabs
 
-    def introduce(self, worker: int, rows: Sequence[Any]) -> tuple[dict[SlabName, int], list[SlabName], list[int]]:
-        """Slabs of rows that a worker is to read: their sizes, and names and descriptors of those it has not seen."""
-        slabs = {name: slab for some in rows for name, (slab, _) in some.leases.items()}
-        seen = self._introduced.setdefault(worker, set())
-        new = [name for name in slabs if name not in seen]
-        seen.update(new)
-        return {name: len(slab.memory) for name, slab in slabs.items()}, new, [slabs[name].descriptor for name in new]
+    def take_forgotten(self) -> list[SlabName]:
+        """Slabs that the worker was shown and that are no more."""
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
 
-    def take_forgotten(self, worker: int) -> list[SlabName]:
-        """Slabs that a worker was shown and that are no more."""
-        return self._forgotten.pop(worker, [])
+    def forget(self, names: Iterable[SlabName]) -> None:
+        """Slabs of another worker that are no more."""
+        for name in self._shown.intersection(names):
+            self._shown.discard(name)
+            self._forgotten.append(name)
 
-    def disown(self, worker: int) -> None:
-        """A worker has ended. Its slabs live on as long as they are leased."""
-        self._released.pop(worker, None)
-        self._introduced.pop(worker, None)
-        self._forgotten.pop(worker, None)
-        self._drop([name for name in self._mapped if name[0] == worker])
 
-    def _drop(self, names: Any) -> None:
-        for name in list(names):
-            if (slab := self._mapped.pop(name, None)) is not None:
-                self._note_bytes(-len(slab.memory))
-            for worker, seen in self._introduced.items():
-                if name in seen:
-                    seen.discard(name)
-                    self._forgotten.setdefault(worker, []).append(name)
+class Encoder:
+    """Encodes elements whose arrays stand on slabs of `pool`, the pool of worker `worker`."""
+
+    def __init__(self, worker: int, pool: SlabPool) -> None:
+        self._worker = worker
+        self._pool = pool
+
+    def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
+        """The elements, and the leases of the slabs that must stay as they are until released."""
+        file = io.BytesIO()
+        pickler = _Pickler(file, protocol=5)
+        pickler.worker, pickler.places, pickler.leases = self._worker, [], {}
+        if isinstance(elements, list):
+            elements = self._stacked(elements)
+        pickler.dump(self._placed(elements) if isinstance(elements, list) else elements)
+        return (pickler.places, file.getvalue()), list(pickler.leases.values())
+
+    def _stacked(self, elements: list[Any]) -> list[Any] | StackedRows:
+        if len(elements) < 2:
+            return elements
+        if self._placed_already(elements[0]):
+            return side_by_side(elements) or elements
+        rows = RowStack(len(elements), self._pool.allocate)
+        rows.extend(elements)
+        return rows.finish()
+
+    def _placed(self, elements: list[Any]) -> list[Any]:
+        """The same elements, with all arrays that are worth it on slabs."""
+        leaves, structure = flatten(elements)
+        foreign = [index for index, leaf in enumerate(leaves) if _worth_a_place(leaf) and self._lease_of(leaf) is None]
+        if not foreign:
+            return elements
+        places = self._pool.allocate([ArraySpec(leaves[index].shape, leaves[index].dtype) for index in foreign])
+        for index, place in zip(foreign, places):
+            place[...] = leaves[index]
+            leaves[index] = place
+        return structure.unflatten(leaves)  # type: ignore[return-value]
+
+    def _placed_already(self, element: Any) -> bool:
+        return any(_worth_a_place(leaf) and self._lease_of(leaf) is not None for leaf in flatten(element)[0])
+
+    def _lease_of(self, array: NDArray[Any]) -> Lease | None:
+        lease = lease_of(array)
+        return lease if lease is not None and lease.slab.number >= 0 else None
+
+
+def _worth_a_place(leaf: Any) -> bool:
+    return type(leaf) is np.ndarray and leaf.nbytes >= TINY and not leaf.dtype.hasobject
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Numbers arrays on slabs in place of pickling them."""
+
+    worker: int
+    places: list[ArrayPlace]
+    leases: dict[int, Lease]
+
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) is not np.ndarray or value.nbytes < TINY or value.dtype.hasobject:
+            return None
+        lease = lease_of(value)
+        if lease is None or lease.slab.number < 0:
+            return None
+        slab, dtype, flags = lease.slab.number, value.dtype, value.flags
+        self.leases[slab] = lease
+        offset = value.__array_interface__["data"][0] - lease.__array_interface__["data"][0]
+        named = dtype.isbuiltin != 2 and dtype.names is None and dtype.metadata is None
+        strides = None if flags.c_contiguous else value.strides
+        self.places.append(((self.worker, slab), offset, value.shape, dtype.str, strides, flags.writeable))
+        number = len(self.places) - 1
+        return number if named else (number, dtype)
+
+
+def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
+    """The elements again, or the columns that they were stacked to. Arrays stand on the given memory, and keep it."""
+    places, data = rows
+    unpickler = _Unpickler(io.BytesIO(data))
+    unpickler.places, unpickler.memory_of = places, memory_of
+    return unpickler.load()  # type: ignore[no-any-return]
+
+
+class _Unpickler(pickle.Unpickler):
+    places: list[ArrayPlace]
+    memory_of: Callable[[SlabName], NDArray[np.uint8]]
+
+    def persistent_load(self, name: Any) -> NDArray[Any]:
+        number, dtype = name if type(name) is tuple else (name, None)
+        slab, offset, shape, kind, strides, writeable = self.places[number]
+        array: NDArray[Any] = np.ndarray(shape, dtype or kind, self.memory_of(slab), offset, strides)
+        if not writeable:
+            array.flags.writeable = False
+        return array

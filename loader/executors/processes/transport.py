@@ -9,20 +9,18 @@ import selectors
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from ....common import remote_errors as errors
 from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
-from ...work.tasks import GroupTask
-from ..pool import remote_errors as errors
-from ..pool.messages import pack_tasks, unpack_block
+from ...work.tasks import Block
 from ..transport import AllEnded, Answered, Ended, Event, Message, Ready, Transport
-from .channel import Broken, Channel, Done, Exited, Returned, RunTasks
-from .payload import Payload
-from .slabs import Slabs
-from .spawner import Spawner, description
+from .channel import Broken, Channel, Done, Exited, Returned, RunTasks, SlabName
+from .slabs import WorkerSlabs
+from .spawner import Payload, Spawner, description
 
 LOOK_AFTER_SECONDS = 1.0
 """Between two looks whether the zygote was stopped, where there is a timeout. Chosen."""
@@ -31,9 +29,10 @@ LOOK_AFTER_SECONDS = 1.0
 class _Remote:
     """The way to a worker."""
 
-    def __init__(self, number: int, channel: Channel) -> None:
+    def __init__(self, number: int, channel: Channel, slabs: WorkerSlabs) -> None:
         self.number = number
         self.channel = channel
+        self.slabs = slabs
         self.outbox: deque[tuple[Any, Sequence[int]]] = deque()  # what there was no room for, with descriptors
         self.ended = False
 
@@ -56,7 +55,7 @@ class ProcessTransport(Transport):
         spawner: Spawner | None = None,
     ) -> None:
         self.worker_count = worker_count or options.workers
-        self._slabs = Slabs(len(pipeline.stages) > 1, note_bytes)
+        self._slabs_of = partial(WorkerSlabs, keep_descriptors=len(pipeline.stages) > 1, note_bytes=note_bytes)
         self._workers: dict[int, _Remote] = {}
         self._events: list[Event] = []
         self._selector = selectors.DefaultSelector()
@@ -77,7 +76,7 @@ class ProcessTransport(Transport):
         self._selector.register(self._spawner.channel, selectors.EVENT_READ, None)
 
     def start(self, worker: int) -> None:
-        self._workers[worker] = remote = _Remote(worker, self._spawner.spawn(worker))
+        self._workers[worker] = remote = _Remote(worker, self._spawner.spawn(worker), self._slabs_of(worker))
         self._selector.register(remote.channel, selectors.EVENT_READ, worker)
 
     def kill(self, worker: int) -> None:
@@ -93,35 +92,32 @@ class ProcessTransport(Transport):
         remote = self._workers.get(worker)
         if remote is None:
             return
-        released = self._slabs.take_released(worker)
-        if not isinstance(message.tasks[0], GroupTask):
-            self._post(remote, RunTasks([tuple(task) for task in message.tasks], [], {}, [], [], released))
+        released = remote.slabs.take_released() if remote.slabs.released else []
+        if not message.named:
+            self._post(remote, RunTasks(message.tasks, released))
             return
-        tasks = pack_tasks(message.tasks)
-        rows = [
-            (each.block, each.rows.encoded, each.first, each.last, each.tags.packed())  # type: ignore[attr-defined]
-            for each in message.named
-        ]
-        sizes, introduced, descriptors = self._slabs.introduce(worker, [each.rows for each in message.named])
-        forgotten = self._slabs.take_forgotten(worker)
-        self._post(remote, RunTasks(tasks, rows, sizes, introduced, forgotten, released), descriptors)
+        shown = remote.slabs.show(named.rows for named in message.named)
+        introduced = [(name, len(slab.memory)) for name, slab in shown.items()]
+        run = RunTasks(message.tasks, released, message.named, introduced, remote.slabs.take_forgotten())
+        self._post(remote, run, [slab.descriptor for slab in shown.values()])
 
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
         """Send a message, or keep it until there is room: to wait for that may be to wait for one another for ever."""
         if worker.ended:
             return  # its tasks are given again when it is buried
-        if not worker.outbox and worker.channel.writable():
-            with suppress(ConnectionError):  # it is gone; the zygote's report follows
-                worker.channel.send(message, descriptors)
-            return
+        try:
+            if not worker.outbox and worker.channel.send_if_room(message, descriptors):
+                return
+        except ConnectionError:
+            return  # it is gone; the zygote's report follows
         worker.outbox.append((message, descriptors))
         self._selector.modify(worker.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, worker.number)
 
     def _post_kept(self, worker: _Remote) -> None:
         """There is room again."""
         try:
-            while worker.outbox and worker.channel.writable():
-                worker.channel.send(*worker.outbox.popleft())
+            while worker.outbox and worker.channel.send_if_room(*worker.outbox[0]):
+                worker.outbox.popleft()
         except ConnectionError:
             worker.outbox.clear()  # it is gone
         if not worker.outbox:
@@ -146,9 +142,9 @@ class ProcessTransport(Transport):
 
     def _return_slabs(self) -> None:
         """Tell workers of slabs whose leases have ended, so that they use them again while they are in the caches."""
-        for number in self._slabs.workers_with_released:
-            if (worker := self._workers.get(number)) is not None:
-                self._post(worker, Returned(self._slabs.take_released(number)))
+        for worker in self._workers.values():
+            if worker.slabs.released:
+                self._post(worker, Returned(worker.slabs.take_released()))
 
     def _hear(self, worker: _Remote) -> None:
         """Take one message of a worker."""
@@ -158,9 +154,11 @@ class ProcessTransport(Transport):
             worker.ended = True
         elif isinstance(received[0], Done):
             done, descriptors = received
-            rows = self._slabs.take(worker.number, done, descriptors)
-            blocks = [unpack_block(header, some) for (header, _, _), some in zip(done.answers, rows)]
+            rows = worker.slabs.take(done, descriptors)
+            blocks = [Block(*header, some) for (header, _, _), some in zip(done.answers, rows)]
             self._events.append(Answered(worker.number, blocks))
+            if done.dropped:
+                self._forget(worker.slabs.drop(done.dropped))
         elif isinstance(received[0], Ready):
             self._events.append(received[0])
 
@@ -187,7 +185,12 @@ class ProcessTransport(Transport):
         if not worker.ended:
             self._selector.unregister(worker.channel)
         self._spawner.forget(worker.number)
-        self._slabs.disown(worker.number)
+        self._forget(worker.slabs.drop())
+
+    def _forget(self, slabs: Sequence[SlabName]) -> None:
+        """Slabs that are no more: other workers may have been shown them."""
+        for worker in self._workers.values():
+            worker.slabs.forget(slabs)
 
     def close(self) -> None:
         _close(self._spawner, self._selector, self._payload)

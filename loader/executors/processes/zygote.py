@@ -24,20 +24,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....common import remote_errors as errors
 from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease
-from ...work.tasks import Block, Blocks, RecordsAhead, RowOrigins, Task
-from ..pool import remote_errors as errors
-from ..pool.messages import unpack_task
-from ..pool.pool import Kill, Spawn
-from ..pool.task_runner import TaskRunner
-from ..transport import Ready
+from ...work.tasks import NO_BLOCKS, Blocks, RecordsAhead
+from ..pool import Kill, Spawn
+from ..task_runner import TaskRunner
+from ..transport import Ready, named_blocks
 from .channel import Broken, Channel, Done, Encoded, Exited, Returned, RunTasks, SlabName, Start
-from .codec import Encoder, decode
-from .payload import unpack
-from .slabs import ExportedSlabs, attach_shared
+from .slabs import Encoder, ExportedSlabs, attach_shared, decode
+from .spawner import start_interpreter, unpack
 
 CHECK_PARENT_SECONDS = 0.5
 """Between two looks of the zygote whether the user's process is still there, should the channel not say so. Chosen."""
@@ -138,8 +136,6 @@ class Zygote:
         run_worker(worker, descriptor, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
-        from .spawner import start_interpreter
-
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         return start_interpreter(
             ["worker", worker, descriptor, self._payload], [descriptor, self._payload], environment
@@ -204,7 +200,7 @@ class WorkerProcess:
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
         self._runner = TaskRunner(number, pipeline, options, self._allocate, self._encode)
-        self._waiting: deque[tuple[RunTasks, list[Task], list[int], RecordsAhead | None]] = deque()
+        self._waiting: deque[tuple[RunTasks, list[int], RecordsAhead | None]] = deque()
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
@@ -216,8 +212,7 @@ class WorkerProcess:
                 self._take_messages()  # tasks that wait here are being read
             if not self._waiting:
                 continue
-            message, tasks, descriptors, reading = self._waiting.popleft()
-            self._answer(tasks, self._blocks(message, descriptors), reading)
+            self._answer(*self._waiting.popleft())
             if self._trouble is not None:
                 raise self._trouble
 
@@ -245,30 +240,26 @@ class WorkerProcess:
             self._own.release(message.slabs)
             return True
         self._own.release(message.released)
-        tasks = [unpack_task(fields) for fields in message.tasks]
-        reading = self._runner.begin(tasks)
-        self._waiting.append((message, tasks, descriptors, reading))
+        self._waiting.append((message, descriptors, self._runner.begin(message.tasks)))
         return True
 
     def _blocks(self, message: RunTasks, descriptors: list[int]) -> Blocks:
         """The blocks whose rows a message names."""
         for name in message.forgotten:
             self._others.pop(name, None)
-        for name, descriptor in zip(message.introduced, descriptors):
-            self._others[name] = attach_shared(descriptor, message.slabs[name])
+        for (name, size), descriptor in zip(message.introduced, descriptors):
+            self._others[name] = attach_shared(descriptor, size)
             os.close(descriptor)
-        return {
-            number: Block(decode(rows, self._others.__getitem__)[start:stop], RowOrigins.unpacked(tags))
-            for number, rows, start, stop, tags in message.named
-        }
+        return named_blocks(message.named, lambda rows: decode(rows, self._others.__getitem__))
 
     def _encode(self, elements: Any) -> tuple[tuple[Encoded, list[Lease]], int]:
         rows, leases = self._encoder.encode(elements)
         return (rows, leases), sum(len(lease.slab.memory) for lease in leases)
 
-    def _answer(self, tasks: Sequence[Task], blocks: Blocks, reading: RecordsAhead | None) -> None:
+    def _answer(self, message: RunTasks, descriptors: list[int], reading: RecordsAhead | None) -> None:
+        blocks = self._blocks(message, descriptors) if message.named or message.forgotten else NO_BLOCKS
         answers = []
-        for task in tasks:
+        for task in message.tasks:
             header, (rows, leases) = self._runner.run(task, blocks, reading)
             self._own.lend(leases)
             answers.append((header, rows, [(lease.slab.number, len(lease.slab.memory)) for lease in leases]))

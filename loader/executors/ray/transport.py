@@ -22,18 +22,19 @@ from typing import Any, NamedTuple
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
+from ....common import remote_errors as errors
+from ....common.fields import replaced
 from ....common.messages import short_repr, shorten
+from ....common.pickled import pickled
 from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
+from ...work.tasks import Block
 from ..pace import limits_of, tasks_ahead
-from ..pool import remote_errors as errors
-from ..pool.messages import Packed, pack_tasks, unpack_block
-from ..pool.pickled import pickled
 from ..transport import Answered, Ended, Event, Lost, Message, Ready, Room, Store, Transport
 from .agreement import Begun, Checked
 from .cluster import LOOK_SECONDS, Cluster, join, needs_of
-from .rows import LOST, OF_THIS_PROCESS, NamedStored, RayRows, as_list, loaded, memory_of
+from .worker import LOST, OF_THIS_PROCESS, RayRows, as_list, loaded, memory_of
 
 LOGGER = logging.getLogger("headrace")
 
@@ -121,9 +122,9 @@ class RayTransport(Transport):
         remote = self._remotes.get(worker)
         if remote is None:
             return
-        tasks = pack_tasks(message.tasks)
-        run = remote.run_one if len(tasks) == 1 else remote.actor.run.options(num_returns=1 + len(tasks)).remote
-        named: list[NamedStored] = [(each.block, each.first, each.last, each.tags.packed()) for each in message.named]
+        tasks, count = message.tasks, len(message.tasks)
+        run = remote.run_one if count == 1 else remote.actor.run.options(num_returns=1 + count).remote
+        named = [replaced(each, rows=None) for each in message.named]
         rows: list[RayRows] = [each.rows for each in message.named]  # type: ignore[misc]
         headers, *made = run(next(remote.turns), tasks, named, *(some.reference for some in rows))
         remote.messages.append(_Sent(headers, made, rows))
@@ -169,10 +170,10 @@ class RayTransport(Transport):
         self._gone.discard(begun.node)  # one that had only stopped for a while
         self._events.append(Ready(remote.number))
 
-    def _finish(self, remote: _Remote, sent: _Sent, headers: Sequence[Packed]) -> None:
+    def _finish(self, remote: _Remote, sent: _Sent, headers: Sequence[Any]) -> None:
         blocks = []
         for header, reference in zip(headers, sent.rows):
-            block = unpack_block(header, RayRows(reference, remote.node, self._gone, self._fetch))
+            block = Block(*header, RayRows(reference, remote.node, self._gone, self._fetch))
             block.times = block.times and block.times.moved(remote.clock)
             blocks.append(block)
         self._events.append(Answered(remote.number, blocks))

@@ -13,7 +13,7 @@ from test_pool import _jobs, _pool
 
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
 from headrace.loader.executors import auto
-from headrace.loader.executors.pool.pool import Give, Kill, Spawn, WorkerPool
+from headrace.loader.executors.pool import Give, Kill, Spawn, WorkerPool
 from headrace.loader.executors.thread_pool import Pool
 from headrace.loader.executors.tuner import ENOUGH, Setting, Stretch, Tuner, Tuning
 from headrace.loader.options import ExecutionOptions
@@ -141,7 +141,7 @@ class PlayedLoop:
 
     def step(self, seconds):
         """A batch is waited for, and the user is away for so long."""
-        self.observer.waits.begin(self.now)
+        self.observer.waits.began = self.now
         workers = self.task()
         self.observer.waits.end(self.now)
         self.now += seconds
@@ -160,7 +160,7 @@ def test_pauses_do_not_count(pauses, monkeypatch):
 def test_a_wait_that_goes_on_counts(monkeypatch):
     """A batch for which a filter goes through very many records is waited for while settings are tried."""
     loop = PlayedLoop(monkeypatch)
-    loop.observer.waits.begin(loop.now)
+    loop.observer.waits.began = loop.now
     assert max(loop.task() for _ in range(2000)) == 8
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.loader.executors.pool.pool import (
+from headrace.loader.executors.pool import (
     MAX_TRIES,
     Divide,
     Fail,

@@ -7,7 +7,7 @@ import random
 import pytest
 from pool_world import PoolWorld
 
-from headrace.loader.executors.pool.pool import Give, Job, Kill, Spawn, Warn, WorkerPool
+from headrace.loader.executors.pool import Give, Job, Kill, Spawn, Warn, WorkerPool
 
 
 def _play(seed: int) -> None:

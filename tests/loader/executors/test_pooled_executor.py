@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace import Batch, DataLoader, IndexSampler
-from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Answered, Message, Ready
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
-from headrace.loader.work.tasks import Block, GroupTask, RowOrigins, RowRange, SpanTask
+from headrace.loader.work.tasks import Block, GroupTask, RowOrigins, SpanTask
 
 
 class PlayedRows:
@@ -59,7 +59,7 @@ def _block(task):
     found = list(range(task.start, task.stop)) if isinstance(task, SpanTask) else ["done"]
     for unit, position in enumerate(found):
         tags.add(unit, position if isinstance(task, SpanTask) else 0, 0)
-    block = Block(found, tags)
+    block = Block.of(found, tags)
     block.rows = PlayedRows(found)
     return block
 
@@ -87,7 +87,7 @@ def test_rows_that_were_lost_are_made_again_before_what_names_them():
     span = executor.submit(SpanTask(0, 8, 12))
     block = span.result()
     block.rows.rows.lost = True
-    group = executor.submit(GroupTask(0, (RowRange(7, 1, 3),)), {7: block})
+    group = executor.submit(GroupTask(0, ((7, 1, 3),)), {7: block})
     executor.send_gathered()
     assert [message.tasks for message in transport.sent] == [[SpanTask(0, 8, 12)]]
     transport.answer()

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from played_workers import FakeSpawner
 
 from headrace import Batch, DataLoader, Filter, IndexSampler
+from headrace.common import remote_errors
 from headrace.errors import WorkerCrashedError
-from headrace.loader.executors.pool import remote_errors
-from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.processes.channel import Broken
 from headrace.loader.executors.processes.transport import ProcessTransport
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
-from headrace.loader.work.tasks import GroupTask, RowRange, SpanTask
+from headrace.loader.work.tasks import GroupTask, SpanTask
 
 SIGKILL = 9
 AT_ONCE = 1e-9
@@ -253,7 +253,7 @@ def test_groups_are_done_again_with_the_rows_that_they_name():
         (span,) = played.submit(1, length=32)
         played.finish()
         block = _block(span)
-        groups = [GroupTask(1, (RowRange(7, 4 * n, 4 * n + 4),)) for n in range(3)]
+        groups = [GroupTask(1, ((7, 4 * n, 4 * n + 4),)) for n in range(3)]
         handles = [played.executor.submit(group, {7: block}) for group in groups]
         played.executor.send_gathered()
         played.zygote.bury(0, SIGKILL)

@@ -67,7 +67,7 @@ def test_a_batch_that_is_here_is_not_copied(monkeypatch):
     """Its arrays stand, read-only, at the address that the object store tells of what the worker put there."""
     import ray
 
-    from headrace.loader.executors.ray.rows import RayRows
+    from headrace.loader.executors.ray.worker import RayRows
 
     row = np.arange(77_000_000 // 8 // 4, dtype=np.float64)
     blocks = []

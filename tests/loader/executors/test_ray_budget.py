@@ -10,7 +10,7 @@ import pytest
 from pipelines import chosen, loader, stream
 
 from headrace import IterDataset, MapDataset
-from headrace.loader.executors.inline import InlineExecutor
+from headrace.loader.executors.local import InlineExecutor
 from headrace.loader.executors.pace import OBJECT_SHARE, STORE_SHARE, Budget
 
 MB = 1 << 20

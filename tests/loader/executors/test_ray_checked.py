@@ -11,8 +11,8 @@ import pytest
 from pipelines import loader
 
 import headrace
+from headrace.common.pickled import pickled
 from headrace.errors import ClusterMismatchError
-from headrace.loader.executors.pool.pickled import pickled
 from headrace.loader.executors.ray.agreement import (
     Begun,
     Checked,

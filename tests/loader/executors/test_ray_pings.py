@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headrace.loader.executors.ray.pings import HELLO, SILENT_SECONDS, Pings, answers
+from headrace.loader.executors.ray.cluster import HELLO, SILENT_SECONDS, Pings, answers
 
 
 @pytest.fixture

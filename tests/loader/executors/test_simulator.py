@@ -11,11 +11,10 @@ import simulate
 from headrace import DataLoader, IndexSampler, MapTransform
 from headrace.errors import WorkerCrashedError
 from headrace.loader import iterator as iterator_module
-from headrace.loader.executors import inline
+from headrace.loader.executors import local, pooled
 from headrace.loader.executors.fake import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
-from headrace.loader.executors.pool import pooled
-from headrace.loader.executors.pool.pool import WorkerPool
-from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.pool import WorkerPool
+from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Message
 from headrace.loader.state import resume
 from headrace.loader.state.loader_state import LoaderState
@@ -63,7 +62,7 @@ def test_the_command_shows_a_history(capsys):
 def test_a_window_that_is_done_in_pieces_ends_with_its_last_row(number, monkeypatch):
     """After a death, and where a filter leaves out what comes after that row: on other shards no element repeats."""
     world, clock, original = simulate.World(number), itertools.count(0.0, 1e-6), iterator_module.make_executor
-    monkeypatch.setattr(inline, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(local, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(iterator_module, "make_executor", lambda *args: world.executor(original, *args))
     with simulate.quietly():
         simulate._play_elastic(simulate.elastic_of(125_159), world)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, load
+from headrace.common import remote_errors
 from headrace.errors import WorkerCrashedError
-from headrace.loader.executors.pool import remote_errors
 
 
 class OwnArgumentsError(ValueError):

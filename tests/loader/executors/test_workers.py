@@ -30,6 +30,7 @@ from headrace.loader.executors.processes.zygote import WorkerProcess
 from headrace.loader.executors.transport import Ready
 from headrace.loader.interrupts import wait_until
 from headrace.loader.options import ExecutionOptions
+from headrace.loader.work.tasks import SpanTask
 
 
 @pytest.mark.parametrize("name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"])
@@ -87,10 +88,10 @@ def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     assert isinstance(ours.receive()[0], Ready)
-    ours.send(RunTasks([(0, 0, 4)], [], {}, [], [], []))
+    ours.send(RunTasks([SpanTask(0, 0, 4)], []))
     done, descriptors = ours.receive()
     _, _, lent = done.answers[0]
-    ours.send(RunTasks([(0, 4, 8)], [], {}, [], [], []))
+    ours.send(RunTasks([SpanTask(0, 4, 8)], []))
     assert at_work.wait(30)
     ours.send(Returned([number for number, _ in lent]))
     go_on.set()

@@ -16,7 +16,7 @@ from headrace.loader.executors.pace import (
 )
 from headrace.loader.plan.build import make_pipeline
 from headrace.loader.stream.join import JoinedRuns
-from headrace.loader.work.tasks import GroupTask, RowRange, SpanTask
+from headrace.loader.work.tasks import GroupTask, SpanTask
 
 BATCHES = Limits(100, 100 * MAX_UNITS, 100 * MAX_UNITS)
 RECORDS = Limits(1, 1024, 1024)
@@ -123,7 +123,7 @@ def test_a_group_is_expected_to_take_what_its_rows_took():
     """Expectations are for each stage, by the number of inputs."""
     pace = Pace({0: BATCHES, 1: GROUPS})
     pace.note(SpanTask(0, 0, 200), 1e-3, 0.0, 2)
-    group = GroupTask(1, (RowRange(0, 0, 50), RowRange(2, 0, 50)))
+    group = GroupTask(1, ((0, 0, 50), (2, 0, 50)))
     pace.note(group, 2e-4, 0.0, 1)
     assert pace.expected_seconds(SpanTask(0, 0, 400)) == pytest.approx(2e-3)
     assert pace.expected_seconds(group) == pytest.approx(2e-4)
@@ -131,7 +131,7 @@ def test_a_group_is_expected_to_take_what_its_rows_took():
 
 def test_groups_go_together_while_they_are_short_and_small():
     """Twofold at a time, up to a largest number; large ones go alone. Each is one batch."""
-    group = GroupTask(1, (RowRange(0, 0, 50), RowRange(2, 0, 50)))
+    group = GroupTask(1, ((0, 0, 50), (2, 0, 50)))
     pace = Pace({0: BATCHES, 1: GROUPS})
     sizes = [pace.tasks(1)]
     for _ in range(6):
@@ -149,7 +149,7 @@ def test_rows_of_a_join_make_a_task_first_and_then_a_message():
     seen = []
     for _ in range(8):
         seen.append((pace.inputs(1), pace.tasks(1)))
-        pace.note(GroupTask(1, (RowRange(0, 0, pace.inputs(1)),)), 1e-5, 0.0, pace.inputs(1))
+        pace.note(GroupTask(1, ((0, 0, pace.inputs(1)),)), 1e-5, 0.0, pace.inputs(1))
     assert seen == [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (32, 1), (32, 2), (32, 4)]
 
 

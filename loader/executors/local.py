@@ -1,29 +1,97 @@
-"""The executor with worker threads, for operations that release the GIL and for Python without one.
+"""The executors in the user's process: in the thread that asks, and on worker threads.
 
-In: tasks. Out: blocks. Each thread has a `Worker` of its own; sources that can only be run through
-are run through once, by whichever thread. Records are read ahead on other threads, where that helps.
+In: tasks. Out: blocks. Records are read ahead on other threads, where that helps. Threads are for operations that release the
+GIL and for Python without one.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
+from dataclasses import dataclass
 from time import perf_counter
 
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.profiles import profiled
 from ..work.sequential import run_throughs_of
-from ..work.stopwatch import stopwatches
+from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, Task
 from ..work.worker import Worker
-from .pace import Pace, limits_of, tasks_ahead
+from .pace import Pace, inline_limits_of, limits_of, tasks_ahead
 from .protocol import Executor, window_of
 from .reads import ReadAhead
 from .thread_pool import Call, Pool
 
 
+class InlineExecutor(Executor):
+    """Runs tasks on the consumer's own thread, each when its result is asked for."""
+
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
+        self._pipeline = pipeline
+        self._worker = Worker(pipeline, stopwatch=stopwatches(0, options.observe), seeds_globals=options.seed_globals)
+        self._reading = options.reading
+        self._ahead = ReadAhead(pipeline, options.reading)
+        self._reads_ahead = self._ahead.helps
+        limits = inline_limits_of(pipeline)
+        self._pace = Pace(limits)
+        self._grows = [limits[stage.number].least < limits[stage.number].task for stage in pipeline.stages]
+
+    def inputs(self, stage: int) -> int:
+        """A batch; of what makes none, as many as take some time."""
+        return self._pace.inputs(stage)
+
+    def window(self, stage: int) -> int:
+        """As many tasks as are read ahead, and the one that is asked for."""
+        return 1 + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))
+
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> InlineHandle:
+        """Take a task; begin to read its records if that helps."""
+        return InlineHandle(self, task, blocks, self._ahead.begin(task) if self._reads_ahead else None)
+
+    def run(self, task: Task, blocks: Blocks, ahead: RecordsAhead | None) -> Block:
+        """Do a task."""
+        began = perf_counter()
+        if "jax.profiler" in sys.modules:
+            with profiled("task"):
+                block = self._worker.run(task, blocks, ahead)
+        else:
+            block = self._worker.run(task, blocks, ahead)
+        stage, seconds = task.stage, perf_counter() - began
+        if self._grows[stage] and not self._pace.is_settled(stage, seconds, block.count):
+            size = bytes_of_rows(block.elements, self._pipeline.stages[stage].groups) if block.count else 0
+            self._pace.note(task, seconds, block.waited, block.count, size)
+        return block
+
+    def close(self) -> None:
+        """Stop the reading threads, and what sources have others do."""
+        self._ahead.close()
+        self._worker.close()
+
+
+@dataclass(slots=True)
+class InlineHandle:
+    """A task that runs when its result is asked for."""
+
+    executor: InlineExecutor
+    task: Task
+    blocks: Blocks
+    ahead: RecordsAhead | None
+
+    def ready(self) -> bool:
+        """Never: the result takes work."""
+        return False
+
+    def result(self) -> Block:
+        """Run the task."""
+        return self.executor.run(self.task, self.blocks, self.ahead)
+
+
 class ThreadExecutor(Executor):
-    """Runs tasks on the threads of a pool, whose calls are the handles."""
+    """Runs tasks on the threads of a pool, whose calls are the handles.
+
+    Each thread has a `Worker` of its own. Sources that can only be run through are run through once, by whichever thread.
+    """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, begins_with: int | None = None) -> None:
         workers = begins_with or options.workers

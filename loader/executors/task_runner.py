@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from ....common.global_random import reseed
-from ....operations.protocol import Allocate
-from ...options import ExecutionOptions
-from ...plan.pipeline import Pipeline
-from ...work.explain import explained, maker_for, place, told
-from ...work.stopwatch import stopwatches
-from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
-from ...work.worker import Worker
-from ..reads import ReadAhead
-from .messages import Packed, pack_header
+from ...common.global_random import reseed
+from ...operations.protocol import Allocate
+from ..options import ExecutionOptions
+from ..plan.pipeline import Pipeline
+from ..timing.times import TaskTimes
+from ..work.explain import explained, maker_for, place, told
+from ..work.stopwatch import stopwatches
+from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
+from ..work.worker import Worker
+from .reads import ReadAhead
 
 T = TypeVar("T")
 
@@ -54,20 +54,23 @@ class TaskRunner(Generic[T]):
         """Begin to read the records of a message's tasks."""
         return self._ahead.begin(tasks[0]) if self.reads_ahead else None
 
-    def run(self, task: Task, blocks: Blocks = NO_BLOCKS, reading: RecordsAhead | None = None) -> tuple[Packed, T]:
+    def run(
+        self, task: Task, blocks: Blocks = NO_BLOCKS, reading: RecordsAhead | None = None
+    ) -> tuple[tuple[Any, ...], T]:
         """Do a task: its header, and its rows."""
         began = perf_counter()
-        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading)
+        block = Block(failure=self._unready) if self._unready else self._worker.run(task, blocks, reading)
         try:
             block, (rows, block.nbytes) = _encoded(block, task, self._pipeline, self._encode)
         except Exception as failure:
-            block = Block([], None if block.tags is None else RowOrigins(), Failure(failure))
+            block = Block.of([], None if block.tags is None else RowOrigins(), Failure(failure))
             rows, _ = self._encode([])
         ended = perf_counter()
         block.seconds = ended - began
         if (times := block.times) is not None:
-            block.times = times._replace(packing=ended - times.ended, ended=ended)
-        return pack_header(block), rows
+            worker, before, done, reading, _, *rest = times
+            block.times = TaskTimes(worker, before, ended, reading, ended - done, *rest)
+        return block.header, rows
 
 
 def _init_worker(options: ExecutionOptions, worker: int) -> Failure | None:

@@ -11,14 +11,15 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.messages import first_few
-from ....errors import WorkerCrashedError
-from ...plan import stages as plan
-from ...plan.leaf import Leaf
-from ...plan.pipeline import Pipeline
-from ...plan.stages import Span
-from ...work.explain import told
-from ...work.tasks import Block, Blocks, Failure, GroupTask, RowOrigins, SpanTask, Task, input_count, single_rows
+from ...common.fields import replaced
+from ...common.messages import first_few
+from ...errors import WorkerCrashedError
+from ..plan import stages as plan
+from ..plan.leaf import Leaf
+from ..plan.pipeline import Pipeline
+from ..plan.stages import Span
+from ..work.explain import told
+from ..work.tasks import Block, Blocks, Failure, GroupTask, RowOrigins, SpanTask, Task, input_count, single_rows
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
@@ -31,19 +32,19 @@ def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
             return [task]
         parts = plan.parts_of(Span(task.start, task.stop), stage.unit)
         if len(parts) > 1:
-            return [task._replace(start=part.start, stop=part.stop) for part in parts]
+            return [replaced(task, start=part.start, stop=part.stop) for part in parts]
     if stage.window is None or task.only is not None:
         return [task]
     elements = -(-input_count(task) // stage.inputs_of(stage.window))
-    return [task._replace(only=place) for place in range(elements)]
+    return [replaced(task, only=place) for place in range(elements)]
 
 
 def inputs_of(task: Task) -> Sequence[Task]:
     """A task for each of the positions or rows of one, all elements of which go on."""
-    task = task._replace(only=None)
+    task = replaced(task, only=None)
     if isinstance(task, GroupTask):
         return single_rows(task)
-    return [task._replace(start=start, stop=start + 1) for start in range(task.start, task.stop)]
+    return [replaced(task, start=start, stop=start + 1) for start in range(task.start, task.stop)]
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
@@ -52,8 +53,8 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     error = WorkerCrashedError(f"a worker {reason} at the same task: {told_of}.")
     tags = None if pipeline.aligned else RowOrigins()
     if pipeline.skips_errors:
-        return Block([], tags, skipped=[told(error)])
-    return Block([], tags, Failure(error))
+        return Block.of([], tags, skipped=[told(error)])
+    return Block.of([], tags, Failure(error))
 
 
 def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 import cloudpickle
 
-from ....common.messages import a_kind_of, short_repr, shorten
-from ....errors import PicklingError
+from ..errors import PicklingError
+from .messages import a_kind_of, short_repr, shorten
 
 OUT_OF_BAND = 64 << 10
 """Bytes from which a buffer stands beside the pickle of the pipeline, where workers share its pages. Chosen."""

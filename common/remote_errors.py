@@ -18,9 +18,8 @@ from typing import Any
 
 import cloudpickle
 
-from ....common.messages import shorten
-from ....common.redaction import redacted
-from ...work.tasks import Failure
+from .messages import shorten
+from .redaction import redacted
 
 
 class RemoteTracebackError(Exception):
@@ -141,15 +140,3 @@ def _first_that_loads(copies: list[bytes]) -> Exception:
             failure = failure or error
     told = shorten(f"{type(failure).__name__}: {failure}")
     return RuntimeError(f"a worker failed with an exception that cannot be unpickled here: {told}")
-
-
-class EncodedFailure(Failure):
-    """A `Failure` whose error stays encoded until somebody wants it: it is of a class of the user's."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    @property
-    def error(self) -> Exception:  # type: ignore[override]
-        """The exception."""
-        return decode(self._data)

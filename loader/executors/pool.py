@@ -22,27 +22,26 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from ...work.tasks import Block
-from ..transport import AllEnded, Answered, Ended, Event, Lost, Ready, Room
+from ..work.tasks import Block
+from .transport import AllEnded, Answered, Ended, Event, Lost, Ready, Room
 
 MAX_TRIES = 3
 
 
+@dataclass(slots=True, eq=False)
 class Job:
     """Something to be done."""
 
-    __slots__ = ("alone", "cost", "divisible", "number", "series", "tries")
-
-    def __init__(self, number: int, divisible: bool, cost: float, series: int | None = None) -> None:
-        self.number = number  # jobs that are given again are given in this order
-        self.divisible = divisible  # it has parts that can be tried on their own
-        self.cost = cost  # seconds that it is expected to take
-        self.series = series  # it goes on where the job before it ended that has the same
-        self.alone = True  # its worker got it without others, so that it is known to be at fault if that ends
-        self.tries = 0  # workers that ended at it
+    number: int  # jobs that are given again are given in this order
+    divisible: bool  # it has parts that can be tried on their own
+    cost: float  # seconds that it is expected to take
+    series: int | None = None  # it goes on where the job before it ended that has the same
+    alone: bool = field(default=True, init=False)  # its worker got it without others: it is at fault if that ends
+    tries: int = field(default=0, init=False)  # workers that ended at it
 
 
 J = TypeVar("J", bound=Job)
@@ -106,17 +105,17 @@ class Fail(NamedTuple):
 Action: TypeAlias = Spawn | Give[J] | Kill | Finish[J] | Divide[J] | GiveUp[J] | Restart | Warn | Fail
 
 
+@dataclass(slots=True, eq=False)
 class _Worker(Generic[J]):
     """A worker as the pool knows it: its jobs in the order in which it does them."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.jobs: deque[J] = deque()
-        self.load = 0.0
-        self.messages = 0  # that these jobs came in
-        self.ready = False
-        self.began = 0.0  # with the first job
-        self.late: J | None = None  # the job for which it is being killed
+    number: int
+    jobs: deque[J] = field(default_factory=deque)
+    load: float = 0.0
+    messages: int = 0  # that these jobs came in
+    ready: bool = False
+    began: float = 0.0  # with the first job
+    late: J | None = None  # the job for which it is being killed
 
     def has_room(self, job: Job, depth: int) -> bool:
         """True if it has begun, and may be given a job. One at which a worker ended has its worker for itself."""

@@ -14,51 +14,39 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from ....errors import WorkerCrashedError
-from ...options import ExecutionOptions
-from ...plan.pipeline import Pipeline
-from ...timing.observer import Observer
-from ...work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task, input_count
-from ..pace import Budget, Pace, limits_of, tasks_ahead
-from ..protocol import Executor, window_of
-from ..transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Rows, Store, Transport
+from ...errors import WorkerCrashedError
+from ..options import ExecutionOptions
+from ..plan.pipeline import Pipeline
+from ..timing.observer import Observer
+from ..work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task, input_count
 from .failed_tasks import given_up, inputs_of, parts_of
-from .messages import message_of
+from .pace import Budget, Pace, limits_of, tasks_ahead
 from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
+from .protocol import Executor, window_of
+from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Rows, Store, Transport
 
 LOGGER = logging.getLogger("headrace")
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
     """A task that some worker has, or will have."""
 
-    __slots__ = ("_executor", "block", "blocks", "gave_up", "suspects", "task")
-
-    def __init__(
-        self,
-        executor: PooledExecutor,
-        number: int,
-        divisible: bool,
-        cost: float,
-        task: Task,
-        blocks: Blocks,
-        series: int | None = None,
-    ) -> None:
-        super().__init__(number, divisible, cost, series)
-        self._executor = executor
-        self.task = task
-        self.blocks = blocks  # that the task names: they live as long as it may have to be done again
-        self.block: Block | None = None
-        self.gave_up = ""  # why it was given up
-        self.suspects: Sequence[PooledHandle] = ()  # its inputs, each tried alone to find the one that ends workers
+    executor: PooledExecutor
+    task: Task
+    blocks: Blocks  # that the task names: they live as long as it may have to be done again
+    block: Block | None = None
+    gave_up: str = ""  # why it was given up
+    suspects: Sequence[PooledHandle] = ()  # its inputs, each tried alone to find the one that ends workers
 
     def ready(self) -> bool:
         """True if the answer has come; handles events."""
         if self.block is None:
-            self._executor.handle_events(wait=False)
+            self.executor.handle_events(wait=False)
             self._look_at_suspects()
         return self.block is not None
 
@@ -68,12 +56,12 @@ class PooledHandle(Job):
             return
         self.block = next((one.block for one in self.suspects if one.gave_up), None)
         if self.block is None and all(one.block is not None for one in self.suspects):
-            self.block = self._executor.block_given_up(self)
+            self.block = self.executor.block_given_up(self)
 
     def result(self) -> Block:
         """The answer; waits for it."""
         while self.block is None:
-            self._executor.handle_events(wait=True)
+            self.executor.handle_events(wait=True)
             self._look_at_suspects()
         block, self.block = self.block, None
         return block
@@ -223,7 +211,8 @@ class PooledExecutor(Executor):
 
     def _handle(self, task: Task, blocks: Blocks, divisible: bool, series: int | None) -> PooledHandle:
         number, self._next_task = self._next_task, self._next_task + 1
-        return PooledHandle(self, number, divisible, self._pace.expected_seconds(task), task, blocks, series)
+        cost = self._pace.expected_seconds(task)
+        return PooledHandle(number, divisible, cost, series, executor=self, task=task, blocks=blocks)
 
     def _is_divisible(self, task: Task, inputs: int) -> bool:
         stage = self._pipeline.stages[task.stage]
@@ -302,7 +291,7 @@ class PooledExecutor(Executor):
             case Kill(worker):
                 self._transport.kill(worker)
             case Divide(handle):
-                handle.block = Block([], parts=parts_of(handle.task, self._pipeline))
+                handle.block = Block(parts=parts_of(handle.task, self._pipeline))
             case GiveUp(handle, reason):
                 self._give_up(handle, reason)
             case Restart():
@@ -325,7 +314,7 @@ class PooledExecutor(Executor):
                 self.make_again(rows)
             return
         tasks = [handle.task for handle in handles]
-        self._transport.send(worker, message_of(tasks, blocks, self._rows_of) if blocks else Message(tasks))
+        self._transport.send(worker, Message.of(tasks, blocks, self._rows_of) if blocks else Message(tasks))
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
         if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):
@@ -341,7 +330,7 @@ class PooledExecutor(Executor):
         """Have lost rows made again, unless they are being made."""
         if rows.again is None:
             seconds = self._pace.expected_seconds(rows.task)
-            rows.again = PooledHandle(self, rows.number, False, seconds, rows.task, rows.blocks)
+            rows.again = PooledHandle(rows.number, False, seconds, executor=self, task=rows.task, blocks=rows.blocks)
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
