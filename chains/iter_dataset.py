@@ -24,6 +24,7 @@ from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..operations import Operation
 from ..operations.batch import BatchMethods
+from ..operations.budget_batch import BudgetBatchMethods
 from ..operations.pack import PackMethods
 from ..operations.several import WindowShuffleMethods
 from ..operations.transforms import TransformMethods
@@ -42,6 +43,7 @@ T = TypeVar("T")
 class IterDataset(
     TransformMethods["IterDataset[Any]"],
     BatchMethods["IterDataset[Any]"],
+    BudgetBatchMethods["IterDataset[Any]"],
     PackMethods["IterDataset[Any]"],
     WindowShuffleMethods["IterDataset[Any]"],
     Remarks,

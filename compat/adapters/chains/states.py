@@ -87,7 +87,7 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
 def _uncounted(tree: Node) -> Node:
     """The bottom of a line, below joins that only count."""
     base, _ = line_of(tree)
-    return _uncounted(base.inputs[0]) if _only_counts(base) else base
+    return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
 
 
 def _only_counts(tree: Node) -> bool:
