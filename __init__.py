@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from .operations import (
         Batch,
+        BudgetBatch,
         DecodeImage,
         Filter,
         FlatMap,
@@ -80,6 +81,7 @@ __all__ = [
     "BalancedSampler",
     "Batch",
     "BlockShuffle",
+    "BudgetBatch",
     "DataLoader",
     "DataLoaderIterator",
     "DataSource",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..common.messages import first_few, short_repr
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
+from ..samplers.mix.weights import MaxEpochs
 from ..sources import RangeDataSource, as_source
 from .arguments import as_named, checked_index, finite, indices_of, joins, not_empty, warn_of_exchange
 from .map_methods import MapMethods
@@ -228,6 +229,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         weights: Any = None,
         *,
         when_exhausted: Literal["first", "all", "repeat"] = "first",
+        max_epochs: MaxEpochs | None = None,
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> MapDataset[Any]:
@@ -242,6 +244,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
                 None (default): all equal.
             when_exhausted: "first" (default): it ends where a dataset would be drawn that has ended; "all": it goes on
                 without that one until all have ended; "repeat": that one goes on with its next epoch, and the mix never ends.
+            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix, whatever
+                `when_exhausted` says of the others, which share its place in proportion to their weights. None (default): none.
             ramp: whether weights change linearly from one stage of a schedule to the next.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of all
                 shards together, counts batches.
@@ -256,7 +260,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """
         named = _nodes("mix", datasets)
         lengths = {name: not_empty(f"mix: dataset {name}", node.length) for name, node in named.items()}
-        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step)))
+        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step, max_epochs)))
 
     @joins
     @staticmethod

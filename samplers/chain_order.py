@@ -77,6 +77,7 @@ class ChainOrder:
         """The same order, read by another shard."""
         return dataclasses.replace(self, shard_options=shard_options)
 
-    def endless(self) -> ChainOrder:
-        """The same order, which goes on with the next epoch."""
-        return dataclasses.replace(self, length=ENDLESS)
+    def over(self, epochs: int | None) -> ChainOrder:
+        """The same order, which goes on with the next epochs; None: for ever."""
+        length = ENDLESS if epochs is None else min(self.length * epochs, ENDLESS)
+        return dataclasses.replace(self, length=length)
