@@ -107,7 +107,7 @@ def index_of(
     try:
         places = places_of(path, folder, kind.suffix)
         before = places_of(path, folder, formerly(SUFFIX), formerly(CACHE_FOLDER))
-        kept = (_kept(place, kind, file.stamp) for place in (*places, *before))
+        kept = (read_index(place, kind, file.stamp) for place in (*places, *before))
         return next((index for index in kept if index is not None), None) or _made(file, kind, places)
     finally:
         file.close()
@@ -177,7 +177,8 @@ def write_index(place: str, kind: str, index: Index) -> None:
             file.write(_bytes_of(array))
 
 
-def _kept(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
+def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
+    """The index that is kept at a place; None if it is damaged, or of another file or kind."""
     try:
         with open(place, "rb") as file:
             if file.readline(len(MAGIC) + len(_MAGICS[-1])) not in _MAGICS:

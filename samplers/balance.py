@@ -105,6 +105,18 @@ class Balance:
             )
         return self
 
+    def costs_of_keys(self, keys: Int64s) -> Int64s:
+        """The costs of records.
+
+        Raises:
+            LengthsError: there is none for a key.
+        """
+        if len(keys) and keys.max() >= len(self.costs):
+            raise LengthsError(
+                f"balance has {len(self.costs)} lengths, and the order has record {keys.max()}; pass one for each record."
+            )
+        return self.costs[keys]
+
     def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
         """The blocks of a run.
 
@@ -191,7 +203,7 @@ class Dealing:
             shards, first, size = self._blocks
             start = first + number * size
             positions = np.arange(start, min(start + size, self._end), dtype=np.int64)
-            costs = self._balance.costs[self._record_keys(positions)]
+            costs = self._balance.costs_of_keys(self._record_keys(positions))
             known = dealt(costs, shards, self._balance.batches, number)
             known_now = OrderedDict(list(self._known.items())[1 - _KEPT :])
             known_now[number] = known

@@ -195,6 +195,11 @@ _COMMANDS = {
                 metavar="N",
                 help="how many times its size a compressed file may unpack to",
             ),
+            _option(
+                "--lengths",
+                metavar="FIELD",
+                help="keep the lengths of a field beside the files; bytes: of whole records",
+            ),
             _option("--runner", help="of Apache Beam, whose options come last, after --"),
         ),
         """examples:
