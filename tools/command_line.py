@@ -174,6 +174,9 @@ _COMMANDS = {
         _option("--column", metavar="NAME", help="of the text, for --to tokens"),
         _option("--option", **_OPTIONS, metavar="NAME=VALUE", help="of the writer, such as group_size=4; many times"),
         _option("--max-expansion", **_EXPANSION, help="how many times its size a compressed file may unpack to"),
+        _option(
+            "--lengths", metavar="FIELD", help="keep the lengths of a field beside the files; bytes: of whole records"
+        ),
         _option("--runner", help="of Apache Beam, whose options come last, after --"),
         epilog="""examples:
   headrace convert 'data/train.tfrecord*' out                        a file of ArrayRecord for each file, of its name

@@ -24,14 +24,17 @@ from ...operations.packing.plan import PackPlan
 from ...operations.protocol import Context
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.provenance import TokenSpan, UsedRecord, in_row, in_segment
+from ...sources.provenance import TokenSpan, UsedRecord
 from ..arguments import finite
+from .budgeted import BudgetBatched
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
 
 
 def applied(node: Node, operation: Operation) -> Node:
     """The node of an operation's results. Raises TypeError: it cannot be evaluated at an index."""
+    if operation.plans_batches:
+        return BudgetBatched.of(node, cast(Any, operation))
     if operation.plans_rows:
         return Packed.of(node, cast(Any, operation), None)
     if operation.takes is not None and operation.one_to_one:
@@ -284,7 +287,7 @@ class Batched(Regrouped):
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         rows = enumerate(range(*self._below(index)))
-        return [used for row, below in rows for used in in_row(self.input.made_of(below), row)]
+        return [used.placed(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
         """The place of its first element; what is dropped does not count."""
@@ -349,9 +352,9 @@ class Packed(OnOne):
         pieces = self.plan.row(index % self.length)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [
-            used
+            used.placed(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
             for segment, (document, tokens) in spans
-            for used in in_segment(self.input.made_of(document), segment, tuple(starmap(TokenSpan, tokens)))
+            for used in self.input.made_of(document)
         ]
 
     def dataset_at(self, index: int) -> None:

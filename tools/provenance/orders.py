@@ -17,8 +17,8 @@ from ...common.messages import first_few
 from ...errors import HeadraceError
 from ...loader.plan.pipeline import Pipeline
 from ...samplers import BlockShuffle, IndexSampler, NoSharding
+from ...samplers.mix.ends import length_told, order_told
 from ...samplers.mix.order import MixOrder
-from ...samplers.mix.sampler import length_told, order_told
 from ...samplers.mix.stage import ONE
 from ...samplers.mix.weights import in_units
 from ...samplers.protocol import ENDLESS
