@@ -137,8 +137,8 @@ class Cache:
 
     def release(self, size: int) -> None:
         with self._used() as used:
-            total = int.from_bytes(os.pread(used, 8, 0), "little") - size
-            os.pwrite(used, max(total, 0).to_bytes(8, "little"), 0)
+            total = int.from_bytes(os.pread(used, 8, 0), "little")
+            os.pwrite(used, max(total - size, 0).to_bytes(8, "little"), 0)
 
     @contextmanager
     def _used(self) -> Iterator[int]:
