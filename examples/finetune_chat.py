@@ -221,7 +221,7 @@ def verify(holds, claim):
 
 
 def in_random_order(lengths, rows):
-    """Batches of so many chats, each padded to its longest: their padding, and by how much the slower host of a step is behind."""
+    """The padding of batches of `rows` chats, each padded to its longest; the slower host of a step beside the mean of both."""
     chosen = np.random.default_rng(0).permutation(lengths)[: len(lengths) // (2 * rows) * 2 * rows].reshape(-1, 2, rows)
     padded = chosen.max(axis=2)
     return 1 - chosen.sum() / (padded.sum() * rows), (padded.max(axis=1) / padded.mean(axis=1)).mean()

@@ -189,7 +189,7 @@ def budget() -> Drawing:
     """The same records in batches of random order, and in batches by budget."""
     lengths = np.clip(np.random.default_rng(3).lognormal(2.6, 0.8, 36), 3, 60).astype(int)
     picture = Drawing(WIDTH, 372, "Batches in random order are mostly padding; batches by budget are not")
-    random = [np.pad(part, (0, 0)) for part in lengths.reshape(-1, 6)]
+    random = lengths.reshape(-1, 6)
     padded = sum(part.max() * len(part) for part in random)
     picture.text(20, 30, f"Batches of 6 in random order: {1 - lengths.sum() / padded:.0%} padding", "strong")
     x = 20.0
