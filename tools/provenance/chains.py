@@ -42,7 +42,7 @@ def _change(one: Node, two: Node) -> tuple[str, str] | None:
         return "order", " → ".join(words)
     kind = "operation" if hasattr(one, "operation") or hasattr(two, "operation") else "source"
     if orders:
-        maps = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
+        maps: list[Any] = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
         kind = "seed" if maps[0] == maps[1] else "order"
     elif isinstance(one, Chosen) and isinstance(two, Chosen):
         kind = "weights"
