@@ -145,6 +145,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         *,
         allow_nones: bool = False,
         shard_options: ShardOptions | None = None,
+        balance: Any = None,
+        lengths: Any = None,
     ) -> IterDataset[Any]:
         """The stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
@@ -155,6 +157,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             read_options: how records are read ahead; None (default): `ReadOptions()`.
             allow_nones: True keeps elements that are None; False (default) leaves them out.
             shard_options: the part for this process: every shard_count-th record, before batches are made; default: all.
+            balance: as for `headrace.load`: shards get records of equal cost in each global batch.
+            lengths: likewise, of the records of the source.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
@@ -162,7 +166,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         from .iter_dataset import IterDataset
         from .stream import stream_of
 
-        return IterDataset.of_stream(stream_of(self.root_node, read_options, allow_nones, shard_options))
+        return IterDataset.of_stream(
+            stream_of(self.root_node, read_options, allow_nones, shard_options, balance, lengths)
+        )
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:

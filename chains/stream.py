@@ -15,7 +15,7 @@ from ..common.fingerprint_values import MAX_ITEMS, digest
 from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import JoinError
-from ..loader.arguments import skips
+from ..loader.arguments import balance_of, skips
 from ..loader.options import ExecutionOptions
 from ..loader.plan.compile import compiled
 from ..loader.plan.joins import Apply, Joined, JoinPolicy, Read
@@ -78,12 +78,17 @@ class Present(Filter):
         return element is not None
 
 
-def stream_of(node: Node, read_options: Any, allow_nones: bool, shard_options: Any) -> Stream:
+def stream_of(
+    node: Node, read_options: Any, allow_nones: bool, shard_options: Any, balance: Any = None, lengths: Any = None
+) -> Stream:
     """The stream of a node's first epoch; arguments of `MapDataset.to_iter_dataset`."""
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
-    tree = line.tree(shard, (Present(),) if leaves_out else ())
+    dealt = balance_of(line.source, balance, lengths)
+    if dealt is not None:
+        dealt.covering(len(line.source))
+    tree = line.tree(shard, (Present(),) if leaves_out else (), dealt)
     return Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options))
 
 

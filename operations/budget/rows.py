@@ -16,7 +16,7 @@ from ...common.fields import fields_of
 from ...common.messages import a_kind_of, short_repr
 from ...errors import BatchError, LengthsError
 from ..column import as_array
-from ..packing.by_leaf import value_at
+from ..packing.settings import value_at
 from ..protocol import Element
 from ..trees import bare_lists, flatten
 from .shapes import Ints
