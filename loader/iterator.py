@@ -16,8 +16,7 @@ from ..common.messages import short_repr
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import NotHere, Remarks
 from .executors.make import make_executor
-from .executors.protocol import Executor
-from .executors.tuner import Tuning
+from .executors.protocol import Executor, Tuning
 from .options import ExecutionOptions, ReadOptions
 from .passes import Passes
 from .plan.cursor import Cursor
