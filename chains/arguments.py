@@ -15,8 +15,7 @@ from ..common.messages import a_kind_of, short_repr
 from ..common.validation import warn, whole_number
 from ..errors import SeedError
 from ..samplers.protocol import ENDLESS
-from .nodes.node import Node
-from .nodes.seeds import Seeds, default_seed
+from .nodes.node import Node, Seeds, default_seed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +43,7 @@ def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32)
 
 
 def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
-    """A seed."""
+    """A seed, if it is one."""
     return whole_number("seed", seed, 0, high, "an int, seed=0 for example")
 
 
@@ -55,11 +54,7 @@ _OF_ENDLESS = {
 
 
 def finite(method: str, length: int) -> int:
-    """A length, if it is one.
-
-    Raises:
-        ValueError: it is that of a dataset that never ends.
-    """
+    """A length, if it is one. Raises ValueError: it is that of a dataset that never ends."""
     if length >= ENDLESS:
         remedy = _OF_ENDLESS.get(method, f"{method} first, then repeat")
         raise ValueError(
@@ -69,11 +64,7 @@ def finite(method: str, length: int) -> int:
 
 
 def not_empty(method: str, length: int) -> int:
-    """A length, if it is not 0.
-
-    Raises:
-        ValueError: it is.
-    """
+    """A length, if it is not 0. Raises ValueError: it is."""
     if not length:
         raise ValueError(f"{method}: it is empty; leave it out, from the weights too.")
     return length
@@ -108,11 +99,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
 
 
 def checked_index(index: int) -> int:
-    """An index.
-
-    Raises:
-        IndexError: it is too large for 64 bits.
-    """
+    """An index. Raises IndexError: it is too large for 64 bits."""
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(

@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..loader.arguments import warn_of_no_effect
+from ..loader.data_loader import LoaderDescription
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled
-from ..loader.plan.nodes import Apply
+from ..loader.plan.joins import Apply
 from ..loader.plan.pipeline import Pipeline
 from ..loader.plan.steps.lookup import number_of
 from ..loader.plan.steps.skipped import NONE_SKIPPED
@@ -31,8 +32,7 @@ from ..samplers import ShardOptions
 from ..samplers.mix.order import MixOrder
 from ..samplers.sharding import as_shard_options
 from .arguments import BELOW_2_64, as_named, checked_seed, joins, seed_of
-from .iter_joins import Exhausted, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
-from .stream import Stream
+from .stream import Exhausted, Stream, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
 
 T = TypeVar("T")
 
@@ -83,10 +83,9 @@ class IterDataset(
         self._parents = parents
 
     @classmethod
-    def _of(cls, stream: Stream) -> IterDataset[Any]:
-        """The dataset that the engine makes of a stream."""
+    def of_stream(cls, stream: Stream) -> IterDataset[Any]:
         dataset = IterDataset[Any]()
-        dataset.__dict__["_stream"] = stream
+        dataset.__dict__["chain_stream"] = stream
         return dataset
 
     @property
@@ -96,7 +95,7 @@ class IterDataset(
         return parent
 
     @cached_property
-    def _stream(self) -> Stream:
+    def chain_stream(self) -> Stream:
         return self._own_stream()
 
     def _own_stream(self) -> Stream:
@@ -108,7 +107,7 @@ class IterDataset(
         return run_through(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("_stream", "_pipeline") if self._is_own else ()
+        derived = ("chain_stream", "_pipeline") if self._is_own else ()
         return {name: value for name, value in vars(self).items() if name not in derived}
 
     @property
@@ -118,11 +117,15 @@ class IterDataset(
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        return not_empty(compiled(self._stream.tree, self._stream.skips_errors))
+        return not_empty(compiled(self.chain_stream.tree, self.chain_stream.skips_errors))
+
+    @property
+    def loader_description(self) -> LoaderDescription:  # for tools
+        return LoaderDescription(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
 
     def __iter__(self) -> DataLoaderIterator:
-        warn_of_no_effect(self._stream.execution)
-        return DataLoaderIterator(self._pipeline, self._stream.execution, self._stream.max_errors)
+        warn_of_no_effect(self.chain_stream.execution)
+        return DataLoaderIterator(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
 
     def __len__(self) -> int:
         """Number of elements of this shard, known before anything is read.
@@ -137,14 +140,14 @@ class IterDataset(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
-        return self._of(self._stream.on(Apply(self._stream.tree, (operation,)), 1))
+        return self.of_stream(self.chain_stream.on(Apply(self.chain_stream.tree, (operation,)), 1))
 
     def _seed_for(self, method: str, seed: int | None) -> int:
-        return seed_of(method, seed, self._stream.seeds, BELOW_2_64)
+        return seed_of(method, seed, self.chain_stream.seeds, BELOW_2_64)
 
     @property
     def _operation_count(self) -> int:
-        return self._stream.operations
+        return self.chain_stream.operations
 
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> IterDataset[Any]:
         """Batches of another size, of the same rows in the same order.
@@ -163,7 +166,7 @@ class IterDataset(
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
         [1, 3]
         """
-        return self._of(limited(self._stream, count))
+        return self.of_stream(limited(self.chain_stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
         """All elements, so many times, each time the same; None (default): for ever.
@@ -174,7 +177,7 @@ class IterDataset(
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
         [0, 1, 2, 0, 1, 2]
         """
-        return self._of(repeated(self._stream, num_epochs))
+        return self.of_stream(repeated(self.chain_stream, num_epochs))
 
     def cache(self) -> IterDataset[T]:
         """The same elements; a `repeat` after it makes them once, keeps them in memory, and takes copies of them from there.
@@ -187,11 +190,11 @@ class IterDataset(
         >>> list(dataset.cache().repeat(2)), made
         ([0, 1, 2, 0, 1, 2], [0, 1, 2])
         """
-        return self._of(cached(self._stream))
+        return self.of_stream(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
         """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another."""
-        return self._of(dataclasses.replace(self._stream, seeds=((checked_seed(seed), 0),)))
+        return self.of_stream(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
         """The part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` reads.
@@ -200,7 +203,7 @@ class IterDataset(
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
         [10, 30]
         """
-        return self._of(sharded(self._stream, as_shard_options(shard_options)))
+        return self.of_stream(sharded(self.chain_stream, as_shard_options(shard_options)))
 
     def mp_prefetch(
         self,
@@ -243,7 +246,7 @@ class IterDataset(
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
         [0, 1, 2]
         """
-        return self._of(self._stream.with_options(**options))
+        return self.of_stream(self.chain_stream.with_options(**options))
 
     @joins
     @staticmethod
@@ -279,10 +282,10 @@ class IterDataset(
         [1, 1, 2, 1, 1, 1, 2, 1]
         """
         listed, names = as_named("mix", datasets, IterDataset)
-        streams = [each._stream for each in listed]
+        streams = [each.chain_stream for each in listed]
         labels = names or list(map(str, range(len(listed))))
         order = MixOrder.of(weights, labels, ramp, records_per_step)
-        return IterDataset._of(mixed(streams, order, when_exhausted))
+        return IterDataset.of_stream(mixed(streams, order, when_exhausted))
 
     @joins
     @staticmethod
@@ -301,7 +304,7 @@ class IterDataset(
         [{'x': 0, 'y': 0}, {'x': 1, 'y': 10}]
         """
         listed, names = as_named("zip", datasets, IterDataset)
-        return IterDataset._of(zipped([each._stream for each in listed], names, strict))
+        return IterDataset.of_stream(zipped([each.chain_stream for each in listed], names, strict))
 
     @joins
     @staticmethod
@@ -320,6 +323,6 @@ class IterDataset(
         'ababcc'
         """
         listed, names = as_named("interleave", datasets, IterDataset)
-        return IterDataset._of(interleaved([each._stream for each in listed], names, cycle_length))
+        return IterDataset.of_stream(interleaved([each.chain_stream for each in listed], names, cycle_length))
 
     to_device = to_device

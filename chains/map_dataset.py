@@ -23,8 +23,7 @@ from .arguments import as_named, checked_index, finite, indices_of, joins, not_e
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
-from .nodes.node import Get, Node, fingerprint_of_node
-from .nodes.source import Source
+from .nodes.node import Get, Node, Source, fingerprint_of_node
 
 if TYPE_CHECKING:
     from ..loader import DataLoaderIterator, ReadOptions
@@ -101,8 +100,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return parent
 
     @property
-    def _node(self) -> Node:
-        return Own(self, tuple(parent._node for parent in self._parents))
+    def root_node(self) -> Node:
+        return Own(self, tuple(parent.root_node for parent in self._parents))
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
         """The elements at many indices, in an array or a list: a dataset is a source, and one that PyTorch's loader takes.
@@ -110,7 +109,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
         """
-        return list(self._node.records(indices_of(indices)))
+        return list(self.root_node.records(indices_of(indices)))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """The records of sources that the element at an index is made of; `headrace.trace` tells those of a step.
@@ -119,22 +118,22 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
         [(('up',), 3), (('down',), 6)]
         """
-        return self._node.made_of(index)
+        return self.root_node.made_of(index)
 
     @property
     def reads_ahead(self) -> Any:
         """The number of reads at a time that help, as of a source."""
-        return self._node.reads_ahead
+        return self.root_node.reads_ahead
 
     @property
     def reads_singly(self) -> bool:
         """True where readers share a batch, record by record, as of a source."""
-        return self._node.reads_singly
+        return self.root_node.reads_singly
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The identity in states, in plain JSON values, as of a source."""
-        return fingerprint_of_node(self._node)
+        return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
         return iter(self.to_iter_dataset())
@@ -162,7 +161,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         from .iter_dataset import IterDataset
         from .stream import stream_of
 
-        return IterDataset._of(stream_of(self._node, read_options, allow_nones, shard_options))
+        return IterDataset.of_stream(stream_of(self.root_node, read_options, allow_nones, shard_options))
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:
@@ -272,14 +271,15 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             )
         return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
 
-    def _many(self, indices: NDArray[np.int64]) -> list[Any]:
-        """The elements at many indices, as the user asks for them."""
-        if len(indices) and not 0 <= indices.min() <= indices.max() < len(self):
-            warn_of_exchange(self._node, f"indices {first_few(indices.tolist())} of {len(self)} elements")
-        return list(self._node.records(indices))
-
     def _made(self, node: Node) -> MapDataset[Any]:
         return Chain(node)
+
+
+def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
+    """The elements at many indices, as the user asks for them."""
+    if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
+        warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
+    return list(dataset.root_node.records(indices))
 
 
 def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
@@ -292,7 +292,7 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
         if isinstance(index, slice):
             return dataset.slice(index)
         if isinstance(index, (list, tuple, range, np.ndarray)):
-            return dataset._many(indices_of(index))
+            return _elements_at(dataset, indices_of(index))
         return at(dataset, checked_index(operator.index(index)))
 
     return at_any_index
@@ -305,7 +305,7 @@ class Chain(MapDataset[T]):
         self._tree = node
 
     @property
-    def _node(self) -> Node:
+    def root_node(self) -> Node:
         return self._tree
 
     @property
@@ -345,7 +345,7 @@ class Chain(MapDataset[T]):
 
 def _nodes(method: str, datasets: Any) -> dict[str, Node]:
     listed, names = as_named(method, datasets, MapDataset)
-    return dict(zip(names or map(str, range(len(listed))), (dataset._node for dataset in listed)))
+    return dict(zip(names or map(str, range(len(listed))), (dataset.root_node for dataset in listed)))
 
 
 def _chosen(named: dict[str, Node], choice: Choice) -> Chosen:

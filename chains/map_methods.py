@@ -20,9 +20,8 @@ from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
 from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Selected, Shuffle, ShuffledWindows, Slice
 from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
-from .nodes.items import applied
+from .nodes.items import Packed, applied
 from .nodes.node import Node
-from .nodes.packed import Packed
 from .nodes.reordered import Reordered, Seeded
 
 
@@ -32,21 +31,21 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
 
     @property
     @abstractmethod
-    def _node(self) -> Node: ...
+    def root_node(self) -> Node: ...
 
     @abstractmethod
     def _made(self, node: Node) -> Any:
         """The dataset of a node."""
 
     def _then(self, operation: Operation) -> ChainT:
-        return self._made(applied(self._node, operation))  # type: ignore[no-any-return]
+        return self._made(applied(self.root_node, operation))  # type: ignore[no-any-return]
 
     def _seed_for(self, method: str, seed: int | None) -> int:
-        return seed_of(method, seed, self._node.seeds, BELOW_2_64)
+        return seed_of(method, seed, self.root_node.seeds, BELOW_2_64)
 
     @property
     def _operation_count(self) -> int:
-        return self._node.operations
+        return self.root_node.operations
 
     def seed(self, seed: int) -> Self:
         """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another.
@@ -56,7 +55,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
         >>> sorted(dataset)
         [0, 1, 2, 3, 4]
         """
-        return self._made(Seeded(self._node, checked_seed(seed)))  # type: ignore[no-any-return]
+        return self._made(Seeded(self.root_node, checked_seed(seed)))  # type: ignore[no-any-return]
 
     def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
         """The elements in a random order; in O(1) memory, the same as `IndexSampler(shuffle=True, seed=seed)` gives.
@@ -74,8 +73,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
         >>> sorted(dataset), dataset[range(5)] == dataset[range(5, 10)]
         ([0, 1, 2, 3, 4], False)
         """
-        own = seed_of("shuffle", seed, self._node.seeds)
-        return self._reordered(Shuffle(finite("shuffle", self._node.length), own, _reseeds(reseed_each_epoch)))
+        own = seed_of("shuffle", seed, self.root_node.seeds)
+        return self._reordered(Shuffle(finite("shuffle", self.root_node.length), own, _reseeds(reseed_each_epoch)))
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> Self:
         """The elements in a random order within each window of consecutive ones; for sources that read in order best.
@@ -90,8 +89,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
         ([0, 1, 2], [3, 4, 5])
         """
         window = whole_number("window_size", window_size, 1, None, "a positive int")
-        own = seed_of("window_shuffle", seed, self._node.seeds)
-        return self._reordered(ShuffledWindows(finite("window_shuffle", self._node.length), window, own))
+        own = seed_of("window_shuffle", seed, self.root_node.seeds)
+        return self._reordered(ShuffledWindows(finite("window_shuffle", self.root_node.length), window, own))
 
     def block_shuffle(self, block_size: int, seed: int | None = None) -> Self:
         """Blocks of consecutive elements in a random order, each in its own order inside.
@@ -105,8 +104,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
         [2, 3, 0, 1, 4, 5]
         """
         block = whole_number("block_size", block_size, 1, None, "a positive int")
-        own = seed_of("block_shuffle", seed, self._node.seeds)
-        return self._reordered(BlockShuffle(finite("block_shuffle", self._node.length), block, own))
+        own = seed_of("block_shuffle", seed, self.root_node.seeds)
+        return self._reordered(BlockShuffle(finite("block_shuffle", self.root_node.length), block, own))
 
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
         """Several epochs as one.
@@ -130,8 +129,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
                 "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless dataset"
             )
         if num_epochs != 1 and _reseeds(reseed_each_epoch):
-            warn_of_exchange(self._node, "repeat")
-        return self._reordered(Repeat(finite("repeat", self._node.length), num_epochs, _reseeds(reseed_each_epoch)))
+            warn_of_exchange(self.root_node, "repeat")
+        return self._reordered(Repeat(finite("repeat", self.root_node.length), num_epochs, _reseeds(reseed_each_epoch)))
 
     def select(self, indices: Any) -> Self:
         """The elements at some indices of each epoch, in that order, as a dataset: a `split` by yourself.
@@ -147,7 +146,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
         >>> list(MapDataset.range(10).select([7, 2]))
         [7, 2]
         """
-        length, keys = finite("select", self._node.length), indices_of(indices)
+        length, keys = finite("select", self.root_node.length), indices_of(indices)
         if len(keys) and not 0 <= keys.min() <= keys.max() < length:
             raise IndexError(f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside [0, {length}).")
         return self._reordered(Selected(length, keys))
@@ -165,7 +164,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
             raise TypeError(
                 f"slice({short_repr(sl)}): pass a slice, slice(start, stop, step), or write dataset[start:stop]."
             )
-        return self._reordered(Slice.of(sl, self._node.length))
+        return self._reordered(Slice.of(sl, self.root_node.length))
 
     def pack(
         self,
@@ -200,10 +199,10 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
         (2, [1, 1, 1, 3], [2, 2, 2, 0])
         """
         pack = Pack(length, strategy, window, **settings)
-        return self._made(Packed.of(self._node, pack, lengths))  # type: ignore[no-any-return]
+        return self._made(Packed.of(self.root_node, pack, lengths))  # type: ignore[no-any-return]
 
     def _reordered(self, index_map: IndexMap) -> Self:
-        return self._made(Reordered(self._node, index_map))  # type: ignore[no-any-return]
+        return self._made(Reordered(self.root_node, index_map))  # type: ignore[no-any-return]
 
 
 def _reseeds(reseed_each_epoch: Any) -> bool:

@@ -1,43 +1,48 @@
-"""The stream of an `IterDataset`, as a value.
+"""The stream of an `IterDataset`, as a value; and streams that come together, or that are taken otherwise than as they are.
 
-In: a node of a `MapDataset`, or a tree of the plan. Out: a tree, and how it is run.
+In: a node of a `MapDataset`, or trees of the plan. Out: a tree, and how it is run; the engine's joins do the work.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Literal
 
+from ..common.fingerprint_values import MAX_ITEMS, digest
+from ..common.messages import short_repr
+from ..common.validation import one_of, whole_number
+from ..errors import JoinError
 from ..loader.arguments import skips
 from ..loader.options import ExecutionOptions
-from ..loader.plan.nodes import Node as Tree
-from ..operations import Filter
-from ..samplers import NoSharding
+from ..loader.plan.compile import compiled
+from ..loader.plan.joins import Apply, Joined, JoinPolicy, Read
+from ..loader.plan.joins import Node as Tree
+from ..loader.plan.leaf import Leaf
+from ..loader.plan.mix_rules import MixRows
+from ..loader.plan.rules import Again, All, First, Interleaved, InTurn
+from ..operations import Filter, ZipRows
+from ..samplers import NoSharding, ShardOptions
+from ..samplers.chain_order import ChainOrder
+from ..samplers.mix.order import MixOrder
+from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
-from .nodes.node import Node
-from .nodes.seeds import Seeds, nearest_first
+from ..sources.run_through import RunThroughSource
+from .nodes.node import Node, Seeds, nearest_first
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A tree of the plan, and how it is run.
+    """A tree of the plan, and how it is run."""
 
-    Attributes:
-        tree: what the engine compiles.
-        seeds: that were set below.
-        operations: how many an element has gone through, those included that are evaluated inside sources.
-        execution: where the work is done.
-        skips_errors: a record that fails is left out.
-        max_errors: how many may be.
-    """
-
-    tree: Tree
-    seeds: Seeds
-    operations: int
-    execution: ExecutionOptions = field(default_factory=ExecutionOptions)
-    skips_errors: bool = False
-    max_errors: int | None = None
+    tree: Tree  # what the engine compiles
+    seeds: Seeds  # that were set below
+    operations: int  # how many an element has gone through, those included that are evaluated inside sources
+    execution: ExecutionOptions = field(default_factory=ExecutionOptions)  # where the work is done
+    skips_errors: bool = False  # a record that fails is left out
+    max_errors: int | None = None  # how many may be
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
         """The same with another tree, which has so many more operations on the way."""
@@ -70,7 +75,6 @@ class Present(Filter):
     """
 
     def filter(self, element: Any) -> bool:
-        """True where there is an element."""
         return element is not None
 
 
@@ -81,3 +85,158 @@ def stream_of(node: Node, read_options: Any, allow_nones: bool, shard_options: A
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
     tree = line.tree(shard, (Present(),) if leaves_out else ())
     return Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options))
+
+
+Exhausted = Literal["first", "all", "repeat"]
+
+
+def mixed(streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted) -> Stream:
+    """Elements of several streams, in an order of streams by name."""
+    one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
+    if when_exhausted == "repeat":
+        streams = [dataclasses.replace(stream, tree=_endless(stream.tree)) for stream in streams]
+    return merged(streams, order.names, MixRows(order, when_exhausted == "all"))
+
+
+def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
+    """Elements of several streams, as a rule takes them."""
+    inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
+    return _joined(streams, Joined(inputs, rule, names))
+
+
+def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool) -> Stream:
+    """An element of each stream, together."""
+    labels = tuple(names or map(str, range(len(streams))))
+    inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
+    joined = Joined(inputs, InTurn(len(streams), bool(strict)), labels)
+    return _joined(streams, Apply(joined, (ZipRows(len(streams), names or ()),)), 1)
+
+
+def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
+    """An element of each of the open streams, in turn."""
+    count = len(streams)
+    cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
+    labels = names or map(str, range(count))
+    inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
+    return _joined(streams, Joined(inputs, Interleaved(count, min(cycle, count))))
+
+
+def limited(stream: Stream, count: int) -> Stream:
+    """The first elements."""
+    first = whole_number("count", count, 1, None, "a number of elements, at least 1")
+    return stream.on(Joined((stream.tree,), First(first)))
+
+
+def cached(stream: Stream) -> Stream:
+    """All elements, kept in memory."""
+    return stream.on(Joined((stream.tree,), All(keeps=True)))
+
+
+def repeated(stream: Stream, num_epochs: int | None) -> Stream:
+    """All elements, several times."""
+    times = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
+    return stream.on(Joined((stream.tree,), Again(times)))
+
+
+def run_through(dataset: Any) -> Stream:
+    """A dataset of a user's own class, which can only be run through."""
+    source = RunThroughSource(dataset, parents=[digest(each, 12) for each in fingerprints_within(vars(dataset))])
+    return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
+
+
+def fingerprints_within(value: Any) -> Iterator[Any]:
+    """The fingerprints of datasets in the attributes of one; of a long list of them, the first ones and how many."""
+    if hasattr(value, "to_iter_dataset"):
+        yield value.fingerprint
+    elif isinstance(stream := getattr(value, "chain_stream", None), Stream):
+        yield compiled(stream.tree, stream.skips_errors).fingerprint
+    elif isinstance(value, (list, tuple, dict)):
+        within = list(value.values()) if isinstance(value, dict) else value
+        found = [fingerprint for each in within[:MAX_ITEMS] for fingerprint in fingerprints_within(each)]
+        yield from [*found, len(within)] if found and len(within) > MAX_ITEMS else found
+
+
+def sharded(stream: Stream, shard: ShardOptions) -> Stream:
+    """The part of each source that is a shard's. Raises ValueError: the stream is a shard's part already."""
+
+    def of_shard(leaf: Any) -> Any:
+        if leaf.shard.shard_count > 1:
+            raise ValueError(
+                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from a shard() or "
+                "shard_options= before, and a shard is not divided again; give the options of this process once."
+            )
+        return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard)
+
+    return dataclasses.replace(stream, tree=over_leaves(stream.tree, of_shard))
+
+
+def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
+    """A stream of several: what was said of any of them holds for all."""
+    shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
+    if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
+        raise JoinError(
+            "the datasets have different shard_options; give them to the joined one: .shard(shard_options)."
+        )
+    limits = [stream.max_errors for stream in streams if stream.max_errors is not None]
+    return Stream(
+        tree,
+        nearest_first([stream.seeds for stream in streams]),
+        sum(stream.operations for stream in streams) + operations,
+        reduce(_both, (stream.execution for stream in streams)),
+        any(stream.skips_errors for stream in streams),
+        min(limits, default=None),
+    )
+
+
+def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
+    """Options of one or another dataset: those that are not the default; of numbers the larger."""
+    default = ExecutionOptions()
+    changes: dict[str, Any] = {}
+    for option in dataclasses.fields(ExecutionOptions):
+        values = [getattr(each, option.name) for each in (one, other)]
+        told = [value for value in values if value != getattr(default, option.name)]
+        if told:
+            changes[option.name] = max(told) if isinstance(told[0], (int, float)) else told[-1]
+    return dataclasses.replace(default, **changes)
+
+
+def _leaves(tree: Tree) -> list[Any]:
+    if isinstance(tree, Read):
+        return [tree.leaf]
+    return [leaf for below in _inputs(tree) for leaf in _leaves(below)]
+
+
+def _inputs(tree: Apply | Joined) -> tuple[Tree, ...]:
+    return (tree.input,) if isinstance(tree, Apply) else tree.inputs
+
+
+def _named(tree: Tree, name: str) -> Tree:
+    """A tree whose sources are named after the dataset that they belong to."""
+
+    def renamed(leaf: Any) -> Any:
+        return dataclasses.replace(leaf, name=f"{name}/{leaf.name}" if leaf.name else name)
+
+    return over_leaves(tree, renamed)
+
+
+def _endless(tree: Tree) -> Tree:
+    """A tree whose source goes on with its next epoch; what is made of several, is empty, or has one epoch, begins anew."""
+    base = _line(tree)[-1]
+    if not isinstance(base, Read) or base.leaf.in_order or not isinstance(base.leaf.sampler, ChainOrder):
+        return Joined((tree,), Again(None))
+    if not base.leaf.sampler.length:
+        return Joined((tree,), Again(None))
+    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.endless()))
+
+
+def _line(tree: Tree) -> list[Tree]:
+    return [tree, *_line(tree.input)] if isinstance(tree, Apply) else [tree]
+
+
+def over_leaves(tree: Tree, change: Any) -> Tree:
+    """A tree with other sources."""
+    if isinstance(tree, Read):
+        return Read(change(tree.leaf))
+    if isinstance(tree, Apply):
+        return dataclasses.replace(tree, input=over_leaves(tree.input, change))
+    return dataclasses.replace(tree, inputs=tuple(over_leaves(each, change) for each in tree.inputs))

@@ -57,7 +57,7 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
     from ..compat.grain_state import state_after
 
     iterator = iter(loader)
-    iterator.set_state(state_after(state, loader._pipeline).to_json())
+    iterator.set_state(state_after(state, loader.loader_description.pipeline).to_json())
     return iterator
 
 

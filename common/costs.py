@@ -206,6 +206,6 @@ def length_of_field(content: Any, name: str, record: int) -> int:
         value = fields[part]
     if value is None:
         return 0
-    if isinstance(value, str):
-        return len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, (str, bytes)):
+        return len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
     return as_length(len(value) if hasattr(value, "__len__") and np.ndim(value) else value, record)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from ..common.messages import shorten
@@ -89,56 +89,32 @@ def check(program: str, arguments: Sequence[str] = ()) -> tuple[Uses, BaseExcept
     sys.argv, sys.path = [program, *arguments], [str(Path(program).resolve().parent), *sys.path]
     try:
         with grain_replaced():
-            _watch(uses)
+            ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "grain"}
+            sys.modules.update({name: _Watched(name, module, uses) for name, module in ours.items()})
             runpy.run_path(program, run_name="__main__")
     except BaseException as failure:
-        _blame(uses, program, failure)
+        if isinstance(failure, ModuleNotFoundError) and str(failure.name).partition(".")[0] == "grain":
+            uses.missing[str(failure.name)] = "not here: headrace.compat.grain has no such module"
+        elif not isinstance(failure, SystemExit):
+            mentioned = _mentioned(program, failure)
+            told = f"raised {type(failure).__name__}: {shorten(failure)}"
+            uses.raised.update({name: told for name in uses.found if name.rpartition(".")[2] in mentioned})
         return uses, failure
     finally:
         sys.argv, sys.path = argv, path
     return uses, None
 
 
-def _watch(uses: Uses) -> None:
-    """Put watched modules in the place of those that stand for Grain's."""
-    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "grain"}
-    sys.modules.update({name: _Watched(name, module, uses) for name, module in ours.items()})
-
-
-def _blame(uses: Uses, program: str, failure: BaseException) -> None:
-    """Note what in Grain's names ended the program."""
-    if isinstance(failure, ModuleNotFoundError) and str(failure.name).partition(".")[0] == "grain":
-        uses.missing[str(failure.name)] = "not here: headrace.compat.grain has no such module"
-    elif not isinstance(failure, SystemExit):
-        uses.raised.update(_raised(uses, program, failure))
-
-
-def _raised(uses: Uses, program: str, failure: BaseException) -> dict[str, str]:
-    """The names of Grain in the statement of the program that called what failed; none if it failed in its own code."""
+def _mentioned(program: str, failure: BaseException) -> set[str]:
+    """The names in the innermost statement of the program that called what failed here; none if it failed in its own code."""
     frames = traceback.extract_tb(failure.__traceback__)
     last = max((place for place, frame in enumerate(frames) if frame.filename == program), default=len(frames))
     if not any(frame.filename.startswith(_PACKAGE) for frame in frames[last + 1 : last + 2]):
-        return {}
-    mentioned = _mentioned(Path(program).read_text(encoding="utf-8"), frames[last].lineno or 0)
-    told = f"raised {type(failure).__name__}: {shorten(failure)}"
-    return {name: told for name in uses.found if name.rpartition(".")[2] in mentioned}
-
-
-def _from_program(failure: BaseException, program: str) -> TracebackType | None:
-    """The traceback without what called the program; all of it if the program is not in it."""
-    at = failure.__traceback__
-    while at is not None and at.tb_frame.f_code.co_filename != program:
-        at = at.tb_next
-    return at or failure.__traceback__
-
-
-def _mentioned(source: str, line: int) -> set[str]:
-    """The names in the innermost statement at a line."""
-    statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
-    at_line = [node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)]
-    if not at_line:
         return set()
-    inside = list(ast.walk(max(at_line, key=lambda node: node.lineno)))
+    line, tree = frames[last].lineno or 0, ast.parse(Path(program).read_text(encoding="utf-8"))
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    at_line = [node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    inside = list(ast.walk(max(at_line, key=lambda node: node.lineno))) if at_line else []
     names = {node.id for node in inside if isinstance(node, ast.Name)}
     return names | {node.attr for node in inside if isinstance(node, ast.Attribute)}
 
@@ -155,22 +131,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not Path(options.program).is_file():
         parser.error(f"there is no file {options.program}")
     uses, failure = check(options.program, options.arguments)
-    return _tell(options.program, uses, failure)
-
-
-def _tell(program: str, uses: Uses, failure: BaseException | None) -> int:
-    ended = failure is None or (isinstance(failure, SystemExit) and not failure.code)
-    if failure is not None and not isinstance(failure, SystemExit):
-        traceback.print_exception(failure.with_traceback(_from_program(failure, program)))
+    exits = isinstance(failure, SystemExit)
+    status = getattr(failure, "code", None) if exits else None
+    ended = failure is None or (exits and not status)
+    if failure is not None and not exits:
+        at = failure.__traceback__  # without what called the program; all of it if the program is not in it
+        while at is not None and at.tb_frame.f_code.co_filename != options.program:
+            at = at.tb_next
+        traceback.print_exception(failure.with_traceback(at or failure.__traceback__))
     how = "ran through" if ended else "failed"
-    print(f"\nheadrace.compat.check: {program} {how}. Names of Grain that it used:", flush=True)
+    print(f"\nheadrace.compat.check: {options.program} {how}. Names of Grain that it used:", flush=True)
     for line in uses.lines():
         print(line)
-    if not (ended or uses.raised or uses.missing or isinstance(failure, SystemExit)):
+    if not (ended or uses.raised or uses.missing or exits):
         print("None of these names stands in the line that failed: see the error above.")
-    if isinstance(failure, SystemExit) and isinstance(failure.code, int):
-        return failure.code
-    return 0 if ended else 1
+    return status if isinstance(status, int) else 0 if ended else 1
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from ..errors import CheckpointError
 from ..loader.plan.cursor import Cursor
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
-from ..operations import FlatMap
 from ..samplers import IndexSampler, SequentialSampler
 from ..samplers.order import UnreadOrder
 from ..samplers.protocol import ScalarSampler
@@ -57,14 +56,10 @@ def _inside_flat_map(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         CheckpointError: the state is damaged, or does not tell enough.
     """
     states, operations = state.get(_WORKERS, [state]), pipeline.stages[0].operations
-    others = [operation for operation in operations if not isinstance(operation, FlatMap)]
-    flat_maps = sum(isinstance(operation, FlatMap) for operation in pipeline.operations)
-    if (
-        len(states) != 1
-        or flat_maps != 1
-        or len(others) == len(operations)
-        or not all(one.one_to_one for one in others)
-    ):
+    others = [operation for operation in operations if operation.method != "flat_map"]
+    flat_maps = [operation for operation in pipeline.operations if operation.method == "flat_map"]
+    is_known = len(states) == len(flat_maps) == len(operations) - len(others) == 1
+    if not is_known or not all(one.one_to_one for one in others):
         raise CheckpointError(
             "Grain's state of a DataLoader with a FlatMap can be gone on with if Grain had one worker or none, and there is "
             "no other FlatMap, and no Filter before the batch; let that run end in Grain, and begin the next one here."
@@ -148,39 +143,31 @@ def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
 
 
 def _check_sampler(told: str, sampler: Any) -> None:
-    here = _kind_of(sampler)
+    """Hold the text of Grain's sampler against ours; that of a user's own tells nothing."""
+    is_sequential = isinstance(sampler, SequentialSampler)
+    if is_sequential or (isinstance(sampler, IndexSampler) and sampler.algorithm == "grain"):
+        here = "SequentialSampler" if is_sequential else "IndexSampler"
+    elif isinstance(sampler, ScalarSampler):
+        here = None
+    else:
+        raise CheckpointError(
+            "Grain's states go on in Grain's order: give the loader a "
+            'headrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
+        )
     there = next((kind for kind in _KINDS if told.startswith(f"{kind}(")), None)
-    if there is not None and there != here:
+    if there is None:
+        return
+    if there != here:
         raise CheckpointError(f"Grain's state belongs to another sampler, {short_repr(told)}; pass the same one.")
-    changed = _changed(dict(_ARGUMENT.findall(told)), sampler) if there is not None else []
+    theirs = dict(_ARGUMENT.findall(told))
+    ours = {name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")}
+    if not is_sequential:  # whose shards are those of its loader
+        shard = sampler.shard_options
+        names = ["shard_index", "shard_count", *(["drop_remainder"] if shard.shard_count > 1 else [])]
+        ours |= {name: getattr(shard, name) for name in names}
+    pairs = [(name, theirs.get(name, str(value)), value) for name, value in ours.items()]
+    changed = [f"{name} {before} → {value}" for name, before, value in pairs if before != str(value)]
     if changed:
         raise CheckpointError(
             f"Grain's state belongs to another sampler ({first_few(changed)}); pass the same arguments."
         )
-
-
-def _kind_of(sampler: Any) -> str | None:
-    """Name of Grain's sampler with the same order; None for a user's own."""
-    if isinstance(sampler, SequentialSampler):
-        return "SequentialSampler"
-    if isinstance(sampler, IndexSampler) and sampler.algorithm == "grain":
-        return "IndexSampler"
-    if isinstance(sampler, ScalarSampler):
-        return None
-    raise CheckpointError(
-        "Grain's states go on in Grain's order: give the loader a "
-        'headrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
-    )
-
-
-def _changed(theirs: dict[str, str], sampler: IndexSampler) -> list[str]:
-    """The arguments that differ, of those that Grain's text has."""
-    names = ["num_records", "shuffle", "num_epochs", "seed"]
-    ours = {name: getattr(sampler, name) for name in names}
-    if not isinstance(sampler, SequentialSampler):  # whose shards are those of its loader
-        shard = sampler.shard_options
-        names = ["shard_index", "shard_count", *(["drop_remainder"] if shard.shard_count > 1 else [])]
-        ours |= {name: getattr(shard, name) for name in names}
-    return [
-        f"{name} {theirs[name]} → {value}" for name, value in ours.items() if theirs.get(name, str(value)) != str(value)
-    ]

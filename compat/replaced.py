@@ -9,20 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pkgutil import walk_packages
 from types import ModuleType
-
-_NAMES = (
-    "checkpoint",
-    "constants",
-    "experimental",
-    "multiprocessing",
-    "python",
-    "python.experimental",
-    "samplers",
-    "sharding",
-    "sources",
-    "transforms",
-)
 
 
 @contextmanager
@@ -35,7 +23,8 @@ def grain_replaced() -> Iterator[ModuleType]:
     'headrace.compat.adapters.transforms'
     """
     package = import_module("headrace.compat.grain")
-    ours = {"grain": package, **{f"grain.{name}": import_module(f"{package.__name__}.{name}") for name in _NAMES}}
+    below = [import_module(found.name) for found in walk_packages(package.__path__, f"{package.__name__}.")]
+    ours = {f"grain{module.__name__.removeprefix(package.__name__)}": module for module in (package, *below)}
     before = {name: module for name, module in sys.modules.items() if name == "grain" or name.startswith("grain.")}
     for name in before:
         del sys.modules[name]

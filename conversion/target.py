@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -22,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from ..common.messages import shorten
 from ..errors import ConversionError, HeadraceError
@@ -68,7 +69,7 @@ class Target(ABC):
     _storage: StorageOptions
 
     @abstractmethod
-    def opened(self, name: str) -> BinaryIO:
+    def opened(self, name: str) -> io.BufferedReader[Any]:
         """A file, to read; FileNotFoundError if there is none."""
 
     @abstractmethod
@@ -200,16 +201,16 @@ class Target(ABC):
             self.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def _read(self, name: str, parse: Callable[[Any], ReadT]) -> ReadT | None:
+        remedy = "remove it, and convert anew"
         try:
             with self.opened(name) as file:
                 return parse(json.loads(file.read()))
         except FileNotFoundError:
             return None
-        except OSError as error:
-            why, remedy = error, "mend that, or pass another target"
-        except (ValueError, TypeError, KeyError) as error:
-            why, remedy = error, "remove it, and convert anew"
-        raise ConversionError(f"{shorten(self.place(name))} cannot be read: {shorten(why)}; {remedy}.") from why
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            if isinstance(error, OSError):
+                remedy = "mend that, or pass another target"
+            raise ConversionError(f"{shorten(self.place(name))} cannot be read: {shorten(error)}; {remedy}.") from error
 
 
 class LocalTarget(Target):
@@ -227,7 +228,7 @@ class LocalTarget(Target):
         if not is_folder:
             raise ConversionError(f"{shorten(self.path)} is no folder; pass one as the target, or a new name.")
 
-    def opened(self, name: str) -> BinaryIO:
+    def opened(self, name: str) -> io.BufferedReader[Any]:
         return open(self.place(name), "rb")
 
     def write(self, name: str, data: bytes) -> None:
@@ -306,7 +307,7 @@ class StoreTarget(Target):
         self.path, self._storage = path.rstrip("/"), storage
         self.index_dir = os.path.join(storage.cache_dir, "indices")
 
-    def opened(self, name: str) -> BinaryIO:
+    def opened(self, name: str) -> io.BufferedReader[Any]:
         return open_stream(self.place(name), None, self._storage)
 
     def write(self, name: str, data: bytes) -> None:

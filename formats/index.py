@@ -80,6 +80,8 @@ class IndexKind:
     """The arrays that there are: dtype, and shape after the first axis."""
     fits: Callable[[FoundRecords, int], bool]
     """Whether arrays of this layout belong together, and lead to places in a file of so many bytes."""
+    suffix: str = SUFFIX
+    """Of the index's name. It ends in `SUFFIX`."""
 
 
 def index_of(
@@ -103,7 +105,7 @@ def index_of(
     """
     file = open_file(path, storage_options, stamp)
     try:
-        places = places_of(path, folder)
+        places = places_of(path, folder, kind.suffix)
         before = places_of(path, folder, formerly(SUFFIX), formerly(CACHE_FOLDER))
         kept = (_kept(place, kind, file.stamp) for place in (*places, *before))
         return next((index for index in kept if index is not None), None) or _made(file, kind, places)

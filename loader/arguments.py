@@ -56,11 +56,7 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
 
 
 def as_list(name: str, operations: Any) -> Sequence[Any]:
-    """Operations, if they are in a list.
-
-    Raises:
-        TypeError: they are not.
-    """
+    """Operations, if they are in a list. Raises TypeError: they are not."""
     if isinstance(operations, (list, tuple)):
         return operations
     raise TypeError(
@@ -100,11 +96,7 @@ def skips(on_error: Any, max_errors: int | None) -> bool:
 
 
 def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None) -> None:
-    """Check that there is a seed for the global generators, if these are to be seeded.
-
-    Raises:
-        SeedError: there is none.
-    """
+    """Check that there is a seed for the global generators, if these are to be seeded. Raises SeedError: there is none."""
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
             "seed_globals=True seeds by the sampler's seed, and it has none; pass seed= to it, IndexSampler(…, seed=0)."

@@ -30,19 +30,17 @@ from .arguments import (
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors.protocol import Tuning
-from .iterator import DataLoaderIterator
+from .iterator import DataLoaderIterator, Passes
 from .options import Auto, ExecutionOptions, ReadOptions
-from .passes import Passes
 from .plan.build import make_pipeline, not_empty
 from .plan.compile import with_operations
 from .plan.pipeline import Pipeline
 from .plan.steps import lookup as steps
-from .plan.steps.ranges import ranges_of
-from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
+from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps, ranges_of
 
 
 @dataclass(frozen=True)
-class _Description:
+class LoaderDescription:
     """The arguments of a loader."""
 
     pipeline: Pipeline
@@ -106,7 +104,7 @@ class DataLoader(Remarks):
     [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
     """
 
-    _description: _Description
+    _description: LoaderDescription
     _asked_as = "DataLoader"
 
     if not TYPE_CHECKING:
@@ -155,7 +153,7 @@ class DataLoader(Remarks):
         )
         pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
         needs_seed_for_globals(execution, pipeline.leaf.sampler.seed)
-        vars(self).update(_description=_Description(pipeline, execution, max_errors), _passes=Passes())
+        vars(self).update(_description=LoaderDescription(pipeline, execution, max_errors), _passes=Passes())
         warn_of_no_effect(execution)
         for leaf in pipeline.leaves:
             warn_of_shared_blocks(leaf.source, getattr(leaf.sampler, "shuffle", None), leaf.shard.shard_count)
@@ -170,11 +168,14 @@ class DataLoader(Remarks):
         )
 
     @property
+    def loader_description(self) -> LoaderDescription:  # for tools
+        return self._description
+
+    @property
     def _pipeline(self) -> Pipeline:
         return self._description.pipeline
 
     def _with(self, **changes: Any) -> DataLoader:
-        """The same loader, with other parts of its description."""
         changes.setdefault("tuning", Tuning())
         other = copy.copy(self)
         vars(other).update(_description=dataclasses.replace(self._description, **changes), _passes=Passes())
@@ -292,7 +293,6 @@ class DataLoader(Remarks):
         return Epochs(self._in_epoch, count_of_epochs(self._pipeline, count), iter)
 
     def _in_epoch(self, number: int) -> DataLoader:
-        """The loader of one epoch."""
         if self._description.skipped_steps:
             raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
         return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)

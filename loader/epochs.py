@@ -18,10 +18,11 @@ from .plan.cursor import Cursor
 from .plan.fingerprint import Fingerprint
 from .plan.pipeline import Pipeline
 from .state.loader_state import LoaderState
-from .state.position_api import Resumable, StreamPositionAPI
+from .state.position import Resumable, StreamPositionAPI
 from .state.resume import parsed
 
 Kind = TypeVar("Kind", bound=StreamPositionAPI)
+T = TypeVar("T", bound=StreamPositionAPI)
 
 
 class Epochs(Resumable, Generic[Kind]):
@@ -54,6 +55,10 @@ class Epochs(Resumable, Generic[Kind]):
         self._batches = self._open(0)
         self._begun = False  # whether the user has them
 
+    def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
+        """The same epochs, not begun, in iterators that another function makes of each epoch's loader."""
+        return Epochs(self._loader_of, self._count, open_loader)
+
     def _open(self, number: int) -> Kind:
         return self._open_loader(self._loader_of(number))
 
@@ -68,6 +73,10 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = True
         return self._batches
 
+    @property
+    def open_epoch(self) -> Kind:  # for tools
+        return self._batches
+
     def __repr__(self) -> str:
         return f"Epochs(count={self._count}, {self._batches!r})"
 
@@ -79,7 +88,7 @@ class Epochs(Resumable, Generic[Kind]):
     @property
     def epoch(self) -> int:
         """Number of the epoch, from 0, whose batches you have; once its loop has ended, of the next one."""
-        return self._number + self._batches._ended
+        return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
         """Have the work for the present epoch begin now, in the background."""
@@ -88,7 +97,7 @@ class Epochs(Resumable, Generic[Kind]):
 
     def get_state(self) -> bytes:
         """Where you stand: JSON, as that of iterators; `iter(loader)` does not take it."""
-        state: bytes = self._state_after() if self._batches._ended else self._batches.get_state()
+        state: bytes = self._state_after() if self._batches.ended else self._batches.get_state()
         return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
@@ -128,17 +137,8 @@ class Epochs(Resumable, Generic[Kind]):
         return LoaderState(start, state.step, state.shard, fingerprint).to_json()
 
 
-def opened_by(own: Epochs[Any], open_loader: Callable[[Any], Kind]) -> Epochs[Kind]:
-    """The same epochs, not begun, in iterators that another function makes of each epoch's loader."""
-    return Epochs(own._loader_of, own._count, open_loader)
-
-
 def epoch_of(state: LoaderState) -> int:
-    """The epoch that a state of a loop per epoch stands in.
-
-    Raises:
-        CheckpointError: it is one of `iter(loader)`.
-    """
+    """The epoch that a state of a loop per epoch stands in. Raises CheckpointError: it is one of `iter(loader)`."""
     sampler = state.fingerprint["sampler"]
     epoch = sampler.get("epoch") if isinstance(sampler, dict) else None
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:
@@ -171,11 +171,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
 
 def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """The pipeline that reads one epoch.
-
-    Raises:
-        CheckpointError: there is no such epoch.
-    """
+    """The pipeline that reads one epoch. Raises CheckpointError: there is no such epoch."""
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
         raise CheckpointError(f"the state is damaged: epoch {epoch} lies after the last of {ENDLESS} positions.")

@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.fields import replaced
 from ..common.messages import short_repr
+from ..common.validation import warn
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import NotHere, Remarks
 from .executors.make import make_executor
 from .executors.protocol import Executor, Tuning
 from .options import ExecutionOptions, ReadOptions
-from .passes import Passes
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
-from .plan.steps.ranges import Ranges
-from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
+from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .state.changed_mix import check_left, migrate_mix
 from .state.loader_state import LoaderState
-from .state.position import StreamPosition
-from .state.position_api import StreamPositionAPI
+from .state.position import StreamPosition, StreamPositionAPI
 from .state.resume import merge_shard_states, parsed, resumed
 from .stats import IteratorStats
 from .stream.flow import Flow
@@ -41,6 +39,36 @@ _LOGGER = logging.getLogger("headrace")
 
 LOG_SECONDS = 60.0
 """Between two tables in the log. Chosen."""
+
+
+class Passes:
+    """The runs of one loader. Any thread may end one: all that changes is whether something is true."""
+
+    def __init__(self) -> None:
+        self._ended = self._warned = False
+
+    def end(self) -> None:
+        """A run has come to its end."""
+        self._ended = True
+
+    def begin(self, pipeline: Pipeline) -> None:
+        """A run gives its first element; a warning if that is of a random epoch which was run to its end before."""
+        if self._warned or not self._ended or not _is_one_random_epoch(pipeline):
+            return
+        self._warned = True
+        warn(
+            "this loader was run to its end, and iter(loader) begins again: it gives the same epoch, in the same order with "
+            "the same random numbers. For epochs that differ, leave out num_epochs= and write `for epoch in loader.epochs(n): "
+            "for batch in epoch: …`; or pass num_epochs=n and loop once."
+        )
+
+
+def _is_one_random_epoch(pipeline: Pipeline) -> bool:
+    """Whether the stream is one epoch, of which the next would differ: it is shuffled, or random operations draw in it."""
+    leaf = pipeline.leaf
+    one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
+    draws = any(operation.needs_seed for operation in pipeline.operations)
+    return one_epoch and (bool(getattr(leaf.sampler, "shuffle", False)) or draws)
 
 
 class DataLoaderIterator(StreamPositionAPI, Remarks):
@@ -166,13 +194,18 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._execution = options
 
     @property
+    def as_made(
+        self,
+    ) -> tuple[Pipeline, SkippedSteps]:  # for tools: as the loader has them, whatever state was set since
+        return self._loaders, self._loaders_skipped_steps
+
+    @property
     def host_iterator(self) -> DataLoaderIterator:
         """What makes the elements: itself. Of a device feeder, what it reads from."""
         return self
 
     @property
     def _worker_count(self) -> int:
-        """As it is now."""
         found = self._observer.worker_count
         return self._execution.workers if found is None else found
 
@@ -183,7 +216,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def get_state(self) -> bytes:
         """Where the user stands: JSON of less than 1,000 bytes for ordinary pipelines. Costs microseconds."""
-        return self._here().get_state()
+        return self.here().get_state()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Go to the place that `get_state` told, on this or another iterator, at any time, with any `worker_count`.
@@ -264,8 +297,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return make_executor(self._pipeline, self._execution, self._observer, self._tuning)
 
     def _flow(self, executor: Executor) -> Flow:
-        """What comes next."""
-        self._start, self._run = self._here().cursor, None
+        self._start, self._run = self.here().cursor, None
         return Flow(self._pipeline, self._start, executor, self._skipped, self._observer, self._unread())
 
     def _unread(self) -> Ranges:
@@ -274,18 +306,13 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             return ()
         return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)
 
-    def _here(self) -> StreamPosition:
-        """Costs less than a microsecond."""
+    def here(self) -> StreamPosition:
         return StreamPosition(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
 
     def _told(self) -> str:
-        return self._told_at(self._here())
+        return self.here().told(self._worker_count)
 
-    def _told_at(self, mark: StreamPosition) -> str:
-        place, source = f"step={mark.step}, epoch={mark.epoch}", self._pipeline.leaves[0].source
-        return f"{place}, worker_count={self._worker_count}, data_source={short_repr(source)}"
-
-    def _go_back(self, mark: StreamPosition) -> None:
+    def go_back(self, mark: StreamPosition) -> None:
         """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
         skipped = self._skipped
         self._go_to(mark.state, strict=False)

@@ -157,7 +157,6 @@ def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
 
 
 def _rows(stages: Sequence[StageStats]) -> list[tuple[str, float, float]]:
-    """Name, seconds, and seconds for each position or row."""
     rows = []
     for stage in stages:
         if stage.reads:

@@ -47,34 +47,26 @@ class Composition(NamedTuple):
 def composition(loop: Any) -> Composition:
     """Find them, as far as known. For the leaves, the first element is made once more, in this thread."""
     host = host_iterator(loop)
-    if host is None:
-        return Composition()
-    return Composition(_leaves(host), _parts(loop, host))
+    return Composition() if host is None else Composition(_leaves(host), _parts(loop, host))
 
 
 def _parts(loop: Any, host: DataLoaderIterator) -> tuple[MixPart, ...]:
-    if not hasattr(loop, "part_records"):
-        return _parts_of_chain(loop, host)
-    epochs = loop.part_epochs
-    return tuple(MixPart(name, records, epochs[name]) for name, records in loop.part_records.items())
-
-
-def _parts_of_chain(loop: Any, host: DataLoaderIterator) -> tuple[MixPart, ...]:
-    """The parts of a mix below the order, as in `mix(…).pack(…)`: each record counts once in an epoch."""
+    if hasattr(loop, "part_records"):
+        epochs = loop.part_epochs
+        return tuple(MixPart(name, records, epochs[name]) for name, records in loop.part_records.items())
     if len(host.pipeline.leaves) != 1 or host.pipeline.leaf.in_order:
         return ()
-    stop = LoaderState.from_json(loop.get_state()).cursor.positions[0]
-    counts = Counter(name for name, _ in set(_named_records(host.pipeline.leaf, stop)))
-    return tuple(MixPart(name, count, None) for name, count in sorted(counts.items()))
-
-
-def _named_records(leaf: Any, stop: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """For each record of the last positions, the name of its part and an identity."""
+    # a mix below the order, as in `mix(…).pack(…)`: each record of the last positions counts once in an epoch
+    leaf, stop = host.pipeline.leaf, LoaderState.from_json(loop.get_state()).cursor.positions[0]
     positions = leaf.positions(max(stop - LOOKED_UP, 0), min(stop, leaf.total))
-    for position, key in zip(positions.tolist(), leaf.record_keys(positions).tolist()):
-        for used in used_records(leaf.source, key):
-            if used.datasets:
-                yield used.datasets[0], (position // leaf.epoch_length, used.datasets, used.key)
+    records = {
+        (position // leaf.epoch_length, used.datasets, used.key)
+        for position, key in zip(positions.tolist(), leaf.record_keys(positions).tolist())
+        for used in used_records(leaf.source, key)
+        if used.datasets
+    }
+    counts = Counter(datasets[0] for _, datasets, _ in records)
+    return tuple(MixPart(name, count, None) for name, count in sorted(counts.items()))
 
 
 def _leaves(host: DataLoaderIterator) -> tuple[BatchLeaf, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -57,17 +57,11 @@ class Recording:
         return cls(repr(loop), stats, fed, composition(loop), samples)
 
 
-@dataclass
-class _Watched:
-    loop: Any
-    samples: list[Sample] = field(default_factory=list)
-
-
 class Recorder:
     """Records within its context the loops that begin there."""
 
     def __init__(self) -> None:
-        self._watched: list[_Watched] = []
+        self._watched: list[tuple[Any, list[Sample]]] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look_again_and_again, name="headrace-recorder", daemon=True)
         self._listening = ExitStack()
@@ -86,15 +80,16 @@ class Recorder:
 
     def longest(self) -> tuple[Any, tuple[Sample, ...]] | None:
         """The loop that took most of the time; of several that took about as much, the last. None: nothing was iterated."""
-        times = [_elapsed(each.loop) for each in self._watched]
+        times = [(snapshot(loop) or _NOTHING).elapsed for loop, _ in self._watched]
         if not times:
             return None
         last = max(number for number, elapsed in enumerate(times) if elapsed >= max(times) / 2)
-        return self._watched[last].loop, tuple(self._watched[last].samples)
+        loop, samples = self._watched[last]
+        return loop, tuple(samples)
 
     def _begins(self, loop: Any) -> None:
-        if not any(each.loop is loop or host_iterator(each.loop) is loop for each in self._watched):
-            self._watched.append(_Watched(loop))
+        if not any(each is loop or host_iterator(each) is loop for each, _ in self._watched):
+            self._watched.append((loop, []))
 
     def _look_again_and_again(self) -> None:
         seconds, used, look_at = SECONDS, (0, 0), 0.0
@@ -102,17 +97,11 @@ class Recorder:
             if (began := time.perf_counter()) >= look_at:
                 used = memory() or (0, 0)
                 look_at = began + (time.perf_counter() - began) / MEMORY_SHARE
-            for each in self._watched[:]:
-                each.samples.append(_sample(each.loop, used))
-                if len(each.samples) > MOST:
-                    del each.samples[::2]
+            for loop, samples in self._watched[:]:
+                samples.append(Sample(time.perf_counter(), snapshot(loop) or _NOTHING, *used))
+                if len(samples) > MOST:
+                    del samples[::2]
                     seconds = 2 * SECONDS
 
 
-def _elapsed(loop: Any) -> float:
-    found = snapshot(loop)
-    return 0.0 if found is None else found.elapsed
-
-
-def _sample(loop: Any, used: tuple[int, int]) -> Sample:
-    return Sample(time.perf_counter(), snapshot(loop) or Snapshot(0, 0.0, 0.0), *used)
+_NOTHING = Snapshot(0, 0.0, 0.0)

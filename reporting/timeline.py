@@ -6,7 +6,7 @@ In: what was noted of tasks, and of a feeder's steps. Out: tracks of spans; each
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -42,15 +42,10 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The tracks of a loop.
+    """The tracks of a loop."""
 
-    Attributes:
-        tracks: that of the user's loop, those of a feeder, those of the workers.
-        ready: blocks that were finished and not yet taken: from each time on, how many.
-    """
-
-    tracks: tuple[Track, ...]
-    ready: tuple[tuple[float, int], ...]
+    tracks: tuple[Track, ...]  # that of the user's loop, those of a feeder, those of the workers
+    ready: tuple[tuple[float, int], ...]  # blocks that were finished and not yet taken: from each time on, how many
 
     @property
     def loop(self) -> Track:
@@ -60,32 +55,27 @@ class Timeline:
 
 def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
     """Make it of the last tasks, and of a feeder's last steps."""
-    tasks = stats.tasks if stats is not None else ()
-    names = {} if stats is None else {stage.number: _stage_name(stage.operations) for stage in stats.stages}
-    last = {stage.number for stage in stats.stages if stage.ends} if stats is not None else set()
+    tasks, stages = (stats.tasks, stats.stages) if stats is not None else ((), ())
+    last = {stage.number for stage in stages if stage.ends}
     taken = sorted((task for task in tasks if task.stage in last), key=lambda task: task.asked)
-    loop = _loop(taken, {task.block for task in tasks}) if fed is None else _loop_of_feeder(fed.batches)
+    names = {
+        stage.number: ", ".join(str(getattr(each, "name", each)) for each in stage.operations) or "read"
+        for stage in stages
+    }
+    if fed is None:
+        # between waits are the user's own work, or batches of tasks that were too short to be timed
+        known = {task.block for task in tasks}
+        waits = [Interval("waiting", "wait for a batch", task.asked, task.taken, (task.block,)) for task in taken]
+        whole = [all(block in known for block in range(one.block, other.block)) for one, other in pairwise(taken)]
+    else:
+        waits = [
+            Interval("waiting", "wait for a batch", step.asked, step.taken, (_flow_of_step(number),))
+            for number, step in enumerate(fed.batches)
+        ]
+        whole = [True] * len(waits)
+    loop = Track("your loop", tuple(_with_own_work(waits, [True, *whole])))
     feeder = () if fed is None else _feeder(fed.batches, taken)
-    return Timeline((Track("your loop", tuple(loop)), *feeder, *_workers(tasks, names)), tuple(_ready(tasks)))
-
-
-def _stage_name(operations: Sequence[object]) -> str:
-    return ", ".join(str(getattr(operation, "name", operation)) for operation in operations) or "read"
-
-
-def _loop(taken: Sequence[TaskEvent], known: Collection[int]) -> Iterator[Interval]:
-    """Waits, and what is between them: the user's own work, or batches of tasks that were too short to be timed."""
-    waits = [Interval("waiting", "wait for a batch", task.asked, task.taken, (task.block,)) for task in taken]
-    whole = [all(block in known for block in range(one.block, other.block)) for one, other in pairwise(taken)]
-    return _with_own_work(waits, [True, *whole])
-
-
-def _loop_of_feeder(steps: Sequence[BatchTimes]) -> Iterator[Interval]:
-    waits = [
-        Interval("waiting", "wait for a batch", step.asked, step.taken, (_flow_of_step(number),))
-        for number, step in enumerate(steps)
-    ]
-    return _with_own_work(waits, [True] * len(waits))
+    return Timeline((loop, *feeder, *_workers(tasks, names)), tuple(_ready(tasks)))
 
 
 def _with_own_work(waits: Sequence[Interval], whole: Sequence[bool]) -> Iterator[Interval]:
@@ -123,17 +113,14 @@ def _flow_of_step(number: int) -> int:
 def _workers(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Track]:
     for worker in sorted({task.times.worker for task in tasks}):
         own = sorted((task for task in tasks if task.times.worker == worker), key=lambda task: task.times.began)
-        yield Track(f"worker {worker}", tuple(_of_worker(own, names)))
-
-
-def _of_worker(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Interval]:
-    ended = tasks[0].times.began
-    for task in tasks:
-        others = task.times.tasks - 1
-        if others and task.times.began > ended:
-            yield Interval("not timed", f"{others} tasks that were not timed", ended, task.times.began)
-        yield from _spans(task, names)
-        ended = task.times.ended
+        spans, ended = list[Interval](), own[0].times.began
+        for task in own:
+            others = task.times.tasks - 1
+            if others and task.times.began > ended:
+                spans.append(Interval("not timed", f"{others} tasks that were not timed", ended, task.times.began))
+            spans += _spans(task, names)
+            ended = task.times.ended
+        yield Track(f"worker {worker}", tuple(spans))
 
 
 def _spans(task: TaskEvent, names: dict[int, str]) -> Iterator[Interval]:

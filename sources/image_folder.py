@@ -10,7 +10,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
+from contextlib import closing
 from typing import Any, ClassVar, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -99,18 +99,13 @@ class ImageFolderDataSource:
     ('cat', 'dog') {'image': b'dog/old/2.PNG', 'label': 1}
     """
 
-    reads_ahead: ClassVar[bool] = True  # opening and reading a file is nearly all waiting …
-    reads_singly: ClassVar[bool] = (
-        True  # … so that threads share a batch: `__getitems__` reads one file after the other
-    )
+    # Opening and reading a file is nearly all waiting, so that threads share a batch: `__getitems__` reads one after the other.
+    reads_ahead: ClassVar[bool] = True
+    reads_singly: ClassVar[bool] = True
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
     classes: tuple[str, ...]
-    _paths: tuple[str, ...]
-    _wanted: tuple[str, ...] | None
-    _extensions: tuple[str, ...]
-    _storage: StorageOptions
     _listing: _Listing
 
     def __init__(
@@ -131,8 +126,13 @@ class ImageFolderDataSource:
         images = [image for path in self._paths for image in _images(path, self._extensions, self._storage)]
         if not images:
             raise SourceError(f"no images ({first_few(self._extensions)}) in {first_few(self._paths)}")
-        if self._wanted is not None:
-            _check_classes(images, self._wanted)
+        known = {image.class_name for image in images} if self._wanted is None else set(self._wanted)
+        odd = next((image for image in images if image.class_name not in known), None)
+        if odd is not None:
+            raise SourceError(
+                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, which classes= does not name: "
+                f"{first_few(self._wanted or ())}."
+            )
         self._listing = _Listing(images, self._wanted)
         self.classes = self._listing.classes
 
@@ -157,11 +157,8 @@ class ImageFolderDataSource:
 
     def _read(self, key: int) -> dict[str, Any]:
         try:
-            file = open_file(self._listing.path(key), self._storage, self._listing.stamp(key))
-            try:
+            with closing(open_file(self._listing.path(key), self._storage, self._listing.stamp(key))) as file:
                 image = file.read(0, file.size)
-            finally:
-                file.close()
         except SourceError as error:
             raise type(error)(f"record key {key} cannot be read: {error}") from error
         return {"image": image, "label": int(self._listing.labels[key])}
@@ -232,42 +229,24 @@ def _image(path: str, class_name: str, place: str) -> _Image:
         raise _unreadable(error) from error
 
 
-def _below(root: str) -> Iterator[str]:
+def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
     """All files below a folder of this machine; links to folders are followed, but for those that lead back."""
-    for folder, folders, names in os.walk(root, onerror=_raise, followlinks=True):
-        folders[:] = [name for name in folders if not _leads_back(os.path.join(folder, name), root)]
-        for name in names:
-            yield os.path.join(folder, name)
-
-
-def _leads_back(folder: str, root: str) -> bool:
-    """True of a link to a folder on the way to it, by links or not, which would be listed without end."""
-    if not os.path.islink(folder):
-        return False
-    target, way = os.path.realpath(folder), os.path.dirname(folder)
-    while True:
-        if PurePath(os.path.realpath(way)).is_relative_to(target):
-            return True
-        if len(way) <= len(root):
-            return False
-        way = os.path.dirname(way)
-
-
-def _raise(error: OSError) -> None:
-    raise _unreadable(error) from error
+    try:
+        found = os.stat(folder)
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise _unreadable(error) from error
+    here = found.st_dev, found.st_ino
+    if here in inside:
+        return
+    for entry in entries:
+        if os.path.isdir(entry) if entry.is_symlink() else entry.is_dir():
+            yield from _below(entry.path, inside | {here})
+        else:
+            yield entry.path
 
 
 def _unreadable(error: OSError) -> SourceError:
     return SourceError(
         f"{shorten(error.filename)} cannot be looked at: {shorten(error.strerror)}; mend that, or remove it."
     )
-
-
-def _check_classes(images: Sequence[_Image], classes: tuple[str, ...]) -> None:
-    known = set(classes)
-    odd = next((image for image in images if image.class_name not in known), None)
-    if odd is not None:
-        raise SourceError(
-            f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, which classes= does not name: "
-            f"{first_few(classes)}."
-        )

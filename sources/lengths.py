@@ -5,6 +5,7 @@ A source may offer them: `lengths` (of its arrays), `lengths_by(name)` (of a fie
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,10 @@ import numpy.typing as npt
 from ..common.costs import as_length, as_lengths
 from ..common.messages import a_kind_of, first_few, short_repr
 from ..errors import LengthsError
+from ..files.opened import OpenFile
+from ..formats.index import SUFFIX, FoundRecords, IndexKind
 from .accepted import as_source
+from .mixed.source import MixedSource
 from .protocol import reader_of
 
 Int64s = npt.NDArray[np.int64]
@@ -48,6 +52,8 @@ def lengths_of(source: Any, lengths: Any = None) -> Int64s:
     """
     source = as_source(source)
     count = len(source)
+    if isinstance(source, MixedSource) and (lengths is None or isinstance(lengths, str) or callable(lengths)):
+        return as_lengths(source.by_key([lengths_of(part, lengths) for part in source.parts.values()]), count)
     if lengths is None:
         return as_lengths(_own(source), count, f"{_name(source)}.lengths")
     if isinstance(lengths, str):
@@ -76,6 +82,25 @@ def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
             found[key] = as_length(function(record), key)
     found.flags.writeable = False
     return found
+
+
+def lengths_kind(find: Callable[[OpenFile], FoundRecords], of: str, name: str, described: Any = None) -> IndexKind:
+    """The index of lengths that is kept of a file.
+
+    Args:
+        find: goes through the file.
+        of: the format of the file.
+        name: of the field.
+        described: plain values on which the lengths depend besides.
+    """
+    said = repr((of, name, described))
+    suffix = f".{hashlib.sha256(said.encode()).hexdigest()[:8]}{SUFFIX}"
+    return IndexKind(f"lengths in {said}", find, {"lengths": ("<i8", ())}, _fits, suffix)
+
+
+def _fits(found: FoundRecords, size: int) -> bool:
+    lengths = found.arrays["lengths"]
+    return len(lengths) == found.count and bool((lengths >= 0).all())
 
 
 def _own(source: Any) -> Any:

@@ -112,54 +112,39 @@ def reader_of(source: DataSource[Any]) -> Reader:
     >>> reader_of("a b c".split())(np.array([2, 0]))
     ['c', 'a']
     """
-    many: Reader | None = getattr(source, "__getitems__", None)
+    many: Any = getattr(source, "__getitems__", None)
     if many is not None and getattr(source, "answers_exactly", False):
         return many
-    read = _one_by_one(source) if many is None else _all_at_once(source, many)
-    return read if getattr(source, "checks_keys", False) else _guarded(source, read)
+    as_array, length, name = bool(getattr(source, "array_keys", False)), len(source), type(source).__qualname__
 
+    def read(keys: npt.NDArray[np.int64]) -> Sequence[Any]:
+        if many is None:
+            return [source[key] for key in keys.tolist()]
+        return all_of(many(keys if as_array else keys.tolist()), source, len(keys))
 
-def _guarded(source: DataSource[Any], read: Reader) -> Reader:
-    """Checks the keys first: a source that hands them to a list would take -1 for its last record."""
-    length, name = len(source), type(source).__qualname__
+    if getattr(source, "checks_keys", False):
+        return read
+    # A source that hands keys to a list would take -1 for its last record.
     return lambda keys: read(check_keys(keys, length, name))
-
-
-def _all_at_once(source: DataSource[Any], many: Callable[[Any], Any]) -> Reader:
-    as_array = bool(getattr(source, "array_keys", False))
-    return lambda keys: all_of(many(keys if as_array else keys.tolist()), source, len(keys))
 
 
 def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
     """The records that `__getitems__` of a source returned for `count` keys, as a list, tuple or array, or a SourceError."""
-    method = f"{type(source).__qualname__}.__getitems__"
-    found = _sequence(records, method, count)
-    if len(found) != count:
+    kind, method = type(records), type(source).__qualname__
+    if kind is not list and kind is not tuple and (kind is not np.ndarray or not records.ndim):
+        walkable = kind is not np.ndarray and (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"))
+        if isinstance(records, Mapping) or not walkable:  # the items of a dict of columns are no records
+            raise SourceError(
+                f"{method}.__getitems__ returned an object of type {kind.__name__} for {count} keys; "
+                "it must return a sequence of records, one per key, in their order"
+            )
+        records = list(records)
+    if len(records) != count:
         raise SourceError(
-            f"{method} returned {len(found)} records for {count} keys; it must return one record per key, in their order"
+            f"{method}.__getitems__ returned {len(records)} records for {count} keys; it must return one record per key, in "
+            "their order"
         )
-    return found
-
-
-def _sequence(records: Any, method: str, count: int) -> Sequence[Any]:
-    """The records as a list, tuple or array; a dict of columns is refused, its items are no records."""
-    kind = type(records)
-    if kind is list or kind is tuple or (kind is np.ndarray and records.ndim > 0):
-        return cast(Sequence[Any], records)
-    walkable = kind is not np.ndarray and (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"))
-    if isinstance(records, Mapping) or not walkable:
-        raise SourceError(
-            f"{method} returned an object of type {kind.__name__} for {count} keys; "
-            "it must return a sequence of records, one per key, in their order"
-        )
-    return list(records)
-
-
-def _one_by_one(source: DataSource[Any]) -> Reader:
-    def read(keys: npt.NDArray[np.int64]) -> list[Any]:
-        return [source[key] for key in keys.tolist()]
-
-    return read
+    return cast(Sequence[Any], records)
 
 
 def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:

@@ -72,13 +72,3 @@ def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
     made_of = getattr(source, "made_of", None)
     found: Sequence[UsedRecord] = [UsedRecord(source, key)] if made_of is None else made_of(key)
     return found
-
-
-def in_row(used: Sequence[UsedRecord], row: int) -> list[UsedRecord]:
-    """The same records, in a row of a batch."""
-    return [each.placed(row=row) for each in used]
-
-
-def in_segment(used: Sequence[UsedRecord], segment: int, tokens: tuple[TokenSpan, ...]) -> list[UsedRecord]:
-    """The same records, as a segment of a packed row."""
-    return [each.placed(segment=segment, tokens=tokens) for each in used]

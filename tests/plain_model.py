@@ -17,7 +17,7 @@ import numpy as np
 from pipelines import plain
 
 from headrace import Batch, Filter, FlatMap, IterDataset, MapTransform, Pack
-from headrace.loader.plan.nodes import Apply, Joined, Read
+from headrace.loader.plan.joins import Apply, Joined, Read
 from headrace.operations.protocol import Context, Operation
 
 MOST_READS = 3000
@@ -58,7 +58,7 @@ class PlainModel:
     @classmethod
     def of(cls, dataset: IterDataset) -> PlainModel:
         """That of a dataset."""
-        return cls(dataset._stream.tree, dataset._stream.skips_errors)
+        return cls(dataset.chain_stream.tree, dataset.chain_stream.skips_errors)
 
     def __iter__(self) -> Iterator[Any]:
         return (row.element for row in self._rows())

@@ -419,7 +419,7 @@ def before(recipe: Recipe, firsts: Iterator[int] | None = None) -> MapDataset:
             continue
         if others:
             dataset = JOINED_BEFORE[step.name]([dataset, *others], step.n)
-        elif step.name not in ("batch", "drop") or not dataset._node.left_out_by:
+        elif step.name not in ("batch", "drop") or not dataset.root_node.left_out_by:
             dataset = BEFORE[step.name](dataset, step.n)
     return dataset
 

@@ -26,7 +26,7 @@ ROOMS = (
     ("loader.executors",),
     ("loader.stream",),
     ("loader.state",),
-    ("loader.iterator", "loader.epochs", "loader.passes"),
+    ("loader.iterator", "loader.epochs"),
     ("loader.device",),
     ("loader.data_loader",),
     ("chains",),

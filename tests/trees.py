@@ -11,11 +11,10 @@ from headrace import Batch, Filter, FlatMap, IndexSampler, MapWithIndexTransform
 from headrace.loader.iterator import DataLoaderIterator
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.plan.compile import compiled
+from headrace.loader.plan.joins import Apply, Joined, Node, Read
 from headrace.loader.plan.leaf import Leaf
-from headrace.loader.plan.nodes import Apply, Joined, Node, Read
-from headrace.loader.plan.rules.in_turn import Interleaved, InTurn
-from headrace.loader.plan.rules.mix import MixRows
-from headrace.loader.plan.rules.of_one import Again, All, First
+from headrace.loader.plan.mix_rules import MixRows
+from headrace.loader.plan.rules import Again, All, First, Interleaved, InTurn
 from headrace.operations import WindowShuffle, ZipRows
 from headrace.operations.transforms import as_operation
 from headrace.samplers.mix.order import MixOrder
@@ -94,7 +93,7 @@ TREES: dict[str, Callable[[Any], Node]] = {
     ),
     "zip": lambda shard: apply(
         Joined(
-            (numbers(0, 20, shard), apply(numbers(500, 40, shard), Filter(lambda x: x % 2))), InTurn(2, together=False)
+            (numbers(0, 20, shard), apply(numbers(500, 40, shard), Filter(lambda x: x % 2))), InTurn(2, strict=False)
         ),
         ZipRows(2, ["a", "b"]),
         Batch(3),

@@ -19,7 +19,7 @@ import numpy as np
 from ..common.messages import first_few, shorten
 from ..errors import CheckpointError
 from ..loader.plan.fingerprint import differences
-from ..loader.plan.steps.ranges import union
+from ..loader.plan.steps.skipped import union
 from ..loader.state.files import process_of, unreadable
 from ..loader.state.loader_state import LoaderState
 from ..samplers.protocol import ENDLESS
@@ -30,17 +30,11 @@ MOST_NAMED = 1000
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The states that lie together, of one run at one step.
+    """The states that lie together, of one run at one step."""
 
-    Attributes:
-        path: of the folder, or of the one file.
-        states: by their shards.
-        missing: names of the files of processes whose states are not there.
-    """
-
-    path: Path
-    states: Sequence[LoaderState]
-    missing: tuple[str, ...] = ()
+    path: Path  # of the folder, or of the one file
+    states: Sequence[LoaderState]  # by their shards
+    missing: tuple[str, ...] = ()  # names of the files of processes whose states are not there
 
     def check_complete(self) -> None:
         """Whether the states of all processes are there.

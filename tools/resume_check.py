@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -21,12 +21,10 @@ from ..chains.map_dataset import MapDataset
 from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import whole_number
 from ..errors import NotDeterministicError
-from ..loader.data_loader import DataLoader
+from ..loader.data_loader import DataLoader, LoaderDescription
 from ..loader.iterator import DataLoaderIterator
-from ..loader.options import ExecutionOptions
 from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
-from ..loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import flatten
 
@@ -57,34 +55,6 @@ class ResumeReport:
     worker_counts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _Checked:
-    """What is checked, with which workers; see `DataLoaderIterator`."""
-
-    pipeline: Pipeline
-    execution: ExecutionOptions
-    max_errors: int | None
-    skipped_steps: SkippedSteps = NONE_SKIPPED
-
-    @classmethod
-    def of(cls, loader: Loader) -> _Checked:
-        """What a loader or a dataset describes."""
-        if isinstance(loader, DataLoader):
-            own = loader._description
-            return cls(own.pipeline, own.execution, own.max_errors, own.skipped_steps)
-        if not isinstance(loader, (MapDataset, IterDataset)):
-            what = "the loader that it is of" if hasattr(loader, "get_state") else "a loader, or a dataset"
-            raise TypeError(
-                f"check_resume({short_repr(loader)}): pass {what}, check_resume(loader), and not {a_kind_of(loader)}; it takes "
-                "iterators of its own, from the start."
-            )
-        dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
-        return cls(dataset._pipeline, dataset._stream.execution, dataset._stream.max_errors)
-
-    def __iter__(self) -> DataLoaderIterator:
-        return DataLoaderIterator(self.pipeline, self.execution, self.max_errors, self.skipped_steps)
-
-
 def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
     """Test a pipeline of yours: is the stream the same, to the bit, wherever it is resumed and with any workers?
 
@@ -109,13 +79,19 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     counts = tuple(
         whole_number("worker_counts", count, 0, None, "numbers of workers, [0, 2]") for count in worker_counts
     )
-    checked = _Checked.of(loader)
-    expected, states = _first_run(_with(checked, 0), steps)
+    dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
+    if not isinstance(dataset, (DataLoader, IterDataset)):
+        what = "the loader that it is of" if hasattr(loader, "get_state") else "a loader, or a dataset"
+        raise TypeError(
+            f"check_resume({short_repr(loader)}): pass {what}, check_resume(loader), and not {a_kind_of(loader)}; it takes "
+            "iterators of its own, from the start."
+        )
+    checked = dataset.loader_description
+    expected, states = _first_run(checked, steps)
     elements = len(states)
     resumed = 0
     for count in counts:
-        other = _with(checked, count)
-        with iter(other) as iterator:
+        with _opened(checked, count) as iterator:
             _compare(checked, expected, iterator, 0, len(expected), count)
             for step in _some(range(elements), elements if count == 0 else RESUMED_WITH_WORKERS):
                 iterator.set_state(states[step])
@@ -124,15 +100,16 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     return ResumeReport(elements, resumed, counts)
 
 
-def _with(loader: _Checked, worker_count: int, **changes: Any) -> _Checked:
-    execution = dataclasses.replace(loader.execution, worker_count=worker_count)
-    return dataclasses.replace(loader, execution=execution, **changes)
+def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline | None = None) -> DataLoaderIterator:
+    """An iterator with this number of workers, maybe over another pipeline."""
+    execution = dataclasses.replace(loader.execution, worker_count=workers)
+    return DataLoaderIterator(pipeline or loader.pipeline, execution, loader.max_errors, loader.skipped_steps)
 
 
-def _first_run(loader: _Checked, steps: int) -> tuple[list[Any], list[bytes]]:
+def _first_run(loader: LoaderDescription, steps: int) -> tuple[list[Any], list[bytes]]:
     """Checksums of the first elements, and of the end of the stream if it comes then; the state before each element."""
     checksums, states = [], []
-    with iter(loader) as iterator:
+    with _opened(loader, 0) as iterator:
         state = iterator.get_state()
         for element, _ in zip(iterator, range(steps)):
             checksums.append(_checksum(element))
@@ -144,50 +121,52 @@ def _first_run(loader: _Checked, steps: int) -> tuple[list[Any], list[bytes]]:
 
 
 def _compare(
-    loader: _Checked, expected: list[Any], iterator: DataLoaderIterator, start: int, count: int, workers: int
+    loader: LoaderDescription, expected: list[Any], iterator: DataLoaderIterator, start: int, count: int, workers: int
 ) -> None:
     for step in range(start, min(start + count, len(expected))):
         element = next(iterator, _MISSING)
         if _checksum(element) != expected[step]:
+            at = f", with worker_count={workers}" if workers else ""
             found = _culprit(loader, step, workers)
-            raise NotDeterministicError(f"element {step} is not the same a second time{_at(workers)}: {found}")
+            raise NotDeterministicError(f"element {step} is not the same a second time{at}: {found}")
 
 
 _MISSING = "the stream has ended"
 
 
-def _at(workers: int) -> str:
-    return f", with worker_count={workers}" if workers else ""
-
-
-def _culprit(loader: _Checked, step: int, workers: int) -> str:
+def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
     """What makes an element differ, in words."""
-    if loader.pipeline.joins:
+    whole = loader.pipeline
+    if whole.joins:
         return "check the datasets that come together here one by one, check_resume(dataset), to learn which operation it is."
-    with iter(_with(loader, 0)) as iterator:
+    with _opened(loader, 0) as iterator:
         for _ in range(step + 1):
             next(iterator, None)
         stop = _position(iterator) + RECORDS_MORE
-    operations = loader.pipeline.operations
+
+    def run(count: int, workers: int = 0) -> list[tuple[Any, str]]:
+        """The elements of the first operations only, as checksums, each with the keys of its records."""
+        part = dataclasses.replace(with_operations(whole, whole.operations[:count]), identity=None)
+        made: list[tuple[Any, str]] = []
+        with _opened(loader, workers, part) as iterator:
+            for element in iterator:
+                made.append((_checksum(element), _keys_told(iterator.last_records())))
+                if _position(iterator) >= stop:
+                    break
+        return made
+
     given: list[tuple[Any, str]] = []  # what the operation that is looked at gets
-    for count in range(len(operations) + 1):
-        part = _with(loader, 0, pipeline=_begun(loader.pipeline, count))
-        first = list(_until(part, stop))
+    for count in range(len(whole.operations) + 1):
+        first = run(count)
         for again in dict.fromkeys((0, workers)):
-            found = _difference(first, list(_until(_with(part, again), stop)))
+            found = _difference(first, run(count, again))
             if found is not None:
-                before = _with(loader, 0, pipeline=_begun(loader.pipeline, max(count - 1, 0)))
-                in_place = count > 0 and _difference(given, list(_until(before, stop))) is not None
-                return _accusation(operations, count, found, in_place)
+                in_place = count > 0 and _difference(given, run(count - 1)) is not None
+                return _accusation(whole.operations, count, found, in_place)
         given = first
     return (
         "each operation on its own gives the same a second time, so that one of them must depend on what ran before it."
     )
-
-
-def _begun(pipeline: Pipeline, count: int) -> Pipeline:
-    """The pipeline with its first operations only."""
-    return dataclasses.replace(with_operations(pipeline, pipeline.operations[:count]), identity=None)
 
 
 def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool) -> str:
@@ -203,15 +182,6 @@ def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool
         f"{told} gave another result for {keys}. Draw random numbers from the generator of a "
         "RandomMapTransform, keep nothing from one call to the next, and depend neither on time, process nor hash()."
     )
-
-
-def _until(loader: _Checked, stop: int) -> Iterator[tuple[Any, str]]:
-    """The elements that are made before some position, as checksums, each with the keys of its records."""
-    with iter(loader) as iterator:
-        for element in iterator:
-            yield _checksum(element), _keys_told(iterator.last_records())
-            if _position(iterator) >= stop:
-                return
 
 
 def _keys_told(records: Any) -> str:

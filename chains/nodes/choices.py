@@ -57,13 +57,9 @@ class Choice(Protocol):
 
 @dataclass(frozen=True)
 class OneAfterAnother(Choice):
-    """All elements of the first dataset, then all of the second; in the next epoch, the next epoch of each.
+    """All elements of the first dataset, then all of the second; in the next epoch, the next epoch of each."""
 
-    Attributes:
-        lengths: of the datasets.
-    """
-
-    lengths: tuple[int, ...]
+    lengths: tuple[int, ...]  # of the datasets
 
     @cached_property
     def _ends(self) -> Indices:
@@ -87,15 +83,10 @@ class OneAfterAnother(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByMap(Choice):
-    """A user's mapping from an index to the number of a dataset and an index in it.
+    """A user's mapping from an index to the number of a dataset and an index in it."""
 
-    Attributes:
-        mapping: as the user passed it.
-        datasets: how many there are.
-    """
-
-    mapping: Any
-    datasets: int
+    mapping: Any  # as the user passed it
+    datasets: int  # how many there are
 
     @property
     def length(self) -> int:
@@ -103,7 +94,6 @@ class ByMap(Choice):
 
     @property
     def parameters(self) -> Any:
-        """A digest, as a mapping may be a long list."""
         return [self.length, digest(described(self.mapping), 12)]
 
     @property
@@ -126,24 +116,15 @@ class ByMap(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByWeights(Choice):
-    """A mix. In its next epoch, each dataset goes on where the epoch before left it.
+    """A mix. In its next epoch, each dataset goes on where the epoch before left it."""
 
-    Attributes:
-        lengths: of the datasets, by name.
-        weights: as `MixSampler` takes them.
-        when_exhausted: likewise.
-        ramp: likewise.
-        records_per_step: likewise.
-    """
-
-    lengths: dict[str, int]
-    weights: Any
-    when_exhausted: Literal["first", "all", "repeat"]
-    ramp: bool
-    records_per_step: int
+    lengths: dict[str, int]  # of the datasets, by name
+    weights: Any  # as `MixSampler` takes them
+    when_exhausted: Literal["first", "all", "repeat"]  # likewise
+    ramp: bool  # likewise
+    records_per_step: int  # likewise
 
     def sampler(self, orders: Mapping[str, Any]) -> MixSampler:
-        """It knows how to go on after the weights were changed."""
         return MixSampler(
             orders,
             self.weights,

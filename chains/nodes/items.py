@@ -9,29 +9,29 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
 from typing import Any, cast
 
 import numpy as np
 
 from ...common.keyed_random import child_row
 from ...common.messages import short_repr
-from ...operations import Operation
+from ...errors import PackError
+from ...operations import Operation, Pack
 from ...operations.identity import fingerprint
+from ...operations.packing.pieces import end_to_end
+from ...operations.packing.plan import PackPlan
 from ...operations.protocol import Context
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.provenance import UsedRecord, in_row
+from ...sources.provenance import TokenSpan, UsedRecord
+from ..arguments import finite
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
-from .packed import Packed
 
 
 def applied(node: Node, operation: Operation) -> Node:
-    """The node of an operation's results.
-
-    Raises:
-        TypeError: it cannot be evaluated at an index.
-    """
+    """The node of an operation's results. Raises TypeError: it cannot be evaluated at an index."""
     if operation.plans_rows:
         return Packed.of(node, cast(Any, operation), None)
     if operation.takes is not None and operation.one_to_one:
@@ -75,12 +75,10 @@ class Applied(OnOne):
 
     @property
     def kind(self) -> str:
-        """The operation's."""
         return self.operation.node_name or type(self.operation).__qualname__
 
     @property
     def parameters(self) -> Any:
-        """The operation's fingerprint."""
         return fingerprint(self.operation)
 
     @property
@@ -90,7 +88,6 @@ class Applied(OnOne):
 
     @property
     def operations(self) -> int:
-        """One more than below."""
         return self.input.operations + 1
 
     @cached_property
@@ -121,12 +118,10 @@ class Applied(OnOne):
         return lambda element, index: next(iter(run((element,), *place(index))), None)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """The results for those below."""
         at, below = self._at, zip(self.input.records(indices), indices.tolist())
         return [None if element is None else at(element, index) for element, index in below]
 
     def getter(self) -> Get:
-        """The result for one below."""
         get, at = self.input.getter(), self._at
 
         def result(index: int) -> Any:
@@ -165,12 +160,10 @@ class Regrouped(Applied):
     """Base of nodes whose indices are not those below."""
 
     def getter(self) -> Get:
-        """The only one of the elements at one index."""
         return Node.getter(self)
 
     @property
     def line(self) -> Line:
-        """With the operation on top, at other positions than below."""
         return self.input.line.then(self.operation, moves_freely=False, keeps_positions=False)
 
     @property
@@ -185,11 +178,7 @@ class FlatMapped(Regrouped):
 
     @classmethod
     def of(cls, node: Node, operation: Operation) -> FlatMapped:
-        """The node over another one.
-
-        Raises:
-            ValueError: it is unknown how many elements one may become.
-        """
+        """The node over another one. Raises ValueError: it is unknown how many elements one may become."""
         if not operation.max_fan_out:
             raise ValueError(
                 "flat_map of a MapDataset needs max_fan_out=, the most elements that one may become, to know what stands at an "
@@ -203,7 +192,6 @@ class FlatMapped(Regrouped):
 
     @property
     def length(self) -> int:
-        """An index for each element that there may be."""
         return min(self.input.length * self._fan_out, ENDLESS)
 
     def records(self, indices: Indices) -> Sequence[Any]:
@@ -214,7 +202,6 @@ class FlatMapped(Regrouped):
         return [_item(families[family], child) for family, child in zip(which.tolist(), children.tolist())]
 
     def getter(self) -> Get:
-        """A child of one below."""
         get, fan_out = self.input.getter(), self._fan_out
         return lambda index: _item(self._children(get(index // fan_out), index // fan_out), index % fan_out)
 
@@ -222,11 +209,9 @@ class FlatMapped(Regrouped):
         return () if element is None else self.run((element,), *self.input.place(index))
 
     def dataset_at(self, index: int) -> str | None:
-        """The dataset of the element it was made of."""
         return self.input.dataset_at(index // self._fan_out)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Those of the element it was made of."""
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
@@ -248,11 +233,7 @@ class Batched(Regrouped):
 
     @classmethod
     def of(cls, node: Node, operation: Operation) -> Batched:
-        """The node over another one.
-
-        Raises:
-            ValueError: a filter or flat map is below.
-        """
+        """The node over another one. Raises ValueError: a filter or flat map is below."""
         if sparse := node.left_out_by:
             raise ValueError(
                 f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which leaves elements out; make batches of the "
@@ -262,7 +243,6 @@ class Batched(Regrouped):
 
     @property
     def length(self) -> int:
-        """The number of batches."""
         below, size = self.input.length, self.size
         if below >= ENDLESS:
             return ENDLESS
@@ -270,7 +250,6 @@ class Batched(Regrouped):
 
     @property
     def parameters(self) -> Any:
-        """The operation's fingerprint and the size, which this leaves out."""
         return [fingerprint(self.operation), self.size]
 
     @property
@@ -304,10 +283,76 @@ class Batched(Regrouped):
         """None: a batch may have elements of several."""
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Those of its elements, each in a row."""
         rows = enumerate(range(*self._below(index)))
-        return [used for row, below in rows for used in in_row(self.input.made_of(below), row)]
+        return [used.placed(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
         """The place of its first element; what is dropped does not count."""
         return self.input.place(index * self.size if self.operation.drops_remainder else self._below(index)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Packed(OnOne):
+    """Rows of the first epoch's documents; each epoch has the same rows."""
+
+    operation: Pack  # how they are packed
+    plan: PackPlan  # of the lengths
+
+    @classmethod
+    def of(cls, node: Node, operation: Pack, lengths: Any) -> Packed:
+        """The node over another one; `lengths` are those of its elements, None where its source tells them.
+
+        Raises:
+            PackError: nobody tells them, or not one for each element.
+            ValueError: the documents never end.
+        """
+        documents = finite("pack", node.length)
+        known = node.lengths_at(np.arange(documents, dtype=np.int64)) if lengths is None else lengths
+        if known is None:
+            raise PackError(
+                "pack of a MapDataset is planned from the lengths of its elements, which only sources with `lengths` tell, as "
+                "long as nothing but their order is changed. Pass lengths=, or pack the stream: to_iter_dataset().pack(…)."
+            )
+        plan = operation.plan(known)
+        if plan.documents != documents:
+            raise PackError(
+                f"pack: lengths= tells {plan.documents} lengths, and the dataset has {documents} elements; pass one for each."
+            )
+        return cls(node, operation, plan)
+
+    @property
+    def length(self) -> int:
+        return self.plan.rows
+
+    @property
+    def operations(self) -> int:
+        return self.input.operations + 1
+
+    @property
+    def may_be_none(self) -> bool:
+        return False
+
+    @property
+    def parameters(self) -> Any:
+        return [fingerprint(self.operation), self.operation.window, self.length]
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """All documents are read in one call."""
+        if not len(indices):
+            return []
+        pieces = end_to_end([self.plan.row(index) for index in (indices % self.length).tolist()])
+        documents = self.input.records(pieces.documents)
+        with telling_datasets(self.input, pieces.documents):
+            return self.operation.planned(documents, pieces)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        pieces = self.plan.row(index % self.length)
+        spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
+        return [
+            used.placed(segment=segment, tokens=tuple(starmap(TokenSpan, tokens)))
+            for segment, (document, tokens) in spans
+            for used in self.input.made_of(document)
+        ]
+
+    def dataset_at(self, index: int) -> None:
+        """None: a row may have documents of several."""

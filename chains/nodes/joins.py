@@ -23,8 +23,7 @@ from ...sources.mixed.source import MixedSource
 from ...sources.provenance import UsedRecord
 from .choices import Choice
 from .line import Line
-from .node import Evaluated, Get, Node, some_lengths
-from .source import Source
+from .node import Evaluated, Get, Node, Source, some_lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +69,7 @@ class Chosen(Node):
         return [used.named(self.names[number]) for used in self.nodes[number].made_of(inner)]
 
     def lengths_at(self, indices: Indices) -> Any:
-        """Those of the nodes, if all tell them.
-
-        Raises:
-            PackError: the elements of two datasets have not the same leaves.
-        """
+        """Those of the nodes, if all tell them. Raises PackError: the elements of two datasets have not the same leaves."""
         which, inner = self.choice.many(indices)
         order = np.argsort(which, kind="stable")
         of_parts = [node.lengths_at(inner[which == number]) for number, node in enumerate(self.nodes)]
@@ -139,15 +134,10 @@ def _as_source(node: Node, limit: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys:
-    """The order of chosen elements: the key of record i of part p, of n parts, is i·n + p. See `IndexMap`.
+    """The order of chosen elements: the key of record i of part p, of n parts, is i·n + p. See `IndexMap`."""
 
-    Attributes:
-        choice: which part stands at an index.
-        orders: of the parts.
-    """
-
-    choice: Choice
-    orders: tuple[ChainOrder, ...]
+    choice: Choice  # which part stands at an index
+    orders: tuple[ChainOrder, ...]  # of the parts
 
     keeps_indices: ClassVar[bool] = False
     change: ClassVar[None] = None
@@ -162,12 +152,10 @@ class ChosenKeys:
 
     @property
     def parameters(self) -> Any:
-        """The values that tell it from others."""
         return [type(self.choice).__name__, self.choice.parameters, *(order.fingerprint for order in self.orders)]
 
     @property
     def selections(self) -> list[Any]:
-        """See `Node`; `ChainOrder` keeps a digest."""
         return list(self.choice.selections)
 
     def many(self, indices: Indices) -> Indices:
@@ -210,7 +198,6 @@ class Zipped(Node):
         return lambda index: self._together(tuple(get(index) for get in gets))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Those of all of them."""
         names = self.names or tuple(map(str, range(len(self.nodes))))
         return [used.named(name) for name, node in zip(names, self.nodes) for used in node.made_of(index)]
 
@@ -219,7 +206,6 @@ class Zipped(Node):
 
     @property
     def parameters(self) -> Any:
-        """The names, if there are any."""
         return list(self.names) or None
 
 
@@ -232,7 +218,6 @@ class Own(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """As far as it said what it is made of."""
         return self.nodes
 
     @cached_property

@@ -15,8 +15,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from ...loader.plan.joins import Apply, Read
 from ...loader.plan.leaf import Leaf
-from ...loader.plan.nodes import Apply, Read
 from ...loader.plan.stages import unit_of
 from ...operations import Operation
 from ...samplers import ShardOptions
@@ -27,33 +27,20 @@ from ...samplers.protocol import VectorSampler
 
 @dataclass(frozen=True)
 class Line:
-    """Operations on the records of a source, in an order.
+    """Operations on the records of a source, in an order."""
 
-    Attributes:
-        source: of records.
-        records: number of them; None for a source that takes indices past its end.
-        length: number of positions.
-        epoch_length: positions until all records come again.
-        maps: from positions to record keys, from the top to the bottom.
-        operations: from the bottom to the top.
-        moves_freely: the operations do not depend on positions, so that reordering what they gave is the same as reordering
-            what they get.
-        keeps_positions: what they give stands at the positions of what they get.
-        batches: one of them is a batch.
-        may_be_none: records may be None, for what was left out.
-        alone: the order, where `maps` is all there is to it, by a sampler that knows more about it.
-    """
-
-    source: Any
-    records: int | None
-    length: int
-    epoch_length: int
-    maps: tuple[IndexMap, ...] = ()
-    operations: tuple[Operation, ...] = ()
+    source: Any  # of records
+    records: int | None  # number of them; None for a source that takes indices past its end
+    length: int  # number of positions
+    epoch_length: int  # positions until all records come again
+    maps: tuple[IndexMap, ...] = ()  # from positions to record keys, from the top to the bottom
+    operations: tuple[Operation, ...] = ()  # from the bottom to the top
+    # the operations do not depend on positions, so that reordering what they gave is the same as reordering what they get
     moves_freely: bool = True
-    keeps_positions: bool = True
-    batches: bool = False
-    may_be_none: bool = False
+    keeps_positions: bool = True  # what they give stands at the positions of what they get
+    batches: bool = False  # one of them is a batch
+    may_be_none: bool = False  # records may be None, for what was left out
+    # the order, where `maps` is all there is to it, by a sampler that knows more about it
     alone: VectorSampler | None = None
 
     def reordered(self, index_map: IndexMap) -> Line | None:

@@ -6,7 +6,7 @@ In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +19,28 @@ from ...common.messages import first_few
 from ...errors import BatchError, PackError
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.provenance import UsedRecord
+from ...sources import DataSource, fingerprint_of, reader_of
+from ...sources.protocol import is_in_event_loop, reads_singly
+from ...sources.provenance import UsedRecord, used_records
 from .line import Line
-from .seeds import Seeds, nearest_first
+
+Seeds = tuple[tuple[int, int], ...]
+"""Seeds that hold for a node, and how many nodes below it each stands."""
+
+
+def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
+    """The seeds that hold for what stands on several inputs."""
+    found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
+    return tuple(sorted(found, key=lambda each: each[1]))
+
+
+def default_seed(seeds: Seeds) -> int | None:
+    """The seed of a node that has none of its own; another one for each distance from where seeds were set."""
+    if not seeds:
+        return None
+    words = [word for each in seeds for word in each]
+    return int(np.random.SeedSequence(words).generate_state(1, dtype=np.uint32)[0])
+
 
 Get = Callable[[int], Any]
 
@@ -32,7 +51,6 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """Its name in fingerprints."""
         return type(self).__name__
 
     @property
@@ -42,7 +60,6 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes right below."""
         return ()
 
     @property
@@ -162,7 +179,7 @@ class Evaluated:
         node: what gives the records.
         length: above all indices that will be asked for.
 
-    >>> from headrace.chains.nodes.source import Source
+    >>> from headrace.chains.nodes.node import Source
     >>> from headrace.sources import MemorySource
     >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]
     2
@@ -172,7 +189,7 @@ class Evaluated:
     checks_keys: ClassVar[bool] = True
 
     def __init__(self, node: Node, length: int = ENDLESS) -> None:
-        self._node = node
+        self.root_node = node
         self._length = length
         self.reads_ahead = node.reads_ahead
         self.reads_singly = node.reads_singly
@@ -182,28 +199,26 @@ class Evaluated:
 
     @cached_property
     def _get(self) -> Get:
-        return self._node.getter()
+        return self.root_node.getter()
 
     def __getitem__(self, index: int) -> Any:
         return self._get(index)
 
     def __getitems__(self, indices: Indices) -> Sequence[Any]:
-        """The elements at many indices."""
-        return self._node.records(indices)
+        return self.root_node.records(indices)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        return self._node.made_of(index)
+        return self.root_node.made_of(index)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Length and digest of the node."""
-        return fingerprint_of_node(self._node)
+        return fingerprint_of_node(self.root_node)
 
     def __reduce__(self) -> tuple[type[Evaluated], tuple[Node, int]]:
-        return type(self), (self._node, self._length)
+        return type(self), (self.root_node, self._length)
 
     def __repr__(self) -> str:
-        return f"MapDataset of {self._node.kind}"
+        return f"MapDataset of {self.root_node.kind}"
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
@@ -224,15 +239,12 @@ class OnOne(Node):
 
     @property
     def length(self) -> int:
-        """As many as the input."""
         return self.input.length
 
     def dataset_at(self, index: int) -> str | None:
-        """The dataset of the input's element."""
         return self.input.dataset_at(index)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Those of the input, unless said otherwise."""
         return self.input.made_of(index)
 
 
@@ -253,3 +265,53 @@ def some_lengths(lengths: Any, indices: Indices) -> Any:
     if isinstance(lengths, Mapping):
         return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}
     return np.asarray(lengths)[indices]
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Node):
+    """The records of a source, epoch after epoch."""
+
+    source: DataSource[Any]
+
+    @cached_property
+    def length(self) -> int:
+        return len(self.source)
+
+    @cached_property
+    def _read(self) -> Callable[[Indices], Sequence[Any]]:
+        return reader_of(self.source)
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        return self._read(indices % self.length)
+
+    def getter(self) -> Get:
+        read, length = self.source.__getitem__, self.length
+        return lambda index: read(index % length)
+
+    def lengths_at(self, indices: Indices) -> Any:
+        lengths = getattr(self.source, "lengths", None)
+        return None if lengths is None else some_lengths(lengths, indices % self.length)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        return used_records(self.source, index % self.length)
+
+    @property
+    def parameters(self) -> Any:
+        return fingerprint_of(self.source)
+
+    @property
+    def reads_ahead(self) -> Any:
+        return getattr(self.source, "reads_ahead", True)
+
+    @property
+    def reads_singly(self) -> bool:
+        """An asynchronous source has many reads under way by itself, in a call that waits for them."""
+        return reads_singly(self.source) and not is_in_event_loop(self.source)
+
+    @property
+    def line(self) -> Line:
+        return Line(self.source, self.length, self.length, self.length)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        return self, self.line

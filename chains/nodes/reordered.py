@@ -13,8 +13,7 @@ from typing import Any
 from ...samplers.index_maps import IndexMap, Indices, parameters_of
 from ...sources.provenance import UsedRecord
 from .line import Line
-from .node import Get, Node, OnOne
-from .seeds import Seeds
+from .node import Get, Node, OnOne, Seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,6 @@ class Seeded(OnOne):
 
     @property
     def seeds(self) -> Seeds:
-        """Its own."""
         return ((self.seed, 0),)
 
     @property

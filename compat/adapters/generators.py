@@ -13,24 +13,30 @@ from numpy.random import Generator, Philox
 _MASK = (1 << 64) - 1
 
 
-class _Moved:
-    """A Philox generator with lists in place of its arrays: so it is set twice as fast."""
+class _Moved(threading.local):
+    """A generator for each thread, with lists in place of Philox's arrays: so it is set twice as fast.
 
-    def __init__(self, philox: Philox) -> None:
-        self._philox = philox
-        self.generator = Generator(philox)
-        self.state = cast(Any, philox.state)
-        self.state["state"]["key"] = [int(word) for word in self.state["state"]["key"]]
-        self.state["state"]["counter"] = [0, 0, 0, 0]
-        self.state["buffer"] = [0, 0, 0, 0]
+    Args:
+        arguments: of Philox.
 
-    def begin_anew(self) -> Generator:
-        """The generator, as the state has it."""
-        self._philox.state = self.state
-        return self.generator
+    Attributes:
+        current: the generator of the index asked for last, as operations left it.
+    """
+
+    def __init__(self, **arguments: int) -> None:
+        self._philox = Philox(**arguments)
+        self.current = Generator(self._philox)
+        self._state = cast(Any, self._philox.state)
+        self._key = self._state["state"]["key"] = [int(word) for word in self._state["state"]["key"]]
+        self._counter = self._state["state"]["counter"] = [0, 0, 0, 0]
+        self._state["buffer"] = [0, 0, 0, 0]
+
+    def _begun(self) -> Generator:
+        self._philox.state = self._state
+        return self.current
 
 
-class OfLoader(threading.local):
+class OfLoader(_Moved):
     """Generators of a `DataLoader`: `Philox(key=seed + index)`, one for all operations on a record. Each thread has its own.
 
     >>> generators = OfLoader()
@@ -40,8 +46,7 @@ class OfLoader(threading.local):
     """
 
     def __init__(self) -> None:
-        self._moved = _Moved(Philox(key=0))
-        self._key = self._moved.state["state"]["key"]
+        super().__init__(key=0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
@@ -49,15 +54,10 @@ class OfLoader(threading.local):
     def at(self, seed: int, index: int) -> Generator:
         """The generator of a record, at its beginning."""
         self._key[0], self._key[1] = (seed + index) & _MASK, (seed + index) >> 64
-        return self._moved.begin_anew()
-
-    @property
-    def current(self) -> Generator:
-        """The generator of the record asked for last, as operations left it."""
-        return self._moved.generator
+        return self._begun()
 
 
-class OfDataset(threading.local):
+class OfDataset(_Moved):
     """Generators of a dataset's `random_map`: `Philox(seed)`, counting from `[0, 0, op_seed, index]`. Each thread has its own.
 
     Args:
@@ -70,9 +70,8 @@ class OfDataset(threading.local):
     """
 
     def __init__(self, seed: int) -> None:
+        super().__init__(seed=seed)
         self._seed = seed
-        self._moved = _Moved(Philox(seed))
-        self._counter = self._moved.state["state"]["counter"]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._seed,)
@@ -80,4 +79,4 @@ class OfDataset(threading.local):
     def at(self, index: int, op_seed: int = 0) -> Generator:
         """The generator of an element, at its beginning."""
         self._counter[2], self._counter[3] = op_seed, index & _MASK
-        return self._moved.begin_anew()
+        return self._begun()

@@ -74,50 +74,45 @@ class OnDevice(IterDataset[Any]):
         self.device, self.buffers = device, (host_buffer, device_buffer)
 
     def __iter__(self) -> Any:
-        return _DeviceIterator(self._parent, self.device, *self.buffers)
-
-
-class _DeviceIterator(DatasetIterator[Any]):
-    """A feeder over an iterator; its state is that of the element that was received last."""
-
-    def __init__(self, parent: Any, device: Any, host_buffer: int, device_buffer: int) -> None:
-        self._source = iter(parent)
-        super().__init__(self._source)
+        source, (host, device) = iter(self._parent), self.buffers
         loader = our_device_put(
-            self._source, device, cpu_buffer_size=host_buffer, device_buffer_size=device_buffer, on_unsupported="keep"
+            source, self.device, cpu_buffer_size=host, device_buffer_size=device, on_unsupported="keep"
         )
-        self._feeder = iter(loader)
+        return _Follower(iter(loader), source)
+
+
+class _Follower(DatasetIterator[Any]):
+    """The elements of another iterator, whose state is its own.
+
+    Args:
+        leader: the other iterator.
+        parent: what that one takes from.
+    """
+
+    def __init__(self, leader: Any, parent: Any) -> None:
+        super().__init__(parent)
+        self._leader = leader
 
     def __next__(self) -> Any:
-        return next(self._feeder)
+        return next(self._leader)
 
     def get_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._feeder.get_state()
+        state: dict[str, Any] = self._leader.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._feeder.set_state(state)
+        self._leader.set_state(state)
 
     def close(self) -> None:
-        self._feeder.close()
+        self._leader.close()
         super().close()
 
 
-class ThreadPrefetchDatasetIterator(DatasetIterator[Any]):
+class ThreadPrefetchDatasetIterator(_Follower):
     """The elements of another iterator, as they come: the engine reads ahead by itself."""
 
     def __init__(self, parent: Any, prefetch_buffer_size: int) -> None:
-        super().__init__(parent)
-
-    def __next__(self) -> Any:
-        return next(self._parent)
-
-    def get_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._parent.get_state()
-        return state
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._parent.set_state(state)
+        super().__init__(parent, parent)
 
 
 class RngPool:
@@ -166,14 +161,9 @@ def get_element_spec(ds: Any) -> Any:
     ShapeDtypeStruct(shape=(2,), dtype=dtype('int64'))
     """
     leaves, structure = flatten(next(iter(ds)))
-    size = getattr(ds, "batch_size", None)
-    return structure.unflatten([_spec(leaf, size) for leaf in leaves])
-
-
-def _spec(leaf: Any, batch_size: int | None) -> ShapeDtypeStruct:
-    array = np.asarray(leaf)
-    shape = array.shape if batch_size is None else (batch_size, *array.shape[1:])
-    return ShapeDtypeStruct(shape, array.dtype)
+    size, arrays = getattr(ds, "batch_size", None), list(map(np.asarray, leaves))
+    shapes = [array.shape if size is None else (size, *array.shape[1:]) for array in arrays]
+    return structure.unflatten([ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, arrays)])
 
 
 @dataclass(slots=True)
@@ -201,7 +191,8 @@ def pick_performance_config(
         max_buffer_size: elements read ahead; None: 1,000.
         samples_to_check: elements that are looked at.
     """
-    sizes = [_bytes_of(element) for element in islice(ds, samples_to_check)]
+    leaves = [flatten(element)[0] for element in islice(ds, samples_to_check)]
+    sizes = [sum(int(np.asarray(leaf).nbytes) for leaf in each) for each in leaves]
     total = sum(sizes)
     most = max_workers if max_workers is not None else os.cpu_count() or 1
     buffer = max_buffer_size if max_buffer_size is not None else 1000
@@ -209,10 +200,6 @@ def pick_performance_config(
         fitting = int(ram_budget_mb * (1 << 20) * len(sizes) / total)
         most, buffer = min(most, fitting), min(buffer, fitting)
     return PerformanceConfig(MultiprocessingOptions(most), ReadOptions(min(16, buffer), buffer))
-
-
-def _bytes_of(element: Any) -> int:
-    return sum(int(np.asarray(leaf).nbytes) for leaf in flatten(element)[0])
 
 
 def assert_equal_output_after_checkpoint(ds: Any) -> None:

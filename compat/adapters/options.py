@@ -83,15 +83,16 @@ class Config:
     """
 
     def __init__(self) -> None:
-        self.__dict__["_values"] = {
-            "py_debug_mode": False,
-            "py_dataset_visualization_output_dir": None,
-            "py_relay_sigterm_to_main": False,
-            "py_traceback_filtering": "auto",
-        }
+        vars(self).update(
+            py_debug_mode=False,
+            py_dataset_visualization_output_dir=None,
+            py_relay_sigterm_to_main=False,
+            py_traceback_filtering="auto",
+        )
 
     def __getattr__(self, name: str) -> Any:
-        return self.__dict__["_values"][self._known(name)]
+        error = AttributeError if name.startswith("__") else ValueError
+        raise error(f"Unrecognized config option: {shorten(name)}; there are {', '.join(vars(self))}.")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ValueError(f"Please use update(): config.update({name!r}, {short_repr(value)}).")
@@ -106,14 +107,8 @@ class Config:
         Raises:
             ValueError: there is no such flag.
         """
-        self.__dict__["_values"][self._known(name)] = value
-
-    def _known(self, name: str) -> str:
-        if name not in self.__dict__["_values"]:
-            known = ", ".join(self.__dict__["_values"])
-            error = AttributeError if name.startswith("__") else ValueError
-            raise error(f"Unrecognized config option: {shorten(name)}; there are {known}.")
-        return name
+        getattr(self, name)
+        vars(self)[name] = value
 
 
 config = Config()

@@ -67,20 +67,20 @@ class DeviceLoader(FeederOptions):
         Raises:
             TypeError: it feeds from something else than a `DataLoader`.
         """
-        from ..epochs import Epochs, opened_by
+        from ..epochs import Epochs
 
         loops = getattr(self.source, "epochs", None)
         epochs = loops(count) if callable(loops) and not isinstance(self.source, DeviceLoader) else None
         if not isinstance(epochs, Epochs):
             raise TypeError(f"epochs needs a DataLoader to feed from, and this is {a_kind_of(self.source)}.")
-        return opened_by(epochs, lambda loader: iter(dataclasses.replace(self, source=loader)))
+        return epochs.opened_by(lambda loader: iter(dataclasses.replace(self, source=loader)))
 
     def __iter__(self) -> DeviceFeeder:
         from .feeder import DeviceFeeder
-        from .upstream import as_upstream
+        from .upstream import Upstream
 
         iterator = iter(self.source)
-        return DeviceFeeder(self, as_upstream(iterator, owned=iterator is not self.source))
+        return DeviceFeeder(self, Upstream(iterator, owned=iterator is not self.source))
 
 
 @explained_as("to_device")

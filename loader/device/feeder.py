@@ -17,7 +17,7 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..state.position_api import StreamPositionAPI
+from ..state.position import StreamPositionAPI
 from ..stream.run_handle import in_use
 from ..timing.listeners import begins
 from ..timing.profiles import profiled
@@ -105,7 +105,7 @@ class DeviceFeeder(StreamPositionAPI):
 
     def stats(self) -> FeederStats:
         """Seconds that you waited for batches, the reasons, and the time of the work; `print` it for a table."""
-        return self._watch.stats(self._upstream.stats())
+        return self._watch.stats(None if (host := self.host_iterator) is None else host.stats())
 
     def snapshot(self) -> Snapshot:
         """Counts and times of your steps; amounts and stages are those of the loader. For less than `stats()` costs."""
@@ -130,7 +130,7 @@ class DeviceFeeder(StreamPositionAPI):
         Raises:
             TypeError: it feeds from something else than a `DataLoader`.
         """
-        return self._upstream.skipped_count
+        return self._upstream.loader("skipped_count").skipped_count
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background, and not with the first `next`."""
@@ -143,7 +143,7 @@ class DeviceFeeder(StreamPositionAPI):
         Raises:
             TypeError: the upstream iterator has no state.
         """
-        return self._here().get_state()
+        return self.here().get_state()
 
     def set_state(self, state: Any, strict: bool = True) -> None:
         """Go to the place that `get_state` told, of a feeder or of an upstream iterator; as `DataLoaderIterator.set_state`.
@@ -161,7 +161,7 @@ class DeviceFeeder(StreamPositionAPI):
             CheckpointError: a state is missing, or another pipeline's; the feeder stays where it was.
             InUseError: as `next`.
         """
-        self._go_to(lambda: self._upstream.set_states(states, strict))
+        self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict))
 
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice.
@@ -204,16 +204,15 @@ class DeviceFeeder(StreamPositionAPI):
         intake = Intake(upstream, own.transform, ends_with_error=upstream.goes_back or agreement is not None)
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
-    def _here(self) -> Any:
+    def here(self) -> Any:
         """The upstream iterator itself is asked only while nobody else uses it."""
         upstream = self._upstream
         return upstream.mark() if upstream.user_mark is None else upstream.user_mark
 
     def _told(self) -> str:
-        return self._upstream.told_at(self._here())
+        return self._upstream.told_at(self.here())
 
     def _go_to(self, go: Callable[[], None]) -> None:
-        """Stand where the upstream iterator does after this."""
         if self._in_next:
             raise in_use("feeder")
         if self._upstream.goes_back:  # what comes from a source that cannot could not be read again

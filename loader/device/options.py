@@ -15,11 +15,7 @@ from ...errors import MissingExtraError
 
 
 def jax_for(what: str) -> Any:
-    """The module `jax`, which `what` needs.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """The module `jax`, which `what` needs. Raises MissingExtraError: it is not installed."""
     try:
         import jax
     except ImportError as error:

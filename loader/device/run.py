@@ -82,7 +82,6 @@ class Run:
         self._transferrer = threading.Thread(target=self._transfer_all, name="headrace-feeder-transfer", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         _runs.add(weakref.ref(self, _runs.discard))
         atexit.unregister(_stop_all)
         atexit.register(_stop_all)  # anew each time: what was registered last is called first
@@ -96,11 +95,9 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """True after `stop`."""
         return self._loaded.closed
 
     def reads(self, iterator: Any) -> bool:
-        """True if it reads from this iterator."""
         return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:

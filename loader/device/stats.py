@@ -139,7 +139,7 @@ class Watch:
             del self._noted[:count]
             for batch in noted:
                 self._total = [total + seconds for total, seconds in zip(self._total, split(*batch))]
-                self._waits.begin(batch.asked)
+                self._waits.began = batch.asked
                 self._waits.end(batch.taken)
             self._last.extend(noted)
             self._steps += count

@@ -114,7 +114,6 @@ class Stepper:
         return Offer("batch", self._on_uneven, known.rows, self._usual(), known.divisor, known.described, steady)
 
     def _usual(self) -> int:
-        """Rows that batches have, as far as is known."""
         return max(self._promised, self._transfer.most_rows)
 
     def _empty(self, stopped: Stopped) -> Prepared | None:
@@ -124,7 +123,6 @@ class Stepper:
         return None if self._template is None else self._transfer.prepare(self._template)
 
     def _failure(self, error: BaseException) -> Offer:
-        """The offer to the other processes after an error."""
         return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:

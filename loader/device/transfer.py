@@ -152,7 +152,6 @@ class Transfer:
 
     @property
     def _keeps(self) -> bool:
-        """True if leaves that cannot go stay on the host."""
         return self._description.on_unsupported == "keep"
 
     def _goes(self, name: str, dtype: Any) -> bool:
@@ -292,7 +291,6 @@ def _is_supported(dtype: Any) -> bool:
 
 
 def _filled(leaf: Any, wanted: int) -> Any:
-    """A leaf with zeros after its rows."""
     if isinstance(leaf, jax.Array):  # of random keys, too, which NumPy has no zeros of
         return jnp.concatenate([leaf, jnp.zeros((wanted - len(leaf), *leaf.shape[1:]), leaf.dtype)])
     filled = np.zeros((wanted, *leaf.shape[1:]), leaf.dtype)

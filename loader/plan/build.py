@@ -20,9 +20,9 @@ from ...sources import as_source
 from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
 from .compile import compiled
+from .joins import Apply, Read
 from .leaf import Leaf
 from .lineage import ReshardHistory
-from .nodes import Apply, Read
 from .pipeline import Pipeline
 
 LARGEST_OF_SEVERAL_EPOCHS = 1 << 24
@@ -64,7 +64,6 @@ def make_pipeline(
 
 
 def _mixed(data_source: Any, order: MixSampler) -> MixedSource:
-    """The parts in the order in which the sampler counts them."""
     parts = MixedSource(data_source)
     order.check_parts(parts.sizes)
     return MixedSource({name: parts.parts[name] for name in order.names})

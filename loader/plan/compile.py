@@ -15,11 +15,10 @@ from functools import reduce
 
 from ...operations import Operation
 from .cursor import NodeCounts, Subtree
-from .joins import Join, JoinPolicy
+from .joins import Apply, Join, Joined, JoinPolicy, Node, Read
 from .leaf import Leaf
-from .nodes import Apply, Joined, Node, Read
 from .pipeline import Pipeline
-from .rules.of_one import RunThrough
+from .rules import RunThrough
 from .stages import Stage, runs_of
 
 
@@ -59,7 +58,6 @@ class _Numbering:
         return dataclasses.replace(leaf, lineage=dataclasses.replace(leaf.lineage, blocks=blocks))
 
     def add(self, tree: Node) -> Subtree:
-        """Give numbers to all of a tree."""
         base, operations = line_of(tree)
         first = NodeCounts(len(self.leaves), len(self.stages), len(self.joins))
         if isinstance(base, Read):
@@ -73,7 +71,6 @@ class _Numbering:
         return self._with_stages(part, first, size, operations) if operations else part
 
     def _noted(self, rule: JoinPolicy, inputs: tuple[Subtree, ...] = (), names: tuple[str, ...] = ()) -> int:
-        """The number of a join, for which cursors keep a note."""
         self.joins.append(Join(len(self.joins), inputs, rule, names))
         return len(self.joins) - 1
 

@@ -29,7 +29,6 @@ class NodeCounts(NamedTuple):
     joins: int
 
     def plus(self, other: NodeCounts) -> NodeCounts:
-        """The numbers of two parts together."""
         return NodeCounts(*(one + two for one, two in zip(self, other)))
 
 
@@ -44,17 +43,14 @@ class Subtree:
 
     @property
     def leaves(self) -> slice:
-        """The numbers of its leaves."""
         return slice(self.first.leaves, self.first.leaves + self.size.leaves)
 
     @property
     def stages(self) -> range:
-        """The numbers of its stages."""
         return range(self.first.stages, self.first.stages + self.size.stages)
 
     @property
     def joins(self) -> slice:
-        """The numbers of its joins."""
         return slice(self.first.joins, self.first.joins + self.size.joins)
 
 
@@ -63,18 +59,14 @@ class Cursor(NamedTuple):
 
     Leaves, stages and joins are numbered so that the inputs of each stand right before it (see `compile`). So the cursor of
     a part of the pipeline is that of its inputs, one after the other, and what its last stage or join adds.
-
-    Attributes:
-        positions: for each leaf, the local position of the first record that is still to be read.
-        skips: for each stage, how many of the rows that come next out of it were delivered before. All 0 except after
-            a flat map.
-        notes: for each join, and each source that can only be run through, what it must know to go on.
-        unfinished: what comes before all that, at its stages: what shards of former runs had begun.
     """
 
-    positions: tuple[int, ...]
+    positions: tuple[int, ...]  # for each leaf, the local position of the first record that is still to be read
+    # for each stage, how many of the rows that come next out of it were delivered before. All 0 except after a flat map.
     skips: tuple[int, ...]
+    # for each join, and each source that can only be run through, what it must know to go on
     notes: tuple[JoinState, ...] = ()
+    # what comes before all that, at its stages: what shards of former runs had begun
     unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
@@ -82,7 +74,6 @@ class Cursor(NamedTuple):
         return self._replace(skips=(*self.skips, skip))
 
     def before(self) -> Cursor:
-        """This cursor, without its last stage."""
         return self._replace(skips=self.skips[:-1])
 
     def with_unfinished(self, *rests: Leftover) -> Cursor:
@@ -107,22 +98,15 @@ class Leftover:
     """The rest of what a shard of a former run had begun, and no other shard could make: a window, or a batch taken apart.
 
     Its rows come out of the same stage as all that the shard of now makes, before these.
-
-    Attributes:
-        shard: that shard, and the number of shards then.
-        cursor: where it stood, of the part that ends with the stage.
-        lineages: of the order of each leaf.
-        delivered: rows that were delivered from there on since.
-        stage: which; None, as states of before tell it: the last one, until nothing that was begun at any stage is left.
-        mix: as JSON text the uppermost mix of streams below the stage, where it has been changed since.
     """
 
-    shard: tuple[int, int]
-    cursor: Cursor
-    lineages: tuple[ReshardHistory, ...]
-    delivered: int = 0
+    shard: tuple[int, int]  # that shard, and the number of shards then
+    cursor: Cursor  # where it stood, of the part that ends with the stage
+    lineages: tuple[ReshardHistory, ...]  # of the order of each leaf
+    delivered: int = 0  # rows that were delivered from there on since
+    # which; None, as states of before tell it: the last one, until nothing that was begun at any stage is left
     stage: int | None = None
-    mix: str = ""
+    mix: str = ""  # as JSON text the uppermost mix of streams below the stage, where it has been changed since
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:

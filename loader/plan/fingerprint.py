@@ -29,7 +29,6 @@ class Fingerprint(dict[str, Any]):
 
     @cached_property
     def json(self) -> str:
-        """It as JSON text."""
         return json_text(self)
 
 
@@ -67,7 +66,6 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
 
 
 def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]:
-    """Those of one value of a dict."""
     if isinstance(saved, dict) and isinstance(present, dict):
         return _differences_of(f"{part}: {name}", saved, present)
     if isinstance(saved, list) and isinstance(present, list) and len(saved) == len(present) and saved != present:
@@ -95,7 +93,6 @@ class Identity:
 
     @classmethod
     def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> Identity:
-        """The identity of a pipeline now."""
         return cls(_one_or_all("sources", list(map(fingerprint_of, sources))), tuple(map(fingerprints, operations)))
 
     def fingerprint(

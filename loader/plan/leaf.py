@@ -23,23 +23,14 @@ from .lineage import ReshardHistory
 
 @dataclass(frozen=True)
 class Leaf:
-    """A source read in an order.
+    """A source read in an order."""
 
-    Attributes:
-        source: record keys to records.
-        sampler: positions to record keys.
-        shard: which positions are this process's.
-        lineage: what former runs left of the order.
-        epoch: the number of the first one.
-        name: where there are several leaves, for states and messages.
-    """
-
-    source: Any
-    sampler: VectorSampler
-    shard: ShardOptions
-    lineage: ReshardHistory = field(default_factory=ReshardHistory)
-    epoch: int = 0
-    name: str = ""
+    source: Any  # record keys to records
+    sampler: VectorSampler  # positions to record keys
+    shard: ShardOptions  # which positions are this process's
+    lineage: ReshardHistory = field(default_factory=ReshardHistory)  # what former runs left of the order
+    epoch: int = 0  # the number of the first one
+    name: str = ""  # where there are several leaves, for states and messages
 
     @property
     def in_order(self) -> bool:
@@ -48,12 +39,10 @@ class Leaf:
 
     @property
     def endless(self) -> bool:
-        """The order never ends."""
         return len(self.sampler) >= ENDLESS
 
     @cached_property
     def total(self) -> int:
-        """Number of local positions."""
         if self.lineage.within_shard:
             return self.lineage.length(self.shard.length(len(self.sampler)))
         return self.shard.length(self.lineage.length(len(self.sampler)))
@@ -114,7 +103,6 @@ class Leaf:
         return int(self.places(local, local + 1)[0])
 
     def position(self, local: int) -> int:
-        """The global position at a local one."""
         return int(self.positions(local, local + 1)[0])
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -135,7 +123,6 @@ class Leaf:
 
     @property
     def has_parts(self) -> bool:
-        """The records are those of a mix."""
         return isinstance(self.source, MixedSource)
 
     def by_part(self, keys: NDArray[np.int64]) -> Any:
@@ -147,11 +134,7 @@ class Leaf:
         return self.source.told(key) if self.has_parts else str(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
-        """The epoch of each part of a mix at a local position.
-
-        Raises:
-            AttributeError: this is no mix.
-        """
+        """The epoch of each part of a mix at a local position. Raises AttributeError: this is no mix."""
         mix = self._mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
         return mix.part_epochs(self._place(local)) if self.total else dict.fromkeys(mix.names, 0)
 

@@ -28,27 +28,21 @@ Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class ReshardHistory:
-    """The order of what is left to be read after earlier runs, each of which read a part of what the one before it had left.
+    """The order of what is left to be read after earlier runs, each of which read a part of what the one before it had left."""
 
-    Attributes:
-        total: positions of the sampler, of all shards, in the first of these runs.
-        layers: for each run the ranges that it left out, if any, and the local positions of its shards.
-        skips: global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered.
-        within_shard: the order is that of one shard's local positions, not of the positions of all shards.
-        order_shards: number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all
-            read parts of one such order; else 0.
-        blocks: of positions that are dealt to shards by cost; None: none are.
-    """
-
-    total: int = 0
+    total: int = 0  # positions of the sampler, of all shards, in the first of these runs
+    # for each run the ranges that it left out, if any, and the local positions of its shards
     layers: tuple[Layer, ...] = ()
+    # global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered
     skips: tuple[tuple[int, int], ...] = ()
-    within_shard: bool = False
+    within_shard: bool = False  # the order is that of one shard's local positions, not of the positions of all shards
+    # number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all read parts of
+    # one such order; else 0
     order_shards: int = 0
-    blocks: Blocks | None = None
+    blocks: Blocks | None = None  # of positions that are dealt to shards by cost; None: none are
 
     @cached_property
-    def _orders(self) -> list[UnreadOrder | Without]:
+    def orders(self) -> list[UnreadOrder | Without]:
         orders: list[UnreadOrder | Without] = []
         total = self.total
         for layer in self.layers:
@@ -60,7 +54,7 @@ class ReshardHistory:
     def dense_from(self) -> tuple[int, int]:
         """The index from which on the order only adds a number to an index, and that number."""
         index = offset = 0
-        for order in self._orders:
+        for order in self.orders:
             index = max(order.dense_index, index - order.offset)
             offset += order.offset
         return index, offset
@@ -68,20 +62,20 @@ class ReshardHistory:
     @property
     def is_possible(self) -> bool:
         """True unless a run is said to have read more than there was."""
-        return all(layer and order.is_possible for layer, order in zip(self.layers, self._orders))
+        return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
     def hangs_on_end(self) -> bool:
         """True if the order of what is left would be another one with more positions."""
-        return any(order.hangs_on_end for order in self._orders)
+        return any(order.hangs_on_end for order in self.orders)
 
     def length(self, total: int) -> int:
         """The number of positions that are left; `total` if there was no run before."""
-        return self._orders[-1].length if self.layers else total
+        return self.orders[-1].length if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """The global positions at indices of what is left."""
-        for order in reversed(self._orders):
+        for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices
 
@@ -116,11 +110,11 @@ class ReshardHistory:
         reached = tuple(local - _overlap(unread, local) for local, _ in places)
         layers = (*self.layers, *([gaps] if gaps else []), reached)
         whole = ReshardHistory(self.total if self.layers else total, layers)
-        if not all(order.is_possible for order in whole._orders):
+        if not all(order.is_possible for order in whole.orders):
             raise CheckpointError(
                 f"the states are damaged: their shards stand at {list(reached)[:8]} of {length} positions."
             )
-        brief, lowest = whole._collapsed()
+        brief, lowest = whole.collapsed()
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
         return dataclasses.replace(self, total=whole.total, layers=brief, skips=kept, within_shard=False)
 
@@ -135,7 +129,7 @@ class ReshardHistory:
             return self
         return dataclasses.replace(self, blocks=None if blocks is None else blocks._replace(first=offset))
 
-    def _collapsed(self) -> tuple[tuple[Layer, ...], int]:
+    def collapsed(self) -> tuple[tuple[Layer, ...], int]:
         """The same order, said more briefly where a ragged part lies before all that is left.
 
         Returns:
@@ -143,7 +137,7 @@ class ReshardHistory:
         """
         brief: list[Layer] = []
         lowest = 0  # index into what is at hand, below which nothing is left
-        for order, layer in zip(reversed(self._orders), reversed(self.layers)):
+        for order, layer in zip(reversed(self.orders), reversed(self.layers)):
             offset = order.offset_from(lowest)
             if offset is None:
                 lowest = order.lowest_position(lowest)
@@ -163,23 +157,17 @@ class ReshardHistory:
         return self.to_values()
 
     def to_values(self) -> list[Any]:
-        """Plain JSON values."""
         layers = list(map(_layer_to_values, self.layers))
         blocks = [] if self.blocks is None else [list(self.blocks)]
         return [self.total, layers, list(map(list, self.skips)), self.within_shard, self.order_shards, *blocks]
 
     @cached_property
     def json(self) -> str:
-        """`to_values` as JSON text."""
         return json.dumps(self.values, separators=(",", ":"))
 
     @classmethod
     def from_values(cls, values: Any) -> ReshardHistory:
-        """Read what `to_values` gave.
-
-        Raises:
-            CheckpointError: the values are no lineage.
-        """
+        """Read what `to_values` gave. Raises CheckpointError: the values are no lineage."""
         try:
             total, layers, skips, within_shard, shards, *blocks = values
             order = tuple(map(_layer, layers))

@@ -34,28 +34,18 @@ class PreviousShard(NamedTuple):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A checked pipeline.
+    """A checked pipeline."""
 
-    Attributes:
-        leaves: where records come from.
-        stages: what is done to them, each after its inputs.
-        joins: where rows of several of these come together, each after its inputs.
-        top: what gives the elements: the last stage or join.
-        skips_errors: a record that fails is left out.
-        identity: what identifies source and operations, taken when the pipeline was made, because what they load or remember
-            while they work may change them. None: taken now.
-        formers: shards of former runs.
-        traced: what comes out of a `Pack` tells what it was made of, at the cost of memory.
-    """
-
-    leaves: tuple[Leaf, ...]
-    stages: tuple[Stage, ...]
-    joins: tuple[Join, ...]
-    top: Subtree
-    skips_errors: bool = False
+    leaves: tuple[Leaf, ...]  # where records come from
+    stages: tuple[Stage, ...]  # what is done to them, each after its inputs
+    joins: tuple[Join, ...]  # where rows of several of these come together, each after its inputs
+    top: Subtree  # what gives the elements: the last stage or join
+    skips_errors: bool = False  # a record that fails is left out
+    # what identifies source and operations, taken when the pipeline was made, because what they load or remember while they
+    # work may change them. None: taken now.
     identity: Identity | None = None
-    formers: tuple[PreviousShard, ...] = ()
-    traced: bool = False
+    formers: tuple[PreviousShard, ...] = ()  # shards of former runs
+    traced: bool = False  # what comes out of a `Pack` tells what it was made of, at the cost of memory
 
     def __post_init__(self) -> None:
         if self.identity is None:
@@ -68,7 +58,6 @@ class Pipeline:
 
     @property
     def leaf(self) -> Leaf:
-        """The leaf of a pipeline that has one."""
         (leaf,) = self.leaves
         return leaf
 
@@ -77,7 +66,6 @@ class Pipeline:
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
-        """The number of that leaf."""
         return stage.part.first.leaves
 
     @cached_property
@@ -96,11 +84,9 @@ class Pipeline:
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
     def joins_of(self, former: int) -> tuple[Join, ...]:
-        """The joins, for the shard of now or number `former`, from 1."""
         return self.formers[former - 1].joins if former else self.joins
 
     def shard_of(self, former: int) -> ShardOptions:
-        """The shard of now, or that of number `former`, from 1."""
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
@@ -117,8 +103,8 @@ class Pipeline:
         cursors = cursor.parts([one.size for one in join.inputs])
         if not cursor.unfinished:
             return cursors
-        rests = [tuple(rest for rest in cursor.unfinished if rest.stage in one.stages) for one in join.inputs]
-        return [one._replace(unfinished=unfinished) for one, unfinished in zip(cursors, rests)]
+        rests = [[rest for rest in cursor.unfinished if rest.stage in one.stages] for one in join.inputs]
+        return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
         """The numbers of the stages of a part that have begun to deliver what they make of several inputs, at its cursor."""
@@ -137,7 +123,6 @@ class Pipeline:
         return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
 
     def stage_on(self, leaf: int) -> Stage:
-        """The stage that reads a leaf."""
         return next(stage for stage in self.stages if stage.leaf == leaf)
 
     @property
@@ -152,16 +137,13 @@ class Pipeline:
 
     @property
     def endless(self) -> bool:
-        """The stream never ends."""
         return all(leaf.endless for leaf in self.leaves)
 
     @property
     def start(self) -> Cursor:
-        """The cursor at the beginning of the stream."""
         return self.start_of(self.top)
 
     def start_of(self, part: Subtree) -> Cursor:
-        """The cursor at the beginning of a part."""
         notes = tuple(join.rule.start for join in self.joins[part.joins])
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
 
@@ -199,7 +181,6 @@ class Pipeline:
         return column_span_length(stage.unit, sum(column.nbytes // len(column) for column in flatten(self.columns)[0]))
 
     def _following(self, stage: Stage) -> Stage | None:
-        """The stage that takes the rows of another one."""
         return next((one for one in self.stages[stage.number + 1 :] if one.leaf is None), None)
 
     @cached_property
@@ -225,5 +206,4 @@ class Pipeline:
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def with_leaf(self, leaf: Leaf) -> Pipeline:
-        """The same pipeline over another leaf."""
         return dataclasses.replace(self, leaves=(leaf,))

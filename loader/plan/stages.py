@@ -45,12 +45,10 @@ class Stage:
 
     @cached_property
     def on_join(self) -> bool:
-        """True if rows of a join are the input."""
         return self.input is not None and self.input.stage is None
 
     @cached_property
     def unit(self) -> int:
-        """Inputs to one output."""
         return unit_of(self.operations)
 
     @property
@@ -80,7 +78,6 @@ class Stage:
 
     @cached_property
     def reads_position(self) -> bool:
-        """An operation needs to know the position."""
         return any(operation.reads_position for operation in self.operations)
 
     def inputs_of(self, number: int) -> int:

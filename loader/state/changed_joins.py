@@ -17,8 +17,8 @@ from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
 from ..plan.lineage import ReshardHistory
+from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
-from ..plan.rules.former_mix import text_of
 from .loader_state import LoaderState
 
 
@@ -111,7 +111,6 @@ class _Moved:
         return operations != stages[self._parts[name].stages.start].first
 
     def lineages(self, lineages: tuple[ReshardHistory, ...]) -> tuple[ReshardHistory, ...]:
-        """Those of the datasets that stay, and of new ones."""
         left = iter(lineages)
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
         every = (known.get(name, [ReshardHistory()] * part.size.leaves) for name, part in self._parts.items())

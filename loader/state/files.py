@@ -23,11 +23,7 @@ def state_file(folder: Any) -> Any:
 
 
 def with_state(item: Any) -> Any:
-    """The object that was passed to be saved or restored, if it has a state.
-
-    Raises:
-        TypeError: it has none.
-    """
+    """The object that was passed to be saved or restored, if it has a state. Raises TypeError: it has none."""
     if not hasattr(item, "get_state"):
         remedy = (
             "iterator = iter(loader), and pass iterator"
@@ -94,11 +90,7 @@ def to_bytes(state: Any) -> bytes:
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
-    """The state that `to_bytes` had from an iterator like this one.
-
-    Raises:
-        CheckpointError: the bytes are not JSON.
-    """
+    """The state that `to_bytes` had from an iterator like this one. Raises CheckpointError: the bytes are not JSON."""
     if not isinstance(iterator.get_state(), dict):
         return content
     try:

@@ -21,8 +21,8 @@ from ...samplers.protocol import VectorSampler
 from ..plan.cursor import Cursor, Leftover, Subtree, cursor_of_join
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
+from ..plan.mix_rules import former_mix
 from ..plan.pipeline import Pipeline, PreviousShard
-from ..plan.rules.former_mix import former_mix
 from ..stream.rows import Rows
 from .loader_state import LoaderState
 

@@ -89,11 +89,7 @@ class LoaderState:
 
     @classmethod
     def from_dict(cls, values: Any, like: LoaderState | None = None) -> LoaderState:
-        """Read what `to_dict` gave.
-
-        Raises:
-            CheckpointError: the values are no such state.
-        """
+        """Read what `to_dict` gave. Raises CheckpointError: the values are no such state."""
         _refuse_grains(values)
         if isinstance(values, dict) and values.get("version") == 1 and set(values) == NAMES_OF_VERSION_1:
             values = upgraded(values)
@@ -267,7 +263,6 @@ def _rest_values(rest: Leftover) -> list[Any]:
 
 
 def _rests(values: Any) -> tuple[Leftover, ...]:
-    """Read what `_rest_values` gave."""
     with _damage(unfinished=values):
         return tuple(map(_rest, _list(values)))
 
@@ -275,7 +270,9 @@ def _rests(values: Any) -> tuple[Leftover, ...]:
 def _rest(values: Any) -> Leftover:
     with _damage(unfinished=values):
         shard, place, lineages, delivered, *more = _list(values)
-        stage, within, mix = [*more, *[None, [], ""][len(more) :]]
+        parts: list[Any] = [None, [], ""]
+        parts[: len(more)] = more
+        stage, within, mix = parts
         if not isinstance(mix, str):
             raise TypeError
         cursor = _cursor(place).with_unfinished(*_rests(within))

@@ -1,23 +1,26 @@
-"""A mark of where an iterator stands, set at no cost; what is asked about the place is found when somebody asks.
+"""A mark of where an iterator stands, set at no cost; and the questions that iterators, feeders and epochs have in common.
 
-In: what the iterator delivered last. Out: the cursor that follows it, its state, its records. A device feeder takes one for
-every batch. Any thread may ask: nothing here changes.
+In: what the iterator delivered last. Out: the cursor that follows it, its state, its records, found when somebody asks. A
+device feeder takes a mark for every batch. Any thread may ask one: nothing in it changes.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import json
+from collections.abc import Awaitable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from ...common.messages import short_repr
+from ...common.messages import a_kind_of, short_repr
 from ...common.validation import whole_number
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
-from ..plan.steps.ranges import within
-from ..plan.steps.skipped import SkippedSteps
+from ..plan.steps.skipped import SkippedSteps, within
 from ..stream.rows import Rows
+from .files import restore_later, write_later
 from .loader_state import LoaderState
 
 
@@ -74,6 +77,11 @@ class StreamPosition(NamedTuple):
         """The number of the `len()` elements before this place; where that is not known, the step."""
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
+    def told(self, worker_count: int) -> str:
+        """The place in words, for `repr` of an iterator."""
+        place, source = f"step={self.step}, epoch={self.epoch}", short_repr(self.pipeline.leaves[0].source)
+        return f"{place}, worker_count={worker_count}, data_source={source}"
+
     def records_at(self, step: int) -> Any:
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
         if step < self.step or within(self.skipped.absorbed, step) is not None:
@@ -96,3 +104,193 @@ class StreamPosition(NamedTuple):
             found[own] = np.concatenate([found[own], keys])
         told = [leaf.by_part(keys) for leaf, keys in zip(leaves, found)]
         return told[0] if len(told) == 1 else {leaf.name or str(n): told[n] for n, leaf in enumerate(leaves)}
+
+
+class Resumable:
+    """Something with a state, that can be closed."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{a_kind_of(self)} holds threads and files, and is not pickled or copied. Keep state = iterator.get_state() and "
+            "the loader, which is pickled; there, iterator = iter(loader) and iterator.set_state(state)."
+        )
+
+    def get_state(self) -> Any:
+        """The state of the place that the user has reached."""
+        raise NotImplementedError
+
+    def set_state(self, state: Any, strict: bool = True) -> None:
+        """Go to the place that `get_state` told."""
+        raise NotImplementedError
+
+    def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
+        """Go on after a run on another number of shards."""
+        raise NotImplementedError
+
+    def start_prefetch(self) -> None:
+        """Have the work begin now."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop all work. May be called twice."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """`get_state` as a dict of plain values, for PyTorch habits."""
+        state = self.get_state()
+        return state if isinstance(state, dict) else dict(json.loads(state))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """`set_state` for what `state_dict` gave."""
+        self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
+        return write_later(directory, self.get_state())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
+        return restore_later(directory, self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class StreamPositionAPI(Resumable):
+    """An iterator of a `DataLoader`, or a feeder. One that feeds from something else has a TypeError for most questions."""
+
+    _ended: bool  # `next` has told the end
+
+    def here(self) -> StreamPosition:
+        """A mark of the place where the user stands, for tools. Costs less than a microsecond."""
+        raise NotImplementedError
+
+    def _told(self) -> str:
+        """The place, for `repr`."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Number of elements of the whole stream, as `len(loader)`; after `set_states` from other shards, of what these left.
+
+        Of a feeder with `on_uneven="drop"` or `"pad"`, other processes may have you get fewer or more.
+
+        Raises:
+            TypeError: it is endless, or an operation decides how many there are.
+        """
+        return self.here().len()
+
+    @property
+    def passed(self) -> int:
+        """The number of the `len()` elements before the next one; the step, where an operation decides how many there are.
+
+        Raises:
+            TypeError: nobody knows, as it feeds from something else than a loader.
+        """
+        return self.here().passed
+
+    @property
+    def ended(self) -> bool:
+        """True once `next` has told the end."""
+        return self._ended
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._told()})"
+
+    @property
+    def step(self) -> int:
+        """Number of the element that comes next, from 0: how many were delivered, or left out on purpose, in all runs."""
+        return self.here().step
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0, of the record that was delivered last; of the first one before that.
+
+        >>> import headrace
+        >>> iterator = iter(headrace.load(range(6), batch_size=3))
+        >>> [(next(iterator).tolist(), iterator.epoch) for _ in range(3)]
+        [([0, 1, 2], 0), ([3, 4, 5], 0), ([0, 1, 2], 1)]
+        """
+        return self.here().epoch
+
+    @property
+    def part_epochs(self) -> dict[str, int]:
+        """For each part of a mix the epoch, from 0, of its record that was delivered last, by any shard.
+
+        Between rows of one window of a `Pack`: of the first record of that window.
+
+        Raises:
+            AttributeError: this is no mix; so `hasattr` tells.
+
+        >>> import headrace
+        >>> parts = {"web": range(100), "books": range(2)}
+        >>> sampler = headrace.MixSampler(parts, when_exhausted="repeat")
+        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]))
+        >>> batch = next(iterator)
+        >>> iterator.part_epochs
+        {'web': 0, 'books': 2}
+        """
+        return self.here().part_epochs
+
+    @property
+    def part_records(self) -> dict[str, int]:
+        """For each part of a mix how many of its records were delivered, in all runs and by all shards at this step.
+
+        Raises:
+            AttributeError: this is no mix.
+
+        >>> import headrace
+        >>> parts = {"web": range(100), "books": range(20)}
+        >>> sampler = headrace.MixSampler(parts, weights={"web": 0.7, "books": 0.3})
+        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]))
+        >>> batch = next(iterator)
+        >>> iterator.part_records
+        {'web': 7, 'books': 3}
+        """
+        return self.here().part_records
+
+    def last_records(self) -> Any:
+        """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
+
+        Where datasets come together, a dict: the keys in each of them, by its name or number. Costs nothing until it is
+        called. Records that a filter dropped are in no element.
+
+        Raises:
+            ValueError: nothing was delivered since the start, or since `set_state`.
+
+        >>> import headrace
+        >>> iterator = iter(headrace.load(range(10), transformations=[headrace.Filter(lambda x: x % 3)], batch_size=3))
+        >>> next(iterator).tolist(), iterator.last_records().tolist()
+        ([1, 2, 4], [1, 2, 4])
+        """
+        return self.here().last_records()
+
+    def records_at(self, step: int) -> Any:
+        """The record keys `int64[records in the element]` of a step that is still to come, the next one or a later one.
+
+        As `DataLoader.records_at`, and right also where the number of shards or the batch size changed on the way, or steps
+        were left out.
+
+        Raises:
+            TypeError: an operation decides which records make an element.
+            IndexError: the step has been delivered, or the stream ends before.
+
+        >>> import headrace
+        >>> loader = headrace.load(range(10), batch_size=2, num_epochs=1)
+        >>> iterator = iter(loader)
+        >>> first, other = next(iterator), iter(loader.with_batch_size(3))
+        >>> other.set_state(iterator.get_state())
+        >>> other.records_at(2).tolist()
+        [5, 6, 7]
+        """
+        return self.here().records_at(step)

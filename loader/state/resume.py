@@ -20,8 +20,7 @@ from ..plan.cursor import Cursor, JoinState, Leftover
 from ..plan.fingerprint import differences
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
-from ..plan.steps.ranges import Ranges, count_of, union
-from ..plan.steps.skipped import SkippedSteps
+from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
 from .changed_mix import lasting
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .loader_state import LoaderState

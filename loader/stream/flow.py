@@ -20,13 +20,13 @@ from ..executors.protocol import Executor
 from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
-from ..plan.steps.ranges import Ranges, kept
+from ..plan.steps.skipped import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
 from .join import CacheWriter, JoinedRuns
-from .ordered import InOrder, Ordered, Results, span_requests
+from .ordered import InOrder, Ordered, Results
 from .regroup import Regroup
-from .rows import AtHand, Ended, Pull, Request, Rows
+from .rows import AtHand, Ended, Pull, Request, Rows, span_requests
 from .stage_output import SkippedRecords, StageOutput
 from .unfinished_runs import UnfinishedRuns
 
@@ -77,7 +77,6 @@ class Flow:
         return self._rows(part, rest.cursor, size, self._pipeline.former_of(rest))
 
     def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:
-        """The rows of one shard."""
         if part.stage is None:
             return self._joined(part, start, size, former)
         pipeline, executor, stage = self._pipeline, self._executor, self._pipeline.stages[part.stage]
@@ -123,7 +122,6 @@ class Flow:
         return AtHand(span_requests(stage, leaf, kept(self._unread, first, total), self._executor.inputs))
 
     def begin(self) -> None:
-        """Have work begin ahead of the first element, without waiting."""
         self._runs.fill()
 
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, None]:

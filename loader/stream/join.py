@@ -51,7 +51,6 @@ class Input:
         return True
 
     def take(self, count: int) -> list[RowsOf]:
-        """Rows that are at hand."""
         taken = []
         self.at_hand -= count
         self.rows += count
@@ -93,12 +92,10 @@ class JoinedRuns:
         self._ended: Ended | None = None
 
     def fill(self) -> None:
-        """Have work begin, without waiting."""
         for number in np.unique(self._chosen()).tolist():
             self._inputs[number].has(1, wait=False)
 
     def next(self, wait: bool) -> Rows | Ended | None:
-        """The next rows, at least one."""
         began = perf_counter()
         while self._ended is None:
             choices = self._chosen()
@@ -152,7 +149,7 @@ class JoinedRuns:
             self._ended = ended or Ended()
             return True
         try:
-            if self._rule.together and number == 0 and not self._all_ended(wait):
+            if self._rule.strict and number == 0 and not self._all_ended(wait):
                 return False
             note = self._rule.ended(self._note, number)
         except JoinError as error:

@@ -158,7 +158,6 @@ class Provenance:
         return Table(*map(np.concatenate, zip(*found)))
 
     def _of_inputs(self, numbers: Ints) -> Table:
-        """The records of inputs."""
         if self.leaf is not None:
             return _table_of(np.arange(len(numbers)), self.start.positions[0] + numbers, self.leaf)
         ends = list(accumulate(stop - start for _, start, stop in self.inputs))
@@ -195,7 +194,6 @@ class Selection:
     cursor_after: Callable[[int], Cursor]  # the cursor from which the stream goes on after a row
 
     def table(self, rows: Ints) -> Table:
-        """The records that rows were made of."""
         if self.which is None or self.at is None:
             return self.sources[0].table(rows)
         which, at = self.which[rows], self.at[rows]

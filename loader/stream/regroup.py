@@ -56,7 +56,6 @@ class Regroup:
     _ended: Ended | None = None
 
     def next(self, wait: bool) -> Request | Ended | None:
-        """The next group."""
         self._wanted = self._wanted or self.size()
         while self._count < self._wanted:
             if self._run is None:

@@ -34,11 +34,7 @@ class RunHandle:
         _ALL.add(self)
 
     def begin(self, make_executor: Callable[[], Executor], make_flow: Callable[[Executor], Flow]) -> Elements:
-        """Open a run, in the place of the last one.
-
-        Raises:
-            InUseError: as `end`.
-        """
+        """Open a run, in the place of the last one. Raises InUseError: as `end`."""
 
         def begin() -> Elements:
             self._end()  # if that was interrupted

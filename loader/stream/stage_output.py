@@ -40,7 +40,6 @@ class SkippedRecords:
     count: int = 0  # how many were
 
     def note(self, skipped: Sequence[str]) -> Failure | None:
-        """Count and log these."""
         for message in skipped:
             self.count += 1
             _LOGGER.warning("skipped: %s", message)
@@ -79,11 +78,9 @@ class StageOutput:
         self._single = stage.leaf is None and not stage.groups  # rows are put in groups of any size
 
     def fill(self) -> None:
-        """Have work begin, without waiting."""
         self._results.fill()
 
     def next(self, wait: bool) -> Rows | Ended | None:
-        """The next rows, at least one."""
         while not self._found:
             result = self._results.next(wait)
             if result is None:
@@ -156,7 +153,6 @@ class EmptyStreamGuard:
         self._groups = 0
 
     def end(self, request: Request) -> None:
-        """Rows came of a task."""
         self._since, self._groups = request.origin.stop.positions[0], 0
 
     def go_on(self, request: Request) -> Failure | None:

@@ -44,11 +44,9 @@ class UnfinishedRuns:
         self._over = 0  # rows that were delivered
 
     def fill(self) -> None:
-        """Have work begin, without waiting."""
         self._own.fill()
 
     def next(self, wait: bool) -> Rows | Ended | None:
-        """The next rows."""
         while self._rests:
             rest = self._rests[0]
             if self._rows is None:

@@ -37,11 +37,9 @@ class DrawWatch:
         return watched
 
     def begin(self, inputs: Iterator[Any]) -> None:
-        """Inputs will be pushed."""
         self._before = _comparable()
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """All were pushed."""
         self._left = 0
 
     def _look(self, place: int) -> None:

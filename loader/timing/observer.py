@@ -157,7 +157,6 @@ class Observer:
         self.most_slab_bytes = max(self.most_slab_bytes, self.slab_bytes)
 
     def stages(self) -> dict[int, StageSums]:
-        """The sums, by the number of the stage."""
         self._add_up()
         return dict(self._stages)
 
@@ -189,7 +188,6 @@ class Observer:
         return worker_stats(self._ledger.since(0), self.started, self.ended, self.slab_bytes, self.most_slab_bytes)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
-        """The last starts and ends of workers."""
         return tuple(self._workers)
 
     def _add_up(self) -> None:

@@ -44,7 +44,6 @@ class StageSums:
     slowest: dict[int, SlowestCall] = field(default_factory=dict)  # call of an operation, by its place in the stage
 
     def add(self, tasks: Rows) -> None:
-        """Add tasks that were timed."""
         self.timed_inputs += int(tasks["inputs"].sum())
         self.stood_for += int(tasks["inputs"] @ tasks["tasks"])
         self.timed_rows += int(tasks["rows"].sum())

@@ -76,7 +76,6 @@ class TaskEvent(NamedTuple):
     times: TaskTimes
 
     def asked_later(self, seconds: float) -> TaskEvent:
-        """The same, had it been asked for later."""
         return self._replace(asked=self.asked + seconds)
 
 

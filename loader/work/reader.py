@@ -16,7 +16,7 @@ from ...operations.memory import allocated
 from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.trees import flatten, leaf_names
 from ...sources import reader_of
-from ...sources.mixed.columns import MixedColumn
+from ...sources.mixed.source import MixedColumn
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place

@@ -6,7 +6,7 @@ A few rows are made value by value. Only a row group that is asked for more of t
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,43 +49,36 @@ class DecodedRows:
     `nbytes` are the bytes in memory when all columns are converted.
     """
 
-    _rows: _Unconverted | _Converted
-
     def __init__(self, table: Any, form: Form) -> None:
-        rows = _Unconverted(form.columns(table), form)
-        self._rows, self._given = rows, 0
-        self.nbytes = table.get_total_buffer_size() + rows.more_bytes(len(table))
+        self._form, self._given = form, 0
+        columns = form.columns(table)
+        # A bit for each null, or flag, becomes a byte.
+        widened = form.flags + sum(1 for column in columns if column.null_count)
+        self.nbytes = table.get_total_buffer_size() + len(table) * widened
+        for number in form.wholes:
+            columns[number] = whole = _Whole(columns[number])
+            self.nbytes += whole.more_bytes
+        self._held: tuple[list[Any], list[DecodedColumn] | None] = columns, None
+        """Columns as Arrow has them, but for those that have to be converted as a whole; or all, converted. One value, so that
+        threads see either."""
 
     def rows(self, rows: list[int]) -> list[dict[str, Any]]:
         """The rows of these numbers, counted from the beginning of the row group."""
-        made = self._rows
+        names, (columns, converted) = self._form.names, self._held
         self._given += len(rows)
-        if self._given > _FEW and isinstance(made, _Unconverted):
-            self._rows = made = made.converted()
-        return made.rows(rows)
-
-
-class _Unconverted:
-    """Columns as Arrow has them, but for those that have to be converted as a whole."""
-
-    def __init__(self, columns: list[Any], form: Form) -> None:
-        self._names, self._values = form.names, form.values
-        self._columns = columns
-        self._widened = form.flags + sum(1 for column in columns if column.null_count)
-        for number in form.wholes:
-            self._columns[number] = _Whole(columns[number])
-
-    def more_bytes(self, rows: int) -> int:
-        """The bytes that all columns take more when converted: a bit for each null, or flag, becomes a byte."""
-        return rows * self._widened + sum(column.more_bytes for column in self._columns if isinstance(column, _Whole))
-
-    def rows(self, rows: list[int]) -> list[dict[str, Any]]:
-        made = list(zip(self._names, self._values, self._columns))
-        return [{name: value(column[row]) for name, value, column in made} for row in rows]
-
-    def converted(self) -> _Converted:
-        columns = (column.column if isinstance(column, _Whole) else column_of(column) for column in self._columns)
-        return _Converted(dict(zip(self._names, columns)))
+        if converted is None and self._given <= _FEW:
+            made = list(zip(names, self._form.values, columns))
+            return [{name: value(column[row]) for name, value, column in made} for row in rows]
+        if converted is None:
+            converted = [column.column if isinstance(column, _Whole) else column_of(column) for column in columns]
+            self._held = [], converted
+        if len(rows) == 1:
+            return [{name: column.take(rows)[0] for name, column in zip(names, converted)}]
+        records: list[dict[str, Any]] = [{} for _ in rows]
+        for name, column in zip(names, converted):
+            for record, value in zip(records, column.take(rows)):
+                record[name] = value
+        return records
 
 
 class _Whole:
@@ -97,22 +90,6 @@ class _Whole:
 
     def __getitem__(self, row: int) -> Any:
         return self.column.take([row])[0]
-
-
-class _Converted:
-    """Columns as NumPy has them."""
-
-    def __init__(self, columns: Mapping[str, DecodedColumn]) -> None:
-        self._columns = columns
-
-    def rows(self, rows: list[int]) -> list[dict[str, Any]]:
-        if len(rows) == 1:
-            return [{name: column.take(rows)[0] for name, column in self._columns.items()}]
-        records: list[dict[str, Any]] = [{} for _ in rows]
-        for name, column in self._columns.items():
-            for record, value in zip(records, column.take(rows)):
-                record[name] = value
-        return records
 
 
 def _as_it_is(value: Any) -> Any:

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
-from ...errors import SourceError
+from ...errors import LengthsError, SourceError
 from ..keys import Keys, check_key, check_keys
+from ..parts import LastResult
 from ..protocol import fingerprint_of, is_hugging_face
-from .columns import Array
+from .columns import Array, lengths_of_column
 from .pieces import Finder, Int64s, PieceRows, Places
 from .table import Lists, Numbers, TableColumn, table_column
 
@@ -113,7 +114,7 @@ class HuggingFaceDataSource:
         """A dict of columns to take batches from, if all are numbers; None if not."""
         if not self._reads_table or not self._length:
             return None
-        places = _LastPlaces(self._places)
+        places = LastResult(self._places)
         columns = {name: _whole(column, self._length, places) for name, column in self._columns.items()}
         return None if None in columns.values() or not columns else columns
 
@@ -125,6 +126,20 @@ class HuggingFaceDataSource:
         places = self._places(np.arange(self._length))
         lengths = {name: _lengths(column, places) for name, column in self._columns.items()}
         return {name: found for name, found in lengths.items() if found is not None} or None
+
+    def lengths_by(self, name: str) -> Int64s:
+        """The lengths of a column, `int64[rows]`, from the table: of lists, texts and bytes; whole numbers are lengths.
+
+        Raises:
+            LengthsError: there is no such column, or its values have no length.
+        """
+        table = self.dataset.data.table
+        if name not in table.column_names:
+            raise LengthsError(
+                f"lengths={short_repr(name)}: the dataset has no such column; there are {first_few(table.column_names, 8)}."
+            )
+        lengths = lengths_of_column(table.column(name), name)
+        return lengths if self._selected is None else lengths[self._rows(np.arange(self._length))]
 
     @property
     def arrow_schema(self) -> Any:
@@ -179,9 +194,13 @@ class HuggingFaceDataSource:
     def _places(self, keys: Int64s) -> Places:
         if self._selected is None:
             return self._finder.places(keys)
+        return self._finder.places(self._rows(keys))
+
+    def _rows(self, keys: Int64s) -> Int64s:
+        """Rows of the table, of a dataset that was shuffled or selected from."""
+        assert self._selected is not None, "its rows are those of the table"
         finder, rows = self._selected
-        found = rows.take(finder.places(keys))
-        return self._finder.places(check_keys(found, self.dataset.data.num_rows, "HuggingFaceDataSource"))
+        return check_keys(rows.take(finder.places(keys)), self.dataset.data.num_rows, "HuggingFaceDataSource")
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
         return _with_columns, (self.dataset,)
@@ -222,25 +241,10 @@ def _kept_type(kind: Any) -> Any:
     return kind
 
 
-class _LastPlaces:
-    """The places of keys; those of the last keys are kept, as each column asks for the same. Threads may share one."""
-
-    def __init__(self, find: Any) -> None:
-        self._find = find
-        self._last: tuple[Int64s | None, Places | None] = (None, None)
-
-    def of(self, keys: Int64s) -> Places:
-        last, places = self._last
-        if last is not keys or places is None:
-            places = self._find(keys)
-            self._last = keys, places
-        return places
-
-
 class _BatchColumn:
     """A column of numbers as far as a batch needs it: an array that is read by keys."""
 
-    def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: _LastPlaces) -> None:
+    def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]) -> None:
         self._rows = rows
         self._places = places
         self.dtype = np.dtype(dtype)
@@ -255,7 +259,7 @@ class _BatchColumn:
         self._rows.take_into(self._places.of(keys), out)
 
 
-def _whole(column: TableColumn, length: int, places: _LastPlaces) -> _BatchColumn | None:
+def _whole(column: TableColumn, length: int, places: LastResult[Places]) -> _BatchColumn | None:
     """A column to take batches from, which have the dtype that stacking the values would give them."""
     if not isinstance(column, Numbers):
         return None

@@ -20,16 +20,18 @@ import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
-from ...errors import NoRecordsError, SourceError
+from ...errors import LengthsError, NoRecordsError, SourceError
 from ...files.paths import Paths, expand, path_list
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
+from ...formats.index import FoundRecords, index_of
 from ..block_cache import BlockCache
 from ..file_source import FileSource, hex_digest
 from ..keys import check_key
-from ..parts import part_of
+from ..lengths import lengths_kind
+from ..parts import of_each, part_of
 from ..provenance import FilePlace
-from .files import listing_of, parquet_library, resolve
+from .files import is_local, listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
@@ -88,6 +90,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         chosen = _chosen(columns, filled[0][1].names, filled[0][0].path)
         _check_schemas(filled, chosen, columns is None)
         files = tuple(file for file, _ in inspected)
+        self._names = tuple(filled[0][1].names)
         self._groups, self._paths = RowGroups(found, chosen, files), tuple(names)
         self._ends = np.cumsum([count for file in files for count in file.group_rows] or [0], dtype=np.int64)
         described = [(name_of(file.path), file.stamp.size, sum(file.group_rows)) for file in files]
@@ -128,6 +131,36 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         """`int64[files]`, twice: the first key, and the first row group, after each file."""
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
+
+    def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
+        """The lengths of a column, `int64[rows]`: of lists, texts and bytes by their offsets; whole numbers are lengths.
+
+        Any column of the files. It is read once; of files on this machine the lengths are kept beside them, and made anew when
+        a file was changed.
+
+        Raises:
+            LengthsError: there is no such column, or its values have no length.
+            SourceError: a file cannot be read.
+        """
+        if name not in self._names:
+            raise LengthsError(
+                f"lengths={short_repr(name)}: the files have no such column; there are {first_few(self._names, 8)}."
+            )
+        return np.concatenate(of_each(lambda number: self._lengths_in(number, name), range(len(self._groups.files))))
+
+    def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
+        file = self._groups.files[number]
+
+        def find(_: Any = None) -> FoundRecords:
+            try:
+                lengths = self._groups.lengths(number, name)
+            except unreadable() as error:
+                raise SourceError(f"{shorten(file.path)}: column {short_repr(name)}: {shorten(error)}") from error
+            return FoundRecords(len(lengths), {"lengths": lengths})
+
+        if not is_local(self._groups.filesystem):
+            return find().arrays["lengths"]
+        return index_of(file.path, lengths_kind(find, "parquet", name), stamp=file.stamp).arrays["lengths"]
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         groups = np.unique(np.searchsorted(self._ends, keys, side="right"))

@@ -15,12 +15,14 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...files.reader_pool import ReaderPool
 from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, local_stamp
 from ..block_cache import BlockCache
 from ..parts import part_of
+from .columns import lengths_of_column
 from .decoded import DecodedRows, Form
 from .files import is_local, parquet_library
 from .stores import StoreFile, StoreFiles, chunks_of
@@ -63,6 +65,14 @@ class RowGroups:
         lent = self._readers.lend(number) if is_local(self.filesystem) else closing(self._reader(number))
         with lent as reader, self._unchanged(number, reader.handle):
             return reader.block(group)
+
+    def lengths(self, number: int, column: str) -> npt.NDArray[np.int64]:
+        """The lengths of a column in file `number`; see `lengths_of_column`."""
+        with self._opened(number) as handle:
+            file = parquet_library().ParquetFile(handle, pre_buffer=False)
+            groups = (file.read_row_group(group, columns=[column]) for group in range(file.num_row_groups))
+            found = [lengths_of_column(group.column(0), column) for group in groups]
+        return np.concatenate([np.empty(0, np.int64), *found])
 
     def close(self) -> None:
         """Closes the open files, those in use when their read ends."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ...common.costs import length_of_field
 from ...common.messages import first_few, shorten
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import OpenFile, open_file
@@ -20,13 +21,17 @@ from ...files.reader_pool import ReaderPool
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
-from ...formats.index import SUFFIXES, Index, IndexKind, index_of
+from ...formats.index import SUFFIXES, FoundRecords, Index, IndexKind, index_of
 from ..file_source import FileSource, RecordT, hex_digest, open_files_limit
+from ..lengths import lengths_kind
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Offsets, and lengths in bytes."""
+
+_AT_A_TIME = 1024
+"""Records that are read in one call, where all are."""
 
 _NO_DATA = (*SUFFIXES, ".unfinished")
 """Files beside the data that are ours."""
@@ -95,6 +100,43 @@ class IndexedSource(FileSource[RecordT]):
     def _note(self, number: int, place: int) -> str:
         """Another name of a record of a file."""
         return ""
+
+    @property
+    def record_bytes(self) -> npt.NDArray[np.int64]:
+        """The size of each record in its file, `int64[records]`; nothing is read but the indices."""
+        indices = [self._index(number) for number in range(len(self._paths))]
+        return np.concatenate([self._ranges(index, np.arange(index.count))[1] for index in indices])
+
+    def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
+        """The length of a field of each record, or the number in it, `int64[records]`; see `headrace.lengths_of`.
+
+        All records are read for it once. The lengths are kept as the index of each file is, beside it, and made anew when
+        the file was changed.
+
+        Raises:
+            LengthsError: a record has no such field, or one without a length.
+            SourceError: a file cannot be read.
+        """
+        return np.concatenate(of_each(lambda number: self._lengths_in(number, name), range(len(self._paths))))
+
+    def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
+        first = int(self._ends[number - 1]) if number else 0
+
+        def find(file: OpenFile) -> FoundRecords:
+            index, found = self._index(number), list[int]()
+            for start in range(0, index.count, _AT_A_TIME):
+                places = np.arange(start, min(start + _AT_A_TIME, index.count), dtype=np.int64)
+                records = map(self._fields, self._read(file, index, places))
+                found += [length_of_field(fields, name, first + key) for key, fields in enumerate(records, start)]
+            return FoundRecords(len(found), {"lengths": np.array(found, np.int64)})
+
+        kind = lengths_kind(find, self.index_kind.name, name, self._described())
+        stamp = self._stamps[number]
+        return index_of(self._paths[number], kind, self._index_dir, self._storage, stamp).arrays["lengths"]
+
+    def _fields(self, record: Any) -> Any:
+        """A record, by the names of its fields."""
+        return record
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         for number, some in by_part(keys, self._ends):

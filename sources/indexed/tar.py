@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import first_few, short_repr
+from ...errors import LengthsError
 from ...files.opened import OpenFile
 from ...files.streams import stream_of
 from ...formats.index import Arrays, FoundRecords, Index, IndexKind, ascends, lie_in
@@ -98,6 +100,17 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         first, last = arrays["firsts"][places], arrays["firsts"][places + 1] - 1
         starts = arrays["offsets"][first]
         return starts, arrays["offsets"][last] + arrays["sizes"][last] - starts
+
+    def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
+        """The sizes of members, from the index."""
+        index, first = self._index(number), int(self._ends[number - 1]) if number else 0
+        arrays = index.arrays
+        own = arrays["extensions"] == (index.words.index(name) if name in index.words else -1)
+        there = np.add.reduceat(own, arrays["firsts"][:-1], dtype=np.int64)
+        if not there.all():
+            missing, known = first + int(np.argmin(there)), first_few(index.words)
+            raise LengthsError(f"record {missing} has no member {short_repr(name)}; members of the file are {known}.")
+        return np.add.reduceat(np.where(own, arrays["sizes"], 0), arrays["firsts"][:-1], dtype=np.int64)
 
     def _note(self, number: int, place: int) -> str:
         return f"key {_key(self._index(number).arrays, place)}"

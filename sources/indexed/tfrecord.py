@@ -90,6 +90,9 @@ class TFRecordDataSource(IndexedSource[Any]):
         starts, stops = map(index.arrays["offsets"].take, (places, places + 1))
         return starts + HEADER_BYTES, stops - starts - FRAME_BYTES
 
+    def _fields(self, record: Any) -> Any:
+        return Decoder(None)(record) if self._decoder is None else record
+
     def _decoded(self, file: OpenFile, records: list[bytes]) -> list[Any]:
         assert self._decoder is not None
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import Any, ClassVar, SupportsIndex, cast
 
 import numpy as np
@@ -18,11 +17,11 @@ import numpy.typing as npt
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ..accepted import as_source
 from ..keys import Keys, check_key, check_keys
+from ..parts import Groups, Int64s, LastResult, grouped, in_order
 from ..protocol import DataSource, fingerprint_of, is_in_event_loop, reader_of, reads_singly
 from ..provenance import UsedRecord, used_records
-from .columns import Groups, grouped, mixed_columns
 
-Int64s = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
 
 
 class MixedSource:
@@ -77,7 +76,14 @@ class MixedSource:
     @cached_property
     def columns(self) -> Any:
         """The columns of parts that all have the same, as one tree; None if they have not."""
-        return mixed_columns([getattr(source, "columns", None) for source in self._sources])
+        return _mixed_columns([getattr(source, "columns", None) for source in self._sources])
+
+    def by_key(self, lengths: Sequence[Int64s]) -> Int64s:
+        """Numbers of the records of each part, `int64[records]` each, as one array by key; 0 for keys of no record."""
+        found = np.zeros(self._length, np.int64)
+        for part, own in enumerate(lengths):
+            found[part :: len(lengths)][: len(own)] = own
+        return found
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -105,7 +111,7 @@ class MixedSource:
             lookups = self._lookups
             return [lookups[part](index) for part, index in zip(parts.tolist(), indices.tolist())]
         groups = grouped(parts, indices)
-        return _in_order(
+        return in_order(
             [self._readers[part](groups.indices[start:stop]) for part, start, stop in groups.slices], groups
         )
 
@@ -120,7 +126,7 @@ class MixedSource:
                 group.create_task(sources[part].read_in_loop(groups.indices[start:stop]))
                 for part, start, stop in groups.slices
             ]
-        return _in_order([read.result() for read in reads], groups)
+        return in_order([read.result() for read in reads], groups)
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
         """The keys of those parts that occur, as the parts count them, in the order of `keys`."""
@@ -178,14 +184,6 @@ class MixedSource:
         return f"MixedSource({len(self.parts)} parts: {first_few(self._names, 8)})"
 
 
-def _in_order(found: Sequence[Sequence[Any]], groups: Groups) -> Sequence[Any]:
-    """The records of all groups, in the order in which they were asked for."""
-    records = list(chain.from_iterable(found))
-    if len(records) < 2:  # itemgetter of one index returns no tuple
-        return records
-    return operator.itemgetter(*groups.back.tolist())(records)  # type: ignore[no-any-return]
-
-
 def _named(parts: Any) -> dict[str, Any]:
     if isinstance(parts, MixedSource):
         return dict(parts.parts)
@@ -212,3 +210,40 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
     if not length:
         raise ValueError(f"part {short_repr(name)} of the mix is empty; leave it out, from the weights too.")
     return source
+
+
+class MixedColumn:
+    """One column of several sources, as far as batches need it: an array that is read by the keys of a mix."""
+
+    def __init__(self, parts: Sequence[Array], groups: LastResult[Groups]) -> None:
+        self._takes = [part.take for part in parts]
+        self._groups = groups
+        self.dtype = parts[0].dtype
+        self.shape = (sum(map(len, parts)), *parts[0].shape[1:])
+        self.nbytes = sum(part.nbytes for part in parts)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
+        """The rows of `keys`, part by part, and where each of the keys' rows stands among them."""
+        groups = self._groups.of(keys)
+        rows = np.empty((len(keys), *self.shape[1:]), self.dtype)
+        for part, start, stop in groups.slices:
+            self._takes[part](groups.indices[start:stop], 0, rows[start:stop], "clip")
+        return rows, groups.back
+
+
+def _mixed_columns(columns: Sequence[Any]) -> Any:
+    """Trees of columns as one of mixed columns; None if they have not all the same structure, dtypes and shapes."""
+    import optree
+
+    if any(tree is None for tree in columns):
+        return None
+    flat = [optree.tree_flatten(tree, none_is_leaf=True, namespace="headrace") for tree in columns]
+    leaves, structure = [leaves for leaves, _ in flat], flat[0][1]
+    kinds = [[(leaf.dtype, leaf.shape[1:]) for leaf in some] for some in leaves]
+    if any(other != structure for _, other in flat) or any(kind != kinds[0] for kind in kinds):
+        return None
+    groups = LastResult(lambda keys: grouped(*reversed(np.divmod(keys, len(columns)))))
+    return structure.unflatten([MixedColumn(parts, groups) for parts in zip(*leaves)])

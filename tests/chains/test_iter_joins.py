@@ -68,7 +68,7 @@ def test_a_mix_of_unlike_elements_names_them_when_it_is_batched():
 def test_options_of_the_parts_hold_for_the_whole():
     """The largest number of workers."""
     mixed = IterDataset.mix([numbers(0, 9).mp_prefetch(1), numbers(0, 9).with_options(on_error="skip")])
-    assert (mixed._stream.execution.worker_count, mixed._stream.skips_errors) == (1, True)
+    assert (mixed.chain_stream.execution.worker_count, mixed.chain_stream.skips_errors) == (1, True)
 
 
 def test_window_shuffle_needs_a_seed():

@@ -76,7 +76,7 @@ def run(code):
             made = eval(code, names())
         except SyntaxError:
             return exec(code, names())
-    execution = getattr(getattr(made, "_stream", getattr(made, "_description", None)), "execution", None)
+    execution = getattr(getattr(made, "chain_stream", getattr(made, "_description", None)), "execution", None)
     if isinstance(made, (MapDataset, IterDataset, DataLoader)) and (execution is None or execution.worker_count == 0):
         next(iter(made))
     return made

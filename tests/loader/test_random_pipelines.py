@@ -21,7 +21,7 @@ from random_programs import (
 
 from headrace import DataLoader, IndexSampler, ReadOptions, ShardOptions
 from headrace.errors import EmptyStreamError
-from headrace.loader.plan.nodes import Apply, Read
+from headrace.loader.plan.joins import Apply, Read
 
 pytestmark = pytest.mark.filterwarnings("ignore:this loader was run to its end")  # as is meant here
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import tarfile
 from typing import NamedTuple
 
 import numpy as np
@@ -150,3 +153,155 @@ def test_attention_takes_two_numbers(numbers, error):
     """Neither negative, not both 0."""
     with pytest.raises(error, match="attention: a="):
         headrace.attention(*numbers)
+
+
+TEXTS = ["", "a", "äbc", "x" * 3000, *["y" * (number % 17) for number in range(2000)]]
+
+
+def _json_lines(folder, texts=TEXTS):
+    half = len(texts) // 2
+    for number, some in enumerate((texts[:half], texts[half:])):
+        lines = [json.dumps({"text": text, "n": len(text), "in": {"ids": [1] * len(text)}}) for text in some]
+        (folder / f"{number}.jsonl").write_text("\n\n".join(lines) + "\n")
+    return headrace.JsonLinesDataSource(str(folder))
+
+
+def test_lines_of_json_are_measured_once_and_the_lengths_are_kept(tmp_path, monkeypatch):
+    """Beside each file, as its index is; a file that was changed is measured anew."""
+    source = _json_lines(tmp_path)
+    expected = [len(text.encode()) for text in TEXTS]
+    assert lengths_of(source, "text").tolist() == expected
+    assert lengths_of(source, "n").tolist() == [len(text) for text in TEXTS]
+    assert lengths_of(source, "in/ids").tolist() == [len(text) for text in TEXTS]
+    assert len(list(tmp_path.glob("*.headrace-index"))) == 2 * 4
+    with monkeypatch.context() as patched:
+        patched.setattr(headrace.JsonLinesDataSource, "_read", None)
+        assert lengths_of(headrace.JsonLinesDataSource(str(tmp_path)), "text").tolist() == expected
+    other = [text[1:] for text in TEXTS]
+    assert lengths_of(_json_lines(tmp_path, other), "text").tolist() == [len(text.encode()) for text in other]
+    assert lengths_of(source, np.array(expected)).tolist() == expected
+
+
+def test_sizes_in_files_are_known_from_the_index(tmp_path):
+    """Without reading a record."""
+    source = _json_lines(tmp_path)
+    lines = [line for number in range(2) for line in (tmp_path / f"{number}.jsonl").read_bytes().split(b"\n") if line]
+    assert lengths_of(source, "bytes").tolist() == list(map(len, lines))
+
+
+def test_a_pass_that_is_broken_off_leaves_nothing(tmp_path):
+    """A line without the field, or an interrupt: the next one begins anew."""
+    source = _json_lines(tmp_path)
+    before = sorted(tmp_path.iterdir())
+
+    def broken(*arguments):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(headrace.JsonLinesDataSource, "_fields", broken)
+        with pytest.raises(KeyboardInterrupt):
+            lengths_of(source, "text")
+    with pytest.raises(LengthsError, match="record 0 has no field 'title', it has text, n, in"):
+        lengths_of(source, "title")
+    assert sorted(tmp_path.iterdir()) == before
+    assert len(lengths_of(source, "text")) == len(TEXTS)
+
+
+def test_kept_lengths_that_were_damaged_are_made_anew(tmp_path):
+    """Their digest tells."""
+    source = _json_lines(tmp_path)
+    expected = lengths_of(source, "n").tolist()
+    kept = list(tmp_path.glob("*.jsonl.*.headrace-index"))
+    for path in kept:
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    assert len(kept) == 2
+    assert lengths_of(headrace.JsonLinesDataSource(str(tmp_path)), "n").tolist() == expected
+
+
+def test_records_of_tfrecord_files_are_measured(tmp_path):
+    """Features of an Example, whether the source decodes them or not, and sizes in the file."""
+    pytest.importorskip("google_crc32c")
+    from headrace.formats.tfrecord import framed
+
+    records = [headrace.encode_example({"x": np.arange(n), "t": b"a" * (n + 1)}) for n in range(1, 30)]
+    (tmp_path / "a.tfrecord").write_bytes(b"".join(map(framed, records)))
+    for options in ({}, {"decode": True}):
+        source = headrace.TFRecordDataSource(str(tmp_path / "a.tfrecord"), **options)
+        assert lengths_of(source, "x").tolist() == list(range(1, 30))
+        assert lengths_of(source, "t").tolist() == list(range(2, 31))
+        assert lengths_of(source, "bytes").tolist() == list(map(len, records))
+
+
+def test_members_of_tar_files_are_measured_by_the_index(tmp_path):
+    """A sample without the member is named."""
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for number in range(5):
+            for extension, size in {"txt": number, "cls": 1, **({"odd": 2} if number < 3 else {})}.items():
+                info = tarfile.TarInfo(f"{number}.{extension}")
+                info.size = size
+                tar.addfile(info, io.BytesIO(b"x" * size))
+    source = headrace.TarDataSource(str(tmp_path / "a.tar"))
+    assert lengths_of(source, "txt").tolist() == [0, 1, 2, 3, 4]
+    assert lengths_of(source, "cls").tolist() == [1] * 5
+    with pytest.raises(LengthsError, match="record 3 has no member 'odd'; members of the file are txt, cls, odd"):
+        lengths_of(source, "odd")
+    with pytest.raises(LengthsError, match="record 0 has no member 'png'"):
+        lengths_of(source, "png")
+
+
+COLUMNS = {
+    "ids": [[1, 2], [], None, [3]],
+    "pair": [[1, 2], [3, 4], [7, 8], [5, 6]],
+    "text": ["ab", "", None, "ä"],
+    "raw": [b"abc", b"", None, b"x"],
+    "n": [7, 0, None, 3],
+    "x": [0.5, 1.0, 2.0, 3.0],
+}
+LENGTHS = {"ids": [2, 0, 0, 1], "pair": [2, 2, 2, 2], "text": [2, 0, 0, 2], "raw": [3, 0, 0, 1], "n": [7, 0, 0, 3]}
+
+
+def _table():
+    pa = pytest.importorskip("pyarrow")
+    kinds = {"ids": pa.list_(pa.int64()), "pair": pa.list_(pa.int32(), 2), "n": pa.int32()}
+    return pa.table({name: pa.array(values, kinds.get(name)) for name, values in COLUMNS.items()})
+
+
+@pytest.mark.parametrize("columns", [None, ["x"]])
+def test_any_column_of_parquet_files_has_lengths(tmp_path, columns):
+    """By offsets, over row groups and files; they are kept beside the files."""
+    table = _table()
+    from pyarrow import parquet
+
+    for number in range(2):
+        parquet.write_table(table, tmp_path / f"{number}.parquet", row_group_size=3)
+    source = headrace.ParquetDataSource(str(tmp_path), columns=columns)
+    for name, expected in LENGTHS.items():
+        assert lengths_of(source, name).tolist() == expected * 2
+    assert len(list(tmp_path.glob("*.headrace-index"))) == 2 * len(LENGTHS)
+    assert len(headrace.ParquetDataSource(str(tmp_path))) == 8
+    with pytest.raises(LengthsError, match="type double, which have no length"):
+        lengths_of(source, "x")
+    with pytest.raises(LengthsError, match="no such column; there are ids, pair, text"):
+        lengths_of(source, "y")
+
+
+def test_columns_of_hugging_face_datasets_have_lengths():
+    """From the table, also of a dataset that was shuffled; without the length of any other source."""
+    datasets = pytest.importorskip("datasets")
+    dataset = datasets.Dataset(_table())
+    for rows, keys in ((dataset, [0, 1, 2, 3]), (dataset.select([3, 0, 0]), [3, 0, 0])):
+        for name, expected in LENGTHS.items():
+            assert lengths_of(rows, name).tolist() == [expected[key] for key in keys]
+    with pytest.raises(LengthsError, match="no such column"):
+        lengths_of(dataset, "y")
+
+
+def test_a_mix_has_the_lengths_of_its_parts_by_key():
+    """Of each record; 0 for keys of no record."""
+    mixed = headrace.MixedSource({"a": [np.zeros(3), np.zeros(4)], "b": [np.zeros(9)]})
+    assert lengths_of(mixed).tolist() == [3, 9, 4]
+    assert lengths_of(mixed, len).tolist() == [3, 9, 4]
+    other = headrace.MixedSource([[{"n": 2}], [{"n": 5}, {"n": 6}]])
+    assert lengths_of(other, "n").tolist() == [2, 5, 0, 6]

@@ -12,7 +12,7 @@ from pipelines import PIPELINES, chosen, loader, stream, tries
 
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, RecordMetadata, ShardOptions
-from headrace.loader.plan.steps.ranges import union, without
+from headrace.loader.plan.steps.skipped import union, without
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda pair: (pair[0], sum(pair))), max_size=4)
 

@@ -107,7 +107,7 @@ def _nodes(source: Any) -> Iterator[Node]:
         yield source
         below = source.inputs
     else:
-        below = [source._node] if isinstance(source, (Evaluated, MapDataset)) else []
+        below = [source.root_node] if isinstance(source, (Evaluated, MapDataset)) else []
     for each in below:
         yield from _nodes(each)
 
@@ -117,7 +117,7 @@ def _clocked(source: Any, clock: Clock) -> Any:
     if isinstance(source, MixedSource):
         return MixedSource({name: _clocked(part, clock) for name, part in source.parts.items()})
     if isinstance(source, (Evaluated, MapDataset)):
-        return Evaluated(_timed(source._node, clock), len(source))
+        return Evaluated(_timed(source.root_node, clock), len(source))
     return source
 
 

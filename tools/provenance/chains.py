@@ -11,9 +11,8 @@ from typing import Any
 
 from ...chains.map_dataset import MapDataset
 from ...chains.nodes.joins import Chosen
-from ...chains.nodes.node import Evaluated, Node
+from ...chains.nodes.node import Evaluated, Node, Source
 from ...chains.nodes.reordered import Reordered
-from ...chains.nodes.source import Source
 from ...common.fingerprint_values import described
 from ...common.messages import short_repr
 from ...sources.mixed.source import MixedSource
@@ -30,7 +29,7 @@ def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
 def _nodes(source: Any) -> dict[str, Node]:
     """By the name of the part."""
     parts = source.parts if isinstance(source, MixedSource) else {"": source}
-    return {name: part._node for name, part in parts.items() if isinstance(part, (Evaluated, MapDataset))}
+    return {name: part.root_node for name, part in parts.items() if isinstance(part, (Evaluated, MapDataset))}
 
 
 def _change(one: Node, two: Node) -> tuple[str, str] | None:

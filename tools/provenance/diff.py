@@ -17,8 +17,7 @@ from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError
 from ...loader.plan.fingerprint import differences
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.steps.ranges import within
-from ...loader.plan.steps.skipped import SkippedSteps
+from ...loader.plan.steps.skipped import SkippedSteps, within
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
 from .chains import changed_chains
@@ -108,25 +107,15 @@ def diff(one: Any, two: Any) -> Difference:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two streams.
+    """One of the two streams."""
 
-    Attributes:
-        pipeline: of a loader; None: of a checkpoint.
-        states: of a checkpoint.
-        fingerprint: the identity of the stream.
-        alike: the same, in the form of the other side's.
-        skipped: steps that are left out.
-        shards: the number of these; None: a loader for one process alone, which may be one of many.
-        sizes: of batches, and of all else that takes several elements.
-    """
-
-    pipeline: Pipeline | None
-    states: Sequence[LoaderState]
-    fingerprint: dict[str, Any]
-    alike: dict[str, Any]
-    skipped: SkippedSteps
-    shards: int | None
-    sizes: list[int]
+    pipeline: Pipeline | None  # of a loader; None: of a checkpoint
+    states: Sequence[LoaderState]  # of a checkpoint
+    fingerprint: dict[str, Any]  # the identity of the stream
+    alike: dict[str, Any]  # the same, in the form of the other side's
+    skipped: SkippedSteps  # steps that are left out
+    shards: int | None  # the number of these; None: a loader for one process alone, which may be one of many
+    sizes: list[int]  # of batches, and of all else that takes several elements
 
     @classmethod
     def of(cls, given: Any) -> _Side:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...common.fields import replaced
 from ...errors import TraceError
 from ...loader.epochs import epoch_of
 from ...loader.iterator import run_here
@@ -35,17 +36,11 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Element:
-    """The records that an element was made of.
+    """The records that an element was made of."""
 
-    Attributes:
-        records: in the order in which they are in the element.
-        leaves: every leaf of its pipeline.
-        ran_from: as of a `Trace`.
-    """
-
-    records: list[Found]
-    leaves: Sequence[Leaf]
-    ran_from: int | None
+    records: list[Found]  # in the order in which they are in the element
+    leaves: Sequence[Leaf]  # every leaf of its pipeline
+    ran_from: int | None  # as of a `Trace`
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ class Search:
         first = mark.step - delivered  # step of the present epoch; all are of one length, but maybe that one
         after = first + pipeline.stages[0].outputs(pipeline.leaf.total)
         if first <= step < after:
-            return replace(self, mark=mark._replace(step=delivered)), step - first
+            return replace(self, mark=replaced(mark, step=delivered)), step - first
         whole = self.at_epoch(0).mark.pipeline
         length = whole.stages[0].outputs(whole.leaf.total)
         if step < first and (first != self.epoch * length or pipeline.leaf.lineage.layers):
@@ -146,5 +141,5 @@ def _records(table: Table, leaves: Sequence[Leaf]) -> Iterator[Found]:
             used = used_records(leaf.source, int(leaf.record_keys(np.array([position]))[0]))
         for each in used:
             each = each.named(leaf.name)
-            each = each._replace(row=row) if row >= 0 else each
-            yield Found(each._replace(segment=segment, tokens=tokens) if segment else each, number, position)
+            each = replaced(each, row=row) if row >= 0 else each
+            yield Found(replaced(each, segment=segment, tokens=tokens) if segment else each, number, position)

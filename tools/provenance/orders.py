@@ -33,19 +33,12 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 class OrderDifference(NamedTuple):
-    """The first difference of two orders.
+    """The first difference of two orders."""
 
-    Attributes:
-        position: of all shards together; None: none of those that were compared does.
-        told: what stands there, in words.
-        why: the weights there, in words; "" where they are not what differs.
-        of_rows: it is the number of a row that comes out of a join, of one shard.
-    """
-
-    position: int | None
-    told: str = ""
-    why: str = ""
-    of_rows: bool = False
+    position: int | None  # of all shards together; None: none of those that were compared does
+    told: str = ""  # what stands there, in words
+    why: str = ""  # the weights there, in words; "" where they are not what differs
+    of_rows: bool = False  # it is the number of a row that comes out of a join, of one shard
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...errors import TraceError
 from ...loader.plan.cursor import Cursor, Subtree, cursor_of_join
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.steps.ranges import within
+from ...loader.plan.steps.skipped import within
 from ...loader.state.position import StreamPosition
 
 

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ...common.fields import replaced
 from ...loader.plan.cursor import Subtree
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
@@ -87,7 +88,7 @@ def reduced(pipeline: Pipeline) -> Pipeline:
         elif stage.leaf is not None:
             read[stage.leaf] |= looks
     formers = tuple(
-        former._replace(leaves=tuple(map(leaf_of, former.leaves, range(len(read))))) for former in pipeline.formers
+        replaced(former, leaves=tuple(map(leaf_of, former.leaves, range(len(read))))) for former in pipeline.formers
     )
     leaves = tuple(map(leaf_of, pipeline.leaves, range(len(read))))
     return dataclasses.replace(pipeline, leaves=leaves, stages=tuple(stages), formers=formers, traced=True)

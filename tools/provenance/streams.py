@@ -5,10 +5,9 @@ In: a loader, a dataset, an iterator; a state, files, folders. Out: a pipeline, 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from ...loader.state.loader_state import LoaderState
 from ...loader.state.position import StreamPosition
+from ...reporting.loops import host_iterator
 from ...samplers import ShardOptions
 from ...samplers.one_epoch import OneEpoch
 from ..checkpoints import states_at
@@ -51,35 +51,26 @@ class Described:
         if isinstance(loader, DeviceLoader):
             return cls.of(loader.source)
         if (iterator := iterator_of(loader)) is not None:
-            return cls._of_iterator(iterator)
-        if isinstance(loader, DataLoader):
-            return cls(loader._pipeline, loader._description.skipped_steps)
-        if isinstance(loader, (MapDataset, IterDataset)):
-            return cls((loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader)._pipeline)
+            pipeline, skipped = iterator.as_made
+            sampler = pipeline.leaves[0].sampler
+            if not isinstance(sampler, OneEpoch):
+                return cls(pipeline, skipped)
+            leaf = replace(pipeline.leaf, sampler=sampler.sampler, epoch=0)
+            return cls(pipeline.with_leaf(leaf), skipped, in_epochs=True)
+        loader = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
+        if isinstance(loader, (DataLoader, IterDataset)):
+            return cls(loader.loader_description.pipeline, loader.loader_description.skipped_steps)
         raise TypeError(f"{a_kind_of(loader)} describes no stream; pass a DataLoader, a MapDataset or an IterDataset.")
-
-    @classmethod
-    def _of_iterator(cls, iterator: DataLoaderIterator) -> Described:
-        pipeline, skipped = iterator._loaders, iterator._loaders_skipped_steps
-        sampler = pipeline.leaves[0].sampler
-        if not isinstance(sampler, OneEpoch):
-            return cls(pipeline, skipped)
-        leaf = dataclasses.replace(pipeline.leaf, sampler=sampler.sampler, epoch=0)
-        return cls(pipeline.with_leaf(leaf), skipped, in_epochs=True)
 
     def on(self, shard: ShardOptions) -> Described:
         """The same for another shard."""
         if shard == self.pipeline.shard:
             return self
-        leaves = tuple(
-            dataclasses.replace(
-                leaf,
-                shard=shard,
-                sampler=leaf.sampler if leaf.lineage.order_shards else leaf.sampler.with_shard_options(shard),
-            )
-            for leaf in self.pipeline.leaves
-        )
-        return dataclasses.replace(self, pipeline=dataclasses.replace(self.pipeline, leaves=leaves))
+        leaves = []
+        for leaf in self.pipeline.leaves:
+            sampler = leaf.sampler if leaf.lineage.order_shards else leaf.sampler.with_shard_options(shard)
+            leaves.append(replace(leaf, shard=shard, sampler=sampler))
+        return replace(self, pipeline=replace(self.pipeline, leaves=tuple(leaves)))
 
     def shard(self, index: int, count: int) -> ShardOptions:
         """One of the shards that it may have."""
@@ -87,7 +78,7 @@ class Described:
 
     def in_epoch(self, epoch: int) -> Described:
         """One epoch of it."""
-        return dataclasses.replace(self, pipeline=one_epoch(self.pipeline, epoch))
+        return replace(self, pipeline=one_epoch(self.pipeline, epoch))
 
     def stand(self, states: Sequence[LoaderState], strict: bool) -> StreamPosition:
         """The place of its run at the state of its shard, or after all shards of another run; or at the start.
@@ -101,14 +92,12 @@ class Described:
             iterator.set_state(states[0].to_json(), strict)
         elif states:
             iterator.set_states([state.to_json() for state in states], strict)
-        return iterator._here()
+        return iterator.here()
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
     """The iterator that an iterator is, or that a feeder feeds from, or a loop per epoch has; None: it is none of these."""
-    loop = loop._batches if isinstance(loop, Epochs) else loop
-    fed = getattr(getattr(loop, "_upstream", None), "iterator", None)
-    return next((each for each in (loop, fed) if isinstance(each, DataLoaderIterator)), None)
+    return host_iterator(loop.open_epoch if isinstance(loop, Epochs) else loop)
 
 
 def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:

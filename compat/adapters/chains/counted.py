@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from ....chains.stream import Stream
 from ....loader.plan.compile import compiled, line_of
-from ....loader.plan.nodes import Apply, Joined, Node
-from ....loader.plan.rules.of_one import All
+from ....loader.plan.joins import Apply, Joined, Node
+from ....loader.plan.rules import All
 from ....loader.plan.stages import runs_of, unit_of
 from ....operations import Operation
 

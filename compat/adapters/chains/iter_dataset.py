@@ -12,14 +12,12 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ....chains.iter_dataset import IterDataset as OurIterDataset
-from ....chains.iter_joins import merged, over_leaves
-from ....chains.nodes.node import Node
-from ....chains.nodes.seeds import nearest_first
-from ....chains.stream import Stream, stream_of
+from ....chains.nodes.node import Node, nearest_first
+from ....chains.stream import Stream, merged, over_leaves, stream_of
 from ....loader.arguments import warn_of_no_effect
 from ....loader.plan.compile import compiled
+from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline
-from ....loader.plan.rules.mix import MixRows
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
 from ....operations.function import as_kind
 from ....samplers.index_maps import Indices
@@ -50,9 +48,9 @@ class IterDataset(OurIterDataset[T]):
         super().__init__(*(parents if isinstance(parents, Sequence) else (parents,)))
 
     @classmethod
-    def _of(cls, stream: Stream) -> IterDataset[Any]:
+    def of_stream(cls, stream: Stream) -> IterDataset[Any]:
         dataset = IterDataset[Any]()
-        dataset.__dict__["_stream"] = stream
+        dataset.__dict__["chain_stream"] = stream
         return dataset
 
     @classmethod
@@ -60,7 +58,7 @@ class IterDataset(OurIterDataset[T]):
         """The stream of a node's first epoch."""
         stream = stream_of(node, read_options, allow_nones, shard_options)
         seeds = nearest_first([node.seeds])
-        return cls._of(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
+        return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
 
     @property
     def parents(self) -> tuple[Any, ...]:
@@ -72,19 +70,19 @@ class IterDataset(OurIterDataset[T]):
         return type(self).__iter__ is not IterDataset.__iter__
 
     @cached_property
-    def _stream(self) -> Stream:
+    def chain_stream(self) -> Stream:
         return dataclasses.replace(self._own_stream(), seeds=nearest_first(map(seeds_of, self._parents)))
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        return compiled(self._stream.tree, self._stream.skips_errors)
+        return compiled(self.chain_stream.tree, self.chain_stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
-        return EngineIterator(self._begin, self._stream.tree)
+        return EngineIterator(self._begin, self.chain_stream.tree)
 
     def _begin(self) -> EngineRun:
-        warn_of_no_effect(self._stream.execution)
-        return EngineRun(self._pipeline, self._stream.execution, self._stream.max_errors)
+        warn_of_no_effect(self.chain_stream.execution)
+        return EngineRun(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
 
     def __bool__(self) -> bool:
         return True
@@ -100,7 +98,7 @@ class IterDataset(OurIterDataset[T]):
             SeedError: there is no seed.
         """
         kind = as_kind(RandomMapTransform, transform)
-        own = seed_of("random_map", seed, self._stream.seeds)
+        own = seed_of("random_map", seed, self.chain_stream.seeds)
         return self._at_index(lambda unit: RandomAtIndex(kind, unit, own))
 
     def map_with_index(self, transform: Any) -> IterDataset[Any]:
@@ -116,11 +114,11 @@ class IterDataset(OurIterDataset[T]):
 
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
         """An operation that needs to know how many elements came before."""
-        stream, unit = counted(self._stream)
-        return self._of(applied(operation(unit), stream))
+        stream, unit = counted(self.chain_stream)
+        return self.of_stream(applied(operation(unit), stream))
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
-        return self._of(applied(operation, self._stream))
+        return self.of_stream(applied(operation, self.chain_stream))
 
     def mp_prefetch(
         self,
@@ -138,11 +136,11 @@ class IterDataset(OurIterDataset[T]):
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         in_workers = worker_init_fn if wanted.num_workers else None
         prefetched = self._fed_by(wanted, in_workers) or stream_of_dataset(super().mp_prefetch(wanted, in_workers))
-        return self._of(dataclasses.replace(prefetched, seeds=nearest_first([self._stream.seeds])))
+        return self.of_stream(dataclasses.replace(prefetched, seeds=nearest_first([self.chain_stream.seeds])))
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
         """The same stream, if it is one of a packing that workers can make the elements for: it is run through on a thread."""
-        stream = self._stream
+        stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
         if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
             return None
@@ -178,7 +176,7 @@ class Named(IterDataset[T]):
 
     def __init__(self, parents: Any, stream: Stream) -> None:
         super().__init__(parents)
-        self.__dict__["_stream"] = stream
+        self.__dict__["chain_stream"] = stream
 
 
 def as_stream(dataset: Any) -> Any:

@@ -9,10 +9,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from ....chains.iter_joins import cached, limited, repeated, zipped
-from ....chains.stream import Stream
+from ....chains.stream import Stream, cached, limited, repeated, zipped
 from ....common.validation import whole_number
-from ....loader.plan.nodes import Apply
+from ....loader.plan.joins import Apply
 from ....operations import Batch, FlatMap
 from ....operations.function import as_kind
 from ....operations.trees import rows_of

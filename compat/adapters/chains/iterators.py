@@ -14,10 +14,9 @@ from ....common.fields import replaced
 from ....common.messages import a_kind_of
 from ....errors import JoinError, StructureError
 from ....loader import DataLoaderIterator
-from ....loader.plan.nodes import Node
+from ....loader.plan.joins import Node
 from ....loader.state.files import restore_later, write_later
 from ....loader.state.loader_state import LoaderState
-from ....loader.state.position import StreamPosition
 from ..wording import reword
 from .states import chain_state_after, is_grains, is_of_another_mix
 
@@ -123,11 +122,7 @@ class Resumed(DatasetIterator[T]):
 
 
 class EngineRun(DataLoaderIterator):
-    """An iterator of ours, with its places as values."""
-
-    def mark(self) -> StreamPosition:
-        """The place that it has reached; costs less than a microsecond."""
-        return self._here()
+    """An iterator of ours, that goes to a place as a value."""
 
     def go_to(self, state: LoaderState, strict: bool = True) -> None:
         """Go to a place; arguments as of `set_state`."""
@@ -166,7 +161,7 @@ class EngineIterator(DatasetIterator[T]):
         return self.run.state_dict()
 
     def state_later(self) -> Callable[[], dict[str, Any]]:
-        mark = self.run.mark()
+        mark = self.run.here()
         return lambda: mark.state.to_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -200,7 +195,7 @@ class EngineIterator(DatasetIterator[T]):
     def go_to_index(self, index: int) -> None:
         """Go to the element at an index."""
         self.next_index()
-        state, unit = self.run.mark().state, self.run.pipeline.stages[0].unit
+        state, unit = self.run.here().state, self.run.pipeline.stages[0].unit
         cursor = replaced(state.cursor, positions=(index * unit,), skips=(0,) * len(state.cursor.skips))
         self.run.go_to(dataclasses.replace(state, cursor=cursor, step=index))
 

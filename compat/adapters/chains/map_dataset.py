@@ -14,9 +14,8 @@ from ....chains.map_dataset import MapDataset as OurMapDataset
 from ....chains.nodes.choices import ByMap, Choice, OneAfterAnother
 from ....chains.nodes.items import Applied
 from ....chains.nodes.joins import Chosen
-from ....chains.nodes.node import Node
+from ....chains.nodes.node import Node, Source
 from ....chains.nodes.reordered import Reordered
-from ....chains.nodes.source import Source
 from ....errors import StructureError
 from ....operations import RandomMapTransform
 from ....operations.function import as_kind
@@ -49,7 +48,7 @@ class MapDataset(OurMapDataset[T]):
         Raises:
             SeedError: there is no seed.
         """
-        node = self._node
+        node = self.root_node
         order = Shuffle(finite("shuffle", node.length), shuffle_seed_of(seed, node.seeds))
         return self._made(Reordered(node, order))
 
@@ -64,8 +63,8 @@ class MapDataset(OurMapDataset[T]):
             SeedError: there is no seed.
         """
         kind = as_kind(RandomMapTransform, transform)
-        own = seed_of("random_map", seed, self._node.seeds)
-        return self._made(Applied(self._node, RandomAtIndex(kind, 1, own)))
+        own = seed_of("random_map", seed, self.root_node.seeds)
+        return self._made(Applied(self.root_node, RandomAtIndex(kind, 1, own)))
 
     def to_iter_dataset(
         self, read_options: Any = None, *, allow_nones: bool = False, **options: Any
@@ -79,7 +78,7 @@ class MapDataset(OurMapDataset[T]):
         """
         from .iter_dataset import IterDataset
 
-        return IterDataset.of_node(self._node, read_options, allow_nones, **options)
+        return IterDataset.of_node(self.root_node, read_options, allow_nones, **options)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
         return iter(self.to_iter_dataset())

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ....chains.nodes.node import Node
-from ....chains.nodes.seeds import Seeds
+from ....chains.nodes.node import Node, Seeds
 from ....chains.stream import Stream
 from ....common.validation import whole_number
 from ....errors import SeedError
@@ -17,17 +16,17 @@ _HIGHEST = (1 << 32) - 1
 
 def node_of(own: Any) -> Node:
     """The node of a dataset with random access."""
-    return cast(Node, own._node)
+    return cast(Node, own.root_node)
 
 
 def stream_of_dataset(own: Any) -> Stream:
     """The stream of a dataset without."""
-    return cast(Stream, own._stream)
+    return cast(Stream, own.chain_stream)
 
 
 def seeds_of(dataset: Any) -> Seeds:
     """The seeds that hold for a dataset of either kind."""
-    return (node_of if hasattr(dataset, "_node") else stream_of_dataset)(dataset).seeds
+    return (node_of if hasattr(dataset, "root_node") else stream_of_dataset)(dataset).seeds
 
 
 def seed_of(method: str, seed: Any, seeds: Seeds) -> int:

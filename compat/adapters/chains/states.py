@@ -20,15 +20,13 @@ from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....loader.plan.compile import compiled, line_of
 from ....loader.plan.cursor import Cursor, cursor_of_join
+from ....loader.plan.joins import Apply, Joined, Node, Read
 from ....loader.plan.leaf import Leaf
-from ....loader.plan.nodes import Apply, Joined, Node, Read
+from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline
-from ....loader.plan.rules.in_turn import InTurn
-from ....loader.plan.rules.mix import MixRows
-from ....loader.plan.rules.of_one import Again, All, First
+from ....loader.plan.rules import Again, All, First, InTurn
 from ....loader.plan.stages import runs_of, unit_of
-from ....loader.plan.steps.ranges import union
-from ....loader.plan.steps.skipped import SkippedSteps
+from ....loader.plan.steps.skipped import SkippedSteps, union
 from ....loader.state.loader_state import LoaderState
 from ....operations import Operation
 from ...grain_state import after_records
@@ -89,7 +87,7 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
 def _uncounted(tree: Node) -> Node:
     """The bottom of a line, below joins that only count."""
     base, _ = line_of(tree)
-    return _uncounted(base.inputs[0]) if _only_counts(base) else base
+    return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
 
 
 def _only_counts(tree: Node) -> bool:

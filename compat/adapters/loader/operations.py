@@ -174,7 +174,8 @@ def on_records(
         return operation  # type: ignore[no-any-return]
     if hasattr(operation, "batch_fn"):
         return lambda records: _batches(operation, records)
-    function, method = operation.user_function, operation.method
+    function: Any = operation.user_function
+    method = operation.method
     if method == "flat_map":
         return lambda records: _flat_mapped(function, operation.max_fan_out or 0, records)
     if method == "filter":

@@ -35,6 +35,7 @@ class IndexSampler(_Sampler):
         num_epochs: None (default) never ends.
         seed: int in `[0, 2^32)`.
         algorithm: that of Grain, in any case.
+        balance: None, as Grain has no such order.
 
     >>> [IndexSampler(5, shuffle=True, seed=1)[position].record_key for position in range(5)]
     [1, 2, 3, 0, 4]
@@ -48,8 +49,9 @@ class IndexSampler(_Sampler):
         num_epochs: int | None = None,
         seed: int | None = None,
         algorithm: str = "grain",
+        balance: Any = None,
     ) -> None:
-        super().__init__(num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain")
+        super().__init__(num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain", balance)
 
 
 class SequentialSampler(_Sampler, OurSequentialSampler):

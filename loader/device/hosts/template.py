@@ -35,11 +35,7 @@ def to_text(tree: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """The tree of a text.
-
-    Raises:
-        HostsError: it is of a class that this process does not know, or is no such text.
-    """
+    """The tree of a text. Raises HostsError: it is of a class that this process does not know, or is no such text."""
     try:
         return _tree(json.loads(text))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -64,10 +60,10 @@ def _told(tree: Any) -> Any:
     return _told_leaf(tree) if is_leaf(tree) else ["unknown", f"{kind.__module__}.{kind.__qualname__}"]
 
 
-def _fields(kind: type) -> tuple[str, ...] | None:
+def _fields(kind: Any) -> tuple[str, ...] | None:
     """The names of what is in a named tuple or a dataclass; None for other classes."""
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return tuple(kind._fields)
+        return tuple(kind.__match_args__)
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 

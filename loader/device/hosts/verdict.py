@@ -79,7 +79,6 @@ def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
 
 
 def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: int) -> Refuse | None:
-    """The refusal that no policy avoids, or None."""
     for process, offer in offers.items():
         if offer.kind in ("failed", "closed"):
             what = "closed its feeder" if offer.kind == "closed" else f"failed: {offer.detail}"

@@ -15,8 +15,7 @@ from ..cursor import Cursor
 from ..leaf import Leaf
 from ..pipeline import Pipeline
 from ..stages import Stage
-from .ranges import MAX_STEP, count_of
-from .skipped import NONE_SKIPPED, SkippedSteps
+from .skipped import MAX_STEP, NONE_SKIPPED, SkippedSteps, count_of
 
 
 class Place(NamedTuple):
@@ -69,11 +68,7 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """The epoch of each part of a mix at the record before a cursor.
-
-    Raises:
-        AttributeError: this is no mix.
-    """
+    """The epoch of each part of a mix at the record before a cursor. Raises AttributeError: this is no mix."""
     before = 0 if any(cursor.skips) else 1
     reached = [max(position - before, 0) for position in cursor.positions]
     if len(reached) == 1:
@@ -82,11 +77,7 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """The number of records of each part of a mix before a cursor, in all shards.
-
-    Raises:
-        AttributeError: this is no mix.
-    """
+    """The number of records of each part of a mix before a cursor, in all shards. Raises AttributeError: this is no mix."""
     if len(cursor.positions) == 1:
         return pipeline.leaf.part_records(cursor.positions[0])
     counts = [leaf.before(position) for leaf, position in zip(pipeline.leaves, cursor.positions)]
@@ -123,7 +114,6 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
 
 
 def _position_of(leaf: Leaf, key: int, epoch: int) -> int | None:
-    """The global position of a record within an epoch."""
     sampler = leaf.sampler
     if hasattr(sampler, "position_of"):
         return sampler.position_of(key, epoch)  # type: ignore[no-any-return]

@@ -114,7 +114,9 @@ def test_dir_shows_what_is_for_users():
     state = {"get_state", "set_state", "set_states", "state_dict", "load_state_dict", "save", "load"}
     shared = state | {
         "close",
+        "ended",
         "epoch",
+        "here",
         "host_iterator",
         "last_records",
         "part_epochs",
@@ -129,9 +131,11 @@ def test_dir_shows_what_is_for_users():
     }
     with iter(loader.to_device(DEVICE)) as feeder:
         assert _shown(feeder) == shared | {"mask"}
-    assert _shown(iter(loader)) == shared | {"execution", "pipeline"}
+    assert _shown(iter(loader)) == shared | {"as_made", "execution", "go_back", "pipeline"}
     assert _shown(headrace.checkpoint) == set(headrace.checkpoint.__all__)
-    assert _shown(loader) == {"epochs", "find", "records_at", "skip", "to_device", "with_batch_size"}
+    assert _shown(loader) == {
+        *("epochs", "find", "loader_description", "records_at", "skip", "to_device", "with_batch_size"),
+    }
 
 
 def _shown(thing):

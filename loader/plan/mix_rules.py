@@ -1,27 +1,32 @@
-"""The rule of a mix: rows of several inputs, in given proportions."""
+"""The rule of a mix: rows of several inputs, in given proportions; and that of a former run, over the inputs of now.
+
+In: an order of inputs; what a state tells of the mix that it was taken of. Out: rules, and joins by them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cursor import JoinState, are_numbers
-from ..joins import JoinPolicy
+from ...common.messages import short_repr, shorten
+from ...errors import CheckpointError
+from ...samplers.mix.order import MixOrder
+from .cursor import JoinState, are_numbers
+from .joins import Join, JoinPolicy
 
 
 class RowOrder(Protocol):
-    """The input of each row.
-
-    Attributes:
-        names: of the inputs.
-    """
+    """The input of each row."""
 
     @property
-    def names(self) -> tuple[str, ...]: ...
+    def names(self) -> tuple[str, ...]:
+        """The names of the inputs."""
 
     def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The numbers of the inputs, and the rows in each."""
@@ -63,10 +68,11 @@ class MixRows(JoinPolicy):
     _orders: dict[JoinState, RowOrder] = field(default_factory=dict, compare=False, repr=False)
     _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
+    kind = "mix"
+
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the rule."""
-        return {"kind": "mix", "order": self.order.to_values(), "goes_on": self.goes_on}
+        return {"kind": self.kind, "order": self.order.to_values(), "goes_on": self.goes_on}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         row, ends = note[0], note[1:]
@@ -109,3 +115,47 @@ class MixRows(JoinPolicy):
             order = order.without(number, place) if order is not None and number < len(order.names) else None
         whole = order is not None and len(set(numbers)) == len(numbers)
         return whole and (self.goes_on or not numbers)
+
+
+@dataclass(frozen=True)
+class FormerMix(MixRows):
+    """Rows in the proportions of then. The note counts inputs as they were numbered then."""
+
+    numbers: tuple[int, ...] = ()  # of the inputs of then, among those of now
+
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
+        return np.array(self.numbers, dtype=np.int64)[super().choices(note, count)]
+
+    def taken(self, rows: int) -> Sequence[int]:
+        return ()
+
+    def ended(self, note: JoinState, number: int) -> JoinState | None:
+        return super().ended(note, self.numbers.index(number))
+
+
+def text_of(saved: Mapping[str, Any]) -> str:
+    """A mix in a state's fingerprint, as the text that a `Leftover` keeps."""
+    return json.dumps({name: saved.get(name) for name in ("goes_on", "names", "order")}, separators=(",", ":"))
+
+
+def former_mix(join: Join, text: str) -> Join:
+    """The mix that a text tells, over the inputs of now.
+
+    Raises:
+        CheckpointError: it is no mix, or one of datasets that are not there any more.
+    """
+    try:
+        saved = json.loads(text)
+        names, order, goes_on = saved["names"], MixOrder.from_values(saved["order"]), bool(saved["goes_on"])
+        if len(names) != len(order.names):
+            raise ValueError("as many names as weights")
+        missing = [name for name in names if name not in join.names]
+    except (ValueError, TypeError, LookupError) as error:
+        raise CheckpointError(f"the state is damaged: its former mix cannot be read ({shorten(error)}).") from None
+    if missing:
+        raise CheckpointError(
+            f"dataset {short_repr(missing[0])} was removed from the mix, but the state stands inside a window that was begun "
+            "with it; keep it among the datasets, with weight 0."
+        )
+    numbers = tuple(map(join.names.index, names))
+    return dataclasses.replace(join, rule=FormerMix(order, goes_on, numbers=numbers))

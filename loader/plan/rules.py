@@ -1,0 +1,165 @@
+"""Rules of joins: whose row comes next. Zip, interleave, limit, repeat; and a source that can only be run through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JoinError
+from .cursor import JoinState, are_numbers
+from .joins import JoinPolicy
+
+
+@dataclass(frozen=True)
+class InTurn(JoinPolicy):
+    """A row of each input, again and again. The note: rows so far."""
+
+    inputs: int  # how many
+    strict: bool = True  # all must end at the same row
+
+    kind = "zip"
+
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
+        return np.arange(note[0], note[0] + count, dtype=np.int64) % self.inputs
+
+    def taken(self, rows: int) -> Sequence[int]:
+        return [(rows - number - 1) // self.inputs + 1 for number in range(self.inputs)]
+
+    def ended(self, note: JoinState, number: int) -> JoinState | None:
+        if self.strict and number:
+            raise JoinError(
+                f"zip: argument {number + 1} is shorter than argument {number}; pass strict=False to end with the shortest."
+            )
+        return None
+
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+        if len({note[0] for note in notes}) > 1:
+            raise JoinError("what is zipped can go on with other shards only where all stand at the same step.")
+        return self.start
+
+
+@dataclass(frozen=True)
+class Interleaved(JoinPolicy):
+    """A row of each of the inputs that are open, in turn; where one ends, the next one is opened in its place.
+
+    The note: rows so far, whose turn it is, the number of the next input to be opened, and those that are open.
+    """
+
+    inputs: int  # how many
+    cycle: int  # how many are open at a time
+
+    kind = "interleave"
+
+    @property
+    def start(self) -> JoinState:  # type: ignore[override]  # it depends on the numbers
+        opened = min(self.cycle, self.inputs)
+        return (0, 0, opened, *range(opened))
+
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
+        _, turn, _, *opened = note
+        return np.array(opened, dtype=np.int64)[(turn + np.arange(count)) % len(opened)] if opened else np.empty(0, int)
+
+    def after(self, note: JoinState, count: int) -> JoinState:
+        rows, turn, following, *opened = note
+        return (rows + count, (turn + count) % len(opened), following, *opened)
+
+    def ended(self, note: JoinState, number: int) -> JoinState | None:
+        rows, turn, following, *opened = note
+        if following < self.inputs:
+            opened[turn] = following
+            return (rows, turn, following + 1, *opened)
+        del opened[turn]
+        return (rows, turn % len(opened), following, *opened) if opened else None
+
+    def is_note(self, note: JoinState) -> bool:
+        if len(note) < 4 or not are_numbers(note):
+            return False
+        _, turn, following, *opened = note
+        known = turn < len(opened) <= self.cycle and following <= self.inputs
+        return known and len({*opened}) == len(opened) and all(number < following for number in opened)
+
+
+class OfOne(JoinPolicy):
+    """Base of rules of one input."""
+
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
+        return np.zeros(count, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class First(OfOne):
+    """The first rows of one input. The note: rows so far."""
+
+    count: int
+
+    kind = "limit"
+    limits = True
+
+    def taken(self, rows: int) -> Sequence[int]:
+        return [rows] if rows <= self.count else []
+
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
+        return super().choices(note, max(min(count, self.count - note[0]), 0))
+
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+        raise JoinError("limit counts the elements of one shard; keep the number of shards, or slice the MapDataset.")
+
+
+@dataclass(frozen=True)
+class All(OfOne):
+    """All rows of one input. The note: rows so far."""
+
+    keeps: bool = False
+
+    kind = "all"
+    decisive = ()  # to keep rows changes nothing
+
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+        return self.start
+
+
+@dataclass(frozen=True)
+class Again(OfOne):
+    """One input from its beginning to its end, several times. The note: rows so far, and how often it has ended."""
+
+    times: int | None  # None: for ever
+
+    kind = "repeat"
+    restarts = True
+    start = (0, 0)
+
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
+        return super().choices(note, 0 if self.times is not None and note[1] >= self.times else count)
+
+    def ended(self, note: JoinState, number: int) -> JoinState | None:
+        return None if self.times is not None and note[1] + 1 >= self.times else (note[0], note[1] + 1)
+
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+        if self.times == 1:
+            return super().shared(notes, shards)
+        raise JoinError(
+            "IterDataset.repeat cannot go on with other shards, as these would stand in different repetitions; "
+            "use MapDataset.repeat, before to_iter_dataset()."
+        )
+
+
+@dataclass(frozen=True)
+class RunThrough(JoinPolicy):
+    """No join: the place for what a source that can only be run through must know to go on.
+
+    The note: a local position and the source's state there, as text; empty: from the beginning.
+    """
+
+    kind = "in order"
+    start = ()
+
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
+        raise JoinError(
+            "a dataset of your own that can only be run through cannot go on with other shards; keep their number."
+        )
+
+    def is_note(self, note: JoinState) -> bool:
+        return [*map(type, note)] in ([], [int, str])

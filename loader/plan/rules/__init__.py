@@ -1,1 +1,0 @@
-"""Rules of joins: whose row comes next."""
