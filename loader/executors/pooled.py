@@ -48,26 +48,25 @@ class PooledHandle(Job):
 
     def ready(self) -> bool:
         """True if the answer has come; handles events."""
-        if self.block is None:
+        if not self._has_come():
             self.executor.handle_events(wait=False)
-            self._look_at_suspects()
-        return self.block is not None
-
-    def _look_at_suspects(self) -> None:
-        """The block of a task that was given up is that of the first input that ended its worker; or says that none did."""
-        if self.block is not None or not self.suspects:
-            return
-        self.block = next((one.block for one in self.suspects if one.gave_up), None)
-        if self.block is None and all(one.block is not None for one in self.suspects):
-            self.block = self.executor.block_given_up(self)
+        return self._has_come()
 
     def result(self) -> Block:
         """The answer; waits for it."""
-        while self.block is None:
+        while not self._has_come():
             self.executor.handle_events(wait=True)
-            self._look_at_suspects()
         block, self.block = self.block, None
+        assert block is not None, "it has come"
         return block
+
+    def _has_come(self) -> bool:
+        """True if the block is there. That of a task that was given up is that of the first input that ended its worker."""
+        if self.block is None and self.suspects:
+            self.block = next((one.block for one in self.suspects if one.gave_up), None)
+            if self.block is None and all(one.block is not None for one in self.suspects):
+                self.block = self.executor.block_given_up(self)  # none did
+        return self.block is not None
 
 
 @dataclass(slots=True, eq=False)
