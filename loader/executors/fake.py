@@ -22,7 +22,6 @@ from ..work.tasks import Block, Failure, RowOrigins
 from ..work.worker import Worker
 from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Ready, Room, Transport, named_blocks
 
-
 BY_A_TASK = "by a task"
 
 
