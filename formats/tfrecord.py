@@ -211,7 +211,6 @@ def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | N
 
 
 def _length_at(buffer: bytes, at: int) -> int | None:
-    """The length of a record, or None if it is damaged."""
     length: int
     length, stored = _HEADER.unpack_from(buffer, at)
     return length if stored == masked(crc_function()(buffer[at : at + 8])) else None
