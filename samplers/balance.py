@@ -55,9 +55,9 @@ class Balance:
     >>> import numpy as np
     >>> from headrace import Balance, ShardOptions, load
     >>> lengths = np.array([9, 1, 8, 2, 7, 3, 5, 5])
-    >>> balanced = dict(balance=Balance(lengths), batch_size=2, num_epochs=1)
-    >>> [list(load(lengths, shard_options=ShardOptions(shard, 2), **balanced)) for shard in range(2)]
-    [[array([9, 1]), array([7, 3])], [array([8, 2]), array([5, 5])]]
+    >>> balanced = dict(balance=Balance(lengths), batch_size=4, num_epochs=1)
+    >>> [next(iter(load(lengths, shard_options=ShardOptions(shard, 2), **balanced))).tolist() for shard in range(2)]
+    [[9, 1, 5, 5], [8, 2, 7, 3]]
     """
 
     def __init__(
@@ -104,6 +104,18 @@ class Balance:
                 f"balance has {len(self.costs)} lengths, and there are {records} records; pass one length for each record."
             )
         return self
+
+    def costs_of_keys(self, keys: Int64s) -> Int64s:
+        """The costs of records.
+
+        Raises:
+            LengthsError: there is none for a key.
+        """
+        if len(keys) and keys.max() >= len(self.costs):
+            raise LengthsError(
+                f"balance has {len(self.costs)} lengths, and the order has record {keys.max()}; pass one for each record."
+            )
+        return self.costs[keys]
 
     def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
         """The blocks of a run.
@@ -191,7 +203,7 @@ class Dealing:
             shards, first, size = self._blocks
             start = first + number * size
             positions = np.arange(start, min(start + size, self._end), dtype=np.int64)
-            costs = self._balance.costs[self._record_keys(positions)]
+            costs = self._balance.costs_of_keys(self._record_keys(positions))
             known = dealt(costs, shards, self._balance.batches, number)
             known_now = OrderedDict(list(self._known.items())[1 - _KEPT :])
             known_now[number] = known

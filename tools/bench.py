@@ -83,7 +83,6 @@ class _Pictures:
             yield
 
     def write(self, verdict: str) -> list[Path]:
-        """Write them; the files."""
         found = None if self._recorder is None else self._recorder.longest()
         if found is None:
             return []

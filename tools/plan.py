@@ -107,7 +107,6 @@ class Plan:
 
     @property
     def sentence(self) -> str:
-        """The plan in words."""
         step, s = format_seconds(self.needs.step), "s" * (self.workers == 1)
         workers, nodes = f"{self.workers} worker{'s' * (self.workers > 1)}", _nodes(self.nodes)
         if not self.hidden:
@@ -139,7 +138,6 @@ def step_seconds(needs: Needs, machines: Machines, workers: int, nodes: int) -> 
 
 
 def _count(work: float, step: float) -> int:
-    """Workers that do so much work in a step."""
     return max(_ceil(work * (1 + HEADROOM) / step), 1)
 
 

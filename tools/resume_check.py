@@ -135,7 +135,6 @@ _MISSING = "the stream has ended"
 
 
 def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
-    """What makes an element differ, in words."""
     whole = loader.pipeline
     if whole.joins:
         return "check the datasets that come together here one by one, check_resume(dataset), to learn which operation it is."
@@ -185,7 +184,6 @@ def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool
 
 
 def _keys_told(records: Any) -> str:
-    """The keys that `last_records` gave, in words."""
     if isinstance(records, dict):
         return first_few([f"{_keys_told(keys)} of {short_repr(part)}" for part, keys in records.items() if len(keys)])
     keys = ", ".join(map(str, records[:8].tolist())) + (", …" if len(records) > 8 else "")

@@ -26,12 +26,15 @@ from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources.provenance import TokenSpan, UsedRecord
 from ..arguments import finite
+from .budgeted import BudgetBatched
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
 
 
 def applied(node: Node, operation: Operation) -> Node:
     """The node of an operation's results. Raises TypeError, ValueError: it cannot be evaluated at an index."""
+    if operation.plans_batches:
+        return BudgetBatched.of(node, cast(Any, operation))
     if operation.plans_rows:
         return Packed.of(node, cast(Any, operation), None)
     if operation.takes is not None and operation.one_to_one:

@@ -14,7 +14,8 @@ from typing import Any, TypeGuard, TypeVar
 
 from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions, WeightedSampler
-from ...samplers.mix.sampler import PASSING, MixSampler, length_told, shares
+from ...samplers.mix.ends import length_told
+from ...samplers.mix.sampler import PASSING, MixSampler, shares
 from ...samplers.mix.weights import MAX_POSITION
 from ..plan.cursor import Cursor, Leftover
 from ..plan.fingerprint import Fingerprint

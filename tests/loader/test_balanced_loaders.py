@@ -247,3 +247,59 @@ def test_one_record_is_a_run():
         [np.zeros(3)], balance=True, batch_size=2, num_epochs=1, shard_options=ShardOptions(0, 2, False)
     )
     assert [batch.shape for batch in loader] == [(1, 3)]
+
+
+def _chain(**options):
+    documents = [np.full(length, key) for key, length in enumerate(LENGTHS.tolist())]
+    return headrace.MapDataset.source(documents).shuffle(seed=3).repeat(2).to_iter_dataset(**options)
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_chains_are_balanced_by_the_lengths_of_their_source(shards):
+    """The same global batches as without, at any step on other shards."""
+
+    def keys(batch):
+        return sorted(int(document[0]) if len(document) else -1 for document in batch)
+
+    def stream(shard, count, **options):
+        shard_options = ShardOptions(shard, count)
+        return _chain(shard_options=shard_options, **options).batch(GLOBAL // count, batch_fn=list)
+
+    balance = {"balance": headrace.attention(0, 1)}
+    expected = [keys(batch) for batch in stream(0, 1)]
+    iterators = [iter(stream(shard, shards, **balance)) for shard in range(shards)]
+    for step, batch in enumerate(expected[:-1]):
+        if step == 3:
+            states = [iterator.get_state() for iterator in iterators]
+        assert keys(document for iterator in iterators for document in next(iterator)) == batch
+    again = [_resumed(stream(shard, 4, **balance), states) for shard in range(4)]
+    for batch, parts in zip(expected[3:-1], zip(*again)):
+        assert keys(document for part in parts for document in part) == batch
+
+
+def test_mixes_of_chains_are_balanced():
+    """By the lengths of the parts."""
+    parts = {name: headrace.MapDataset.source([np.zeros(n) for n in LENGTHS.tolist()]) for name in "ab"}
+    mixed = headrace.MapDataset.mix(parts, {"a": 0.7, "b": 0.3})
+
+    def sums(**options):
+        streams = (
+            mixed.to_iter_dataset(shard_options=ShardOptions(shard, 4), **options).batch(6, batch_fn=list)
+            for shard in range(4)
+        )
+        return np.array([[sum(map(len, batch)) for batch in stream][:4] for stream in streams])
+
+    balanced, in_turn = sums(balance=True), sums()
+    assert balanced.sum(axis=0).tolist() == in_turn.sum(axis=0).tolist()
+    assert balanced.max(axis=0).sum() < in_turn.max(axis=0).sum()
+
+
+def test_chains_whose_source_tells_no_lengths_need_them():
+    """As an array, or the name of a field."""
+    numbers = headrace.MapDataset.source(list(range(6)))
+    with pytest.raises(headrace.errors.LengthsError, match="does not tell the lengths"):
+        numbers.to_iter_dataset(balance=True)
+    stream = numbers.to_iter_dataset(balance=True, lengths=[1, 2, 3, 4, 5, 6]).batch(6)
+    assert [batch.tolist() for batch in stream] == [[0, 1, 2, 3, 4, 5]]
+    with pytest.raises(headrace.errors.LengthsError, match="5 lengths, and there are 6 records"):
+        numbers.to_iter_dataset(balance=Balance([1, 2, 3, 4, 5]))

@@ -125,7 +125,6 @@ class Looks:
 
     @property
     def steps(self) -> int:
-        """Number of steps that the loop made."""
         return int(self.loop.snapshot().steps)
 
     def have_enough(self) -> bool:
@@ -150,7 +149,6 @@ class Looks:
         return next(runs) == next(runs)
 
     def whole(self) -> tuple[Look, Look]:
-        """A look at its beginning, and one now."""
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:

@@ -75,7 +75,6 @@ class Diagnosis:
 
 
 def _extent(measured: Measured) -> str:
-    """The steps that were measured, and the machine."""
     rate, rows, records = 1 / measured.elapsed, measured.batch, measured.records
     each = f"{rows:,.0f} records"
     if measured.rows and not 0.5 < records / max(rows, 1e-9) < 2:
@@ -198,7 +197,6 @@ def _sort(measured: Measured, kind: str) -> str:
 
 
 def _each(measured: Measured, part: WorkPart) -> str:
-    """Seconds for a record, or for a batch."""
     if part.kind == "reading" and measured.reads_ahead and measured.read_seconds and measured.records:
         return f"{format_seconds(measured.read_seconds / measured.records)} a record"
     if part.kind in ("batch", "stacking", "packing") or not measured.records:

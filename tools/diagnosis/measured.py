@@ -121,12 +121,10 @@ class Measured:
 
     @property
     def own(self) -> float:
-        """The user's own work."""
         return max(self.elapsed - self.waited, 0.0)
 
     @property
     def share_waited(self) -> float:
-        """Share of the time."""
         return self.waited / self.elapsed if self.elapsed else 0.0
 
     @property
@@ -145,18 +143,15 @@ class Measured:
 
     @property
     def work(self) -> float:
-        """Seconds of all workers together."""
         return sum(part.seconds for part in self.parts)
 
     @property
     def processor(self) -> float:
-        """Seconds of `work` that need a processor."""
         packing = self.seconds_of("packing")
         return (self.work - self.seconds_of("reading") - packing) * self.at_work + self.reading_processor + packing
 
     @property
     def reading_processor(self) -> float:
-        """Seconds of reading that need a processor."""
         if not self.reads_ahead:
             return self.seconds_of("reading") * self.source.at_work
         return self.records * (self.source.processor + HANDED)
@@ -175,5 +170,4 @@ class Measured:
         return max(self.waited - self.unready, 0.0)
 
     def seconds_of(self, *kinds: PartKind) -> float:
-        """Seconds of the parts of some kinds."""
         return sum(part.seconds for part in self.parts if part.kind in kinds)

@@ -50,7 +50,6 @@ class Look:
 
     @classmethod
     def at_loop(cls, loop: Any) -> Look:
-        """Look now."""
         host = host_of(loop).stats()
         counted = host if loop is host_of(loop) else loop.snapshot()
         return cls(time.perf_counter(), time.process_time(), counted, host, processors())
@@ -109,7 +108,6 @@ class Lock:
 
     @property
     def middle(self) -> float:
-        """Seconds, in the middle."""
         return max(statistics.median(self.late), 0.0) if self.late else 0.0
 
 

@@ -60,7 +60,6 @@ class Loops:
             self._all.append(Looks(loop, self._steps))
 
     def stepped(self) -> bool:
-        """One of them made a step."""
         return any(each.steps for each in self._all)
 
     def have_enough(self) -> bool:

@@ -68,7 +68,6 @@ class Work:
     elements: float
 
     def parts(self) -> tuple[WorkPart, ...]:
-        """All of it, for one element."""
         found: dict[tuple[str, PartKind], WorkPart] = {}
         for part in (part for stats in self.after.stages for part in self._of_stage(stats)):
             if part.seconds > 0 or part.kind in ("record", "batch"):
@@ -102,7 +101,6 @@ class Work:
         ]
 
     def _kinds(self, stage: Stage) -> Iterator[PartKind]:
-        """The kinds of the operations of a stage."""
         below = stage.input.stages if stage.input else range(0)
         batched = any(each.takes is not None for at in below for each in self.pipeline.stages[at].operations)
         for operation in stage.operations:
@@ -187,7 +185,6 @@ def _took(task: TaskEvent) -> float:
 
 
 def _inside(task: TaskEvent) -> float:
-    """Seconds in operations, and between them."""
     return _took(task) - task.times.reading - task.times.packing
 
 

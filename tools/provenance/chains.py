@@ -27,7 +27,6 @@ def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
 
 
 def _nodes(source: Any) -> dict[str, Node]:
-    """By the name of the part."""
     parts = source.parts if isinstance(source, MixedSource) else {"": source}
     return {name: part.root_node for name, part in parts.items() if isinstance(part, (Evaluated, MapDataset))}
 

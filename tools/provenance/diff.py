@@ -137,7 +137,6 @@ class _Side:
 
     @property
     def in_epochs(self) -> bool:
-        """True for the state of a loop per epoch."""
         return "epoch" in self.fingerprint["sampler"]
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
@@ -168,7 +167,6 @@ def _rows_in_step(pipeline: Pipeline | None) -> int | None:
 
 
 def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
-    """The number of the first that is not the same."""
     return next((at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two)))
 
 
@@ -190,7 +188,6 @@ def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
-    """The first one that differs."""
     known = [side.alike["operations"] for side in (one, two)]
     if known[0] != known[1]:
         number = _first_other(*known)

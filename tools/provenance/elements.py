@@ -107,11 +107,9 @@ class Search:
         return self.at_epoch(epoch + epochs), left
 
     def at_epoch(self, epoch: int) -> Search:
-        """The beginning of an epoch."""
         return Search(self.described, self.described.in_epoch(epoch).stand([], True), epoch)
 
     def has_epoch(self, epoch: int) -> bool:
-        """True if the stream has an epoch of this number."""
         leaf = self.described.pipeline.leaf
         return leaf.endless or epoch * leaf.epoch_length < len(leaf.sampler)
 
@@ -131,7 +129,6 @@ def _run_to(place: Place, step: int) -> tuple[Table | None, int]:
 
 
 def _records(table: Table, leaves: Sequence[Leaf]) -> Iterator[Found]:
-    """The records of a table."""
     for _, number, local, row, segment, tokens in zip(*(column.tolist() for column in table)):
         leaf = leaves[number]
         position = leaf.position(local)
