@@ -14,9 +14,7 @@ from .judging.verdict import Change, Finding, found
 from .measured import Measured, WorkPart
 
 MOST_PARTS = 6
-MOST_CHANGES = 5
-"""Lines of a table, and of what would change it."""
-
+MOST_CHANGES = 5  # Lines of a table, and of what would change it
 BUSY = 0.25
 """Share of the processors: if other programs take more, the numbers are not those of a quiet machine. Chosen."""
 

@@ -25,17 +25,11 @@ from .judging.model import slowed
 from .measured import Feeding, Measured, WorkPart
 from .work import Work, grown, slow_reads
 
-MUCH_READING = 0.25
-"""Share of the work: below it, the source is not asked how fast it is."""
-
-MUCH_SAMPLING = 0.1
-"""Share of the work: below it, the sampler is no part of its own."""
-
+MUCH_READING = 0.25  # Share of the work: below it, the source is not asked how fast it is
+MUCH_SAMPLING = 0.1  # Share of the work: below it, the sampler is no part of its own
 UNEVEN = 1.3
 """Times as long as usual: if reads take longer on average, records are looked for whose reads take far longer."""
-
-WAITS = 0.5
-"""Of the time of operations: with the processors at work for more, it is these that operations wait for."""
+WAITS = 0.5  # Of the time of operations: with the processors at work for more, it is these that operations wait for
 
 
 @dataclass(frozen=True)

@@ -20,34 +20,21 @@ from ..measured import Measured, PartKind
 HAND_OVER = 1e-4
 """Seconds that a batch costs the user's thread when a worker made it, where this was not measured. Measured by `mnist`."""
 
-CLOSE = 1.03
-"""A step that takes so many times the user's own is as good as one that never waits."""
-
-FULL = 0.8
-"""Share of the time of all cores. Chosen: what others and the system do takes the rest."""
+CLOSE = 1.03  # A step that takes so many times the user's own is as good as one that never waits
+FULL = 0.8  # Share of the time of all cores. Chosen: what others and the system do takes the rest
 
 MOST_WORKERS = 512
 
-UNLIMITED = 1 << 40
-"""Reads under way, where reading takes no time."""
+UNLIMITED = 1 << 40  # Reads under way, where reading takes no time
 
 MOST_THREADS, MOST_COROUTINES = 256, 4096
 """Reads under way in a place that are proposed, at most. Chosen: more threads take more time than they save."""
 
-AT_ONCE = 4
-"""Times as many reads as now are proposed at most, where the user's step is not known."""
-
-ROOM = 1.1
-"""Times as many as the average needs: reads differ."""
-
-SLOWED = 2.0
-"""A read that takes so many times as long among others as alone waits for them."""
-
-LAGS = 0.2
-"""Share of their time: places that wait for longer have as many reads under way as they get."""
-
-MOST_LAG = 2.0
-"""At most so many times fewer reads are under way than may be, as far as is believed."""
+AT_ONCE = 4  # Times as many reads as now are proposed at most, where the user's step is not known
+ROOM = 1.1  # Times as many as the average needs: reads differ
+SLOWED = 2.0  # A read that takes so many times as long among others as alone waits for them
+LAGS = 0.2  # Share of their time: places that wait for longer have as many reads under way as they get
+MOST_LAG = 2.0  # At most so many times fewer reads are under way than may be, as far as is believed
 
 
 def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:

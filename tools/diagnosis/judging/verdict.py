@@ -16,9 +16,7 @@ little; a "slow record", which takes far longer than others; "stacking", the mak
 interpreter's "lock"; "turns" of calls that wait for one another; and, of a device feeder, its "transform", other "hosts", or
 the "transfer"."""
 
-LITTLE = 0.05
-"""Share of the time: a loop that waits for less gains nothing by faster batches."""
-
+LITTLE = 0.05  # Share of the time: a loop that waits for less gains nothing by faster batches
 SHORT_CALL = 50e-6
 """Seconds: calls shorter than this are mostly Python's own cost of a call and of small arrays. Chosen."""
 
@@ -28,20 +26,12 @@ SMALL_BATCH, FEW_IN_BATCH = 1e-3, 64
 RARE, MUCH = 0.45, 0.4
 """Shares of the tasks and of the time: if fewer tasks take more than this, it is rare records that are waited for. Chosen."""
 
-FEW_RECORDS = 64
-"""Records in a file: with fewer, opening files is what takes the time. Chosen."""
-
+FEW_RECORDS = 64  # Records in a file: with fewer, opening files is what takes the time. Chosen
 GROUPED = 2.0
 """If a record takes so many times as long in the sampler's order as among neighbours, much is read in vain."""
-
-MANY_TOGETHER = 8
-"""Records that are decompressed to read one: from here on that is what takes the time. Chosen."""
-
-WAITS = 0.5
-"""Of the time of reading: with the processor at work for less, the source waits for something."""
-
-BUSY = 0.9
-"""Of their time: workers that work for more of it are what decides how long a step is. Chosen."""
+MANY_TOGETHER = 8  # Records that are decompressed to read one: from here on that is what takes the time. Chosen
+WAITS = 0.5  # Of the time of reading: with the processor at work for less, the source waits for something
+BUSY = 0.9  # Of their time: workers that work for more of it are what decides how long a step is. Chosen
 
 FILTERED = 0.5
 """Share of the records that a filter leaves out, and of the work: from here on, work in vain is waited for. Chosen."""
