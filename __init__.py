@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import checkpoint
     from .chains import IterDataset, MapDataset, kfold, sample, split
-    from .conversion import convert, verify
+    from .conversion import convert, measure_lengths, verify
     from .formats import decode_example, encode_example
     from .loader import (
         Auto,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from .operations import (
         Batch,
+        BudgetBatch,
         DecodeImage,
         Filter,
         FlatMap,
@@ -80,6 +81,7 @@ __all__ = [
     "BalancedSampler",
     "Batch",
     "BlockShuffle",
+    "BudgetBatch",
     "DataLoader",
     "DataLoaderIterator",
     "DataSource",
@@ -122,6 +124,7 @@ __all__ = [
     "TokenWriter",
     "WeightedSampler",
     "WindowShuffle",
+    "Windows",
     "attention",
     "batch_and_pad",
     "check_resume",
@@ -134,6 +137,7 @@ __all__ = [
     "encode_example",
     "kfold",
     "load",
+    "measure_lengths",
     "metrics",
     "pad_batch",
     "progress",

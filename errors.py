@@ -126,7 +126,7 @@ class TooManyErrorsError(HeadraceError, RuntimeError):
 
 
 class ShardingError(HeadraceError, ValueError):
-    """A batch cannot be put on devices as the sharding says; the message names the leaf and the sizes that divide."""
+    """A batch cannot be put on devices as the sharding says, or an operation works on one shard alone; the message says why."""
 
 
 class HostsError(HeadraceError, RuntimeError):

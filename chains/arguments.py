@@ -49,6 +49,7 @@ def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
 
 _OF_ENDLESS = {
     "repeat": "repeat it once",
+    "budget_batch": "budget_batch first, then repeat, or make batches of the stream: to_iter_dataset().budget_batch(…)",
     "pack": "pack first, then repeat, or pack the stream: to_iter_dataset().pack(…)",
 }
 

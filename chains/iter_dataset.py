@@ -24,12 +24,14 @@ from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..operations import Operation
 from ..operations.batch import BatchMethods
+from ..operations.budget_batch import BudgetBatchMethods
 from ..operations.pack import PackMethods
 from ..operations.several import WindowShuffleMethods
 from ..operations.transforms import TransformMethods
 from ..operations.trees import rows_of
 from ..samplers import ShardOptions
 from ..samplers.mix.order import MixOrder
+from ..samplers.mix.weights import MaxEpochs, epochs_of
 from ..samplers.sharding import as_shard_options
 from .arguments import BELOW_2_64, as_named, checked_seed, joins, seed_of
 from .stream import Exhausted, Stream, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
@@ -41,6 +43,7 @@ T = TypeVar("T")
 class IterDataset(
     TransformMethods["IterDataset[Any]"],
     BatchMethods["IterDataset[Any]"],
+    BudgetBatchMethods["IterDataset[Any]"],
     PackMethods["IterDataset[Any]"],
     WindowShuffleMethods["IterDataset[Any]"],
     Remarks,
@@ -255,6 +258,7 @@ class IterDataset(
         weights: Any = None,
         *,
         when_exhausted: Exhausted = "first",
+        max_epochs: MaxEpochs | None = None,
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> IterDataset[Any]:
@@ -268,6 +272,8 @@ class IterDataset(
                 one. None (default): equal.
             when_exhausted: "first" (default) ends with the first dataset that has no more when it is its turn; "all" goes on
                 without it, until all have ended; "repeat" goes on with its next epoch.
+            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix, whatever
+                `when_exhausted` says of the others, which share its place in proportion to their weights. None (default): none.
             ramp: whether weights change linearly from one stage of a schedule to the next.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of
                 one shard, counts batches.
@@ -285,7 +291,7 @@ class IterDataset(
         streams = [each.chain_stream for each in listed]
         labels = names or list(map(str, range(len(listed))))
         order = MixOrder.of(weights, labels, ramp, records_per_step)
-        return IterDataset.of_stream(mixed(streams, order, when_exhausted))
+        return IterDataset.of_stream(mixed(streams, order, when_exhausted, epochs_of(max_epochs, labels)))
 
     @joins
     @staticmethod

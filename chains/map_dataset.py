@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..common.messages import first_few, short_repr
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
+from ..samplers.mix.weights import MaxEpochs
 from ..sources import RangeDataSource, as_source
 from .arguments import as_named, checked_index, finite, indices_of, joins, not_empty, warn_of_exchange
 from .map_methods import MapMethods
@@ -144,6 +145,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         *,
         allow_nones: bool = False,
         shard_options: ShardOptions | None = None,
+        balance: Any = None,
+        lengths: Any = None,
     ) -> IterDataset[Any]:
         """The stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
@@ -154,6 +157,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             read_options: how records are read ahead; None (default): `ReadOptions()`.
             allow_nones: True keeps elements that are None; False (default) leaves them out.
             shard_options: the part for this process: every shard_count-th record, before batches are made; default: all.
+            balance: as for `headrace.load`: shards get records of equal cost in each global batch.
+            lengths: likewise, of the records of the source.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
@@ -161,7 +166,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         from .iter_dataset import IterDataset
         from .stream import stream_of
 
-        return IterDataset.of_stream(stream_of(self.root_node, read_options, allow_nones, shard_options))
+        return IterDataset.of_stream(
+            stream_of(self.root_node, read_options, allow_nones, shard_options, balance, lengths)
+        )
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:
@@ -222,6 +229,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         weights: Any = None,
         *,
         when_exhausted: Literal["first", "all", "repeat"] = "first",
+        max_epochs: MaxEpochs | None = None,
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> MapDataset[Any]:
@@ -236,6 +244,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
                 None (default): all equal.
             when_exhausted: "first" (default): it ends where a dataset would be drawn that has ended; "all": it goes on
                 without that one until all have ended; "repeat": that one goes on with its next epoch, and the mix never ends.
+            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix, whatever
+                `when_exhausted` says of the others, which share its place in proportion to their weights. None (default): none.
             ramp: whether weights change linearly from one stage of a schedule to the next.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of all
                 shards together, counts batches.
@@ -250,7 +260,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """
         named = _nodes("mix", datasets)
         lengths = {name: not_empty(f"mix: dataset {name}", node.length) for name, node in named.items()}
-        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step)))
+        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step, max_epochs)))
 
     @joins
     @staticmethod

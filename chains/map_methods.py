@@ -15,6 +15,7 @@ from ..common.validation import true_or_false, whole_number
 from ..migration_hints.decorators import explains_arguments
 from ..operations import Operation, Pack
 from ..operations.batch import BatchMethods
+from ..operations.budget_batch import BudgetBatchMethods
 from ..operations.chain import ChainT
 from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
@@ -26,7 +27,7 @@ from .nodes.reordered import Reordered, Seeded
 
 
 @explains_arguments
-class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
+class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMethods[ChainT]):
     """Base of `MapDataset`, which has all but the methods."""
 
     @property

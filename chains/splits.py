@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
-from ..samplers.splits import random_order, shares_of, split_keys
+from ..samplers.weighted.splits import random_order, shares_of, split_keys
 from ..sources import Subset, as_source
 from .arguments import finite
 from .map_dataset import MapDataset

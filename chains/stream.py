@@ -6,7 +6,7 @@ In: a node of a `MapDataset`, or trees of the plan. Out: a tree, and how it is r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from ..common.fingerprint_values import MAX_ITEMS, digest
 from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import JoinError
-from ..loader.arguments import skips
+from ..loader.arguments import balance_of, skips
 from ..loader.options import ExecutionOptions
 from ..loader.plan.compile import compiled
 from ..loader.plan.joins import Apply, Joined, JoinPolicy, Read
@@ -29,6 +29,7 @@ from ..samplers.chain_order import ChainOrder
 from ..samplers.mix.order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
+from ..sources.mixed.source import MixedSource
 from ..sources.run_through import RunThroughSource
 from .nodes.node import Node, Seeds, nearest_first
 
@@ -78,24 +79,35 @@ class Present(Filter):
         return element is not None
 
 
-def stream_of(node: Node, read_options: Any, allow_nones: bool, shard_options: Any) -> Stream:
+def stream_of(
+    node: Node, read_options: Any, allow_nones: bool, shard_options: Any, balance: Any = None, lengths: Any = None
+) -> Stream:
     """The stream of a node's first epoch; arguments of `MapDataset.to_iter_dataset`."""
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
-    tree = line.tree(shard, (Present(),) if leaves_out else ())
+    dealt = balance_of(line.source, balance, lengths)
+    if dealt is not None and not isinstance(line.source, MixedSource):
+        dealt.covering(len(line.source))
+    tree = line.tree(shard, (Present(),) if leaves_out else (), dealt)
     return Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options))
 
 
 Exhausted = Literal["first", "all", "repeat"]
 
 
-def mixed(streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted) -> Stream:
-    """Elements of several streams, in an order of streams by name."""
+def mixed(
+    streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
+) -> Stream:
+    """Elements of several streams, in an order of streams by name; those in `max_epochs` leave it after so many."""
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
-    if when_exhausted == "repeat":
-        streams = [dataclasses.replace(stream, tree=_endless(stream.tree)) for stream in streams]
-    return merged(streams, order.names, MixRows(order, when_exhausted == "all"))
+    inputs = []
+    for name, stream in zip(order.names, streams):
+        if name in max_epochs or when_exhausted == "repeat":
+            stream = dataclasses.replace(stream, tree=_over_epochs(stream.tree, max_epochs.get(name)))
+        inputs.append(stream)
+    leaving = tuple(number for number, name in enumerate(order.names) if name in max_epochs)
+    return merged(inputs, order.names, MixRows(order, when_exhausted == "all", leaving))
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
@@ -219,14 +231,14 @@ def _named(tree: Tree, name: str) -> Tree:
     return over_leaves(tree, renamed)
 
 
-def _endless(tree: Tree) -> Tree:
-    """A tree whose source goes on with its next epoch; what is made of several, is empty, or has one epoch, begins anew."""
+def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
+    """A tree whose source goes on with its next epochs; what is made of several, is empty, or has one epoch, begins anew."""
     base = _line(tree)[-1]
     if not isinstance(base, Read) or base.leaf.in_order or not isinstance(base.leaf.sampler, ChainOrder):
-        return Joined((tree,), Again(None))
+        return Joined((tree,), Again(epochs))
     if not base.leaf.sampler.length:
-        return Joined((tree,), Again(None))
-    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.endless()))
+        return Joined((tree,), Again(epochs))
+    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.over(epochs)))
 
 
 def _line(tree: Tree) -> list[Tree]:

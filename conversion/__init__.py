@@ -6,8 +6,11 @@ from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
     from .conversion import convert
+    from .lengths import measure_lengths
     from .manifest import Manifest, verify
 
-__all__ = ["Manifest", "convert", "verify"]
+__all__ = ["Manifest", "convert", "measure_lengths", "verify"]
 
-__getattr__ = names_from(__name__, {"Manifest": "manifest", "convert": "conversion", "verify": "manifest"})
+__getattr__ = names_from(
+    __name__, {"Manifest": "manifest", "convert": "conversion", "measure_lengths": "lengths", "verify": "manifest"}
+)

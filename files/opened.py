@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -72,9 +72,7 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
         SourceError: it cannot be opened, or is another version.
     """
     if is_remote(path):
-        from .remote.remote_file import RemoteFile
-
-        return RemoteFile(path, storage_options_of(storage_options), stamp)
+        return _remote(path, storage_options, stamp)
     file = LocalFile(local_path(path))
     if stamp is not None:
         check_unchanged(path, stamp, file.stamp)
@@ -90,9 +88,7 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
         SourceError: it cannot be read, or is larger than the cache.
     """
     if is_remote(path):
-        from .remote.remote_file import RemoteFile
-
-        with RemoteFile(path, storage_options_of(storage_options), stamp).copied() as copy:
+        with _remote(path, storage_options, stamp).copied() as copy:
             yield copy
     else:
         yield local_path(path)
@@ -101,19 +97,20 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
 def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptionsLike) -> None:
     """Begin to make the copies that `local_copy` will be asked for; does not wait, and raises nothing."""
     from .remote.parallel import in_background
-    from .remote.remote_file import RemoteFile
 
-    remote = [RemoteFile(path, storage_options_of(storage_options), stamp) for path, stamp in files]
+    remote = [_remote(path, storage_options, stamp) for path, stamp in files]
     in_background([file.keep_copy for file in remote if not file.has_copy()])
 
 
 def stamp_of(path: str, storage_options: StorageOptionsLike = None) -> Stamp:
     """The stamp of a file. Raises OSError as the file system says, SourceError as a store says."""
-    if is_remote(path):
-        from .remote.remote_file import remote_stamp
+    return _remote(path, storage_options, None).stamp if is_remote(path) else local_stamp(path)
 
-        return remote_stamp(path, storage_options_of(storage_options))
-    return local_stamp(path)
+
+def _remote(path: str, storage_options: StorageOptionsLike, stamp: Stamp | None) -> Any:
+    from .remote.remote_file import RemoteFile
+
+    return RemoteFile(path, storage_options_of(storage_options), stamp)
 
 
 def check_open_file(path: str, before: Stamp) -> None:
@@ -154,15 +151,17 @@ class LocalFile:
 
     def read(self, offset: int, length: int) -> bytes:
         try:
-            found = os.pread(self._descriptor, length, offset)
-            while len(found) < length and (
-                more := os.pread(self._descriptor, length - len(found), offset + len(found))
-            ):
-                found += more  # one call gives 2 GiB at most
+            found = more = os.pread(self._descriptor, length, offset)
+            while more and len(found) < length:  # one call gives 2 GiB at most
+                more = os.pread(self._descriptor, length - len(found), offset + len(found))
+                found += more
         except OSError as error:
             raise SourceError(f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}") from error
         if len(found) < length:
-            raise too_short(self.path, offset, length, len(found))
+            raise SourceError(
+                f"{shorten(self.path)}: {length} bytes were asked for at byte {offset}, and there are {len(found)}; the file "
+                "is cut off, or was changed since it was opened."
+            )
         return found
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
@@ -194,11 +193,3 @@ class LocalFile:
 
     def __reduce__(self) -> tuple[type[LocalFile], tuple[str]]:
         return LocalFile, (self.path,)
-
-
-def too_short(path: str, offset: int, length: int, found: int) -> SourceError:
-    """The error of a read that went past the end."""
-    return SourceError(
-        f"{shorten(path)}: {length} bytes were asked for at byte {offset}, and there are {found}; the file is cut off, or was "
-        "changed since it was opened."
-    )

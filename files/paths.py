@@ -63,11 +63,7 @@ class LocalFileSystem:
 
 
 def path_list(paths: Any) -> list[Any]:
-    """Returns one path, or a sequence of them, as a list; strings and `os.PathLike` count as one path.
-
-    Raises:
-        TypeError: `paths` is neither.
-        ValueError: the sequence is empty.
+    """One path, or a sequence of them, as a list; strings and `os.PathLike` count as one path.
 
     >>> path_list("a.parquet")
     ['a.parquet']
@@ -126,7 +122,12 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
     except OSError as error:
         raise SourceError(f"{short_repr(name, TEXT)} cannot be looked up: {shorten(error)}") from error
     for file in found:
-        _check_name(file)
+        try:
+            file.encode()
+        except UnicodeEncodeError:
+            raise SourceError(
+                f"{short_repr(file, TEXT)}: the name is not UTF-8, and the file's library takes no other; rename it"
+            ) from None
     return found
 
 
@@ -134,7 +135,13 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
     if file_system.is_file(name):
         return [name]
     if file_system.is_directory(name):
-        return _in_directory(name, file_system, patterns)
+        # Names that begin so are temporary or marker files by the custom of every writer of such directories.
+        names = [each for each in sorted(file_system.names_in(name)) if not each.startswith((".", "_"))]
+        counted = [each for each in names if any(fnmatch.fnmatch(each, pattern) for pattern in patterns)]
+        if not counted:
+            named = first_few(patterns, 8)
+            raise SourceNotFoundError(f"the directory {short_repr(name, TEXT)} holds no file named {named}")
+        return [f"{name.rstrip('/') or ''}/{each}" for each in counted]
     if glob.has_magic(name):
         found = sorted(file_system.glob(name))
         if not found:
@@ -142,15 +149,6 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
         return found
     hint = "; pass a URL as a string, as Path takes a slash out of it" if _LOST_SLASH.match(name) else ""
     raise SourceNotFoundError(f"no file or directory {short_repr(name, TEXT)}{hint}")
-
-
-def _check_name(file: str) -> None:
-    try:
-        file.encode()
-    except UnicodeEncodeError:
-        raise SourceError(
-            f"{short_repr(file, TEXT)}: the name is not UTF-8, and the file's library takes no other; rename it"
-        ) from None
 
 
 def text_of(path: Any) -> str:
@@ -165,16 +163,3 @@ def text_of(path: Any) -> str:
         raise TypeError(
             f"a path must be a string or os.PathLike, not {type(path).__name__} ({short_repr(path)})"
         ) from None
-
-
-def _in_directory(directory: str, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
-    names = [name for name in file_system.names_in(directory) if _counts(name, patterns)]
-    if not names:
-        named = first_few(patterns, 8)
-        raise SourceNotFoundError(f"the directory {short_repr(directory, TEXT)} holds no file named {named}")
-    return [f"{directory.rstrip('/') or ''}/{name}" for name in sorted(names)]
-
-
-def _counts(name: str, patterns: Sequence[str]) -> bool:
-    # Names that begin so are temporary or marker files by the custom of every writer of such directories.
-    return not name.startswith((".", "_")) and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)

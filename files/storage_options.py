@@ -64,18 +64,19 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
         found = "has names that are no str" if isinstance(options, Mapping) else f"is {a_kind_of(options)}"
         raise TypeError(f"storage_options {found}; pass a dict, such as {{'region': 'eu-west-1'}}.")
     given = dict(options or {})
-    folder = given.pop("cache_dir", None) or os.environ.get(variable("HEADRACE_CACHE_DIR")) or _default_folder()
+    folder = given.pop("cache_dir", None) or os.environ.get(variable("HEADRACE_CACHE_DIR"))
+    if not folder:
+        folder = os.path.join(folder_of(os.environ.get("XDG_CACHE_HOME") or "~/.cache"), "files")
     budget = given.pop("cache_bytes", None)
     if budget is None:
         budget = _from_environment()
     budget = whole_number("cache_bytes", budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
     tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "how many times to ask, such as 8")
-    timeout = _seconds(given.pop("timeout", TIMEOUT_SECONDS))
-    return StorageOptions(os.path.abspath(os.path.expanduser(folder)), budget, tries, timeout, tuple(given.items()))
-
-
-def _default_folder() -> str:
-    return os.path.join(folder_of(os.environ.get("XDG_CACHE_HOME") or "~/.cache"), "files")
+    timeout = given.pop("timeout", TIMEOUT_SECONDS)
+    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
+        raise ValueError(f"timeout={short_repr(timeout)} must be a positive number of seconds.")
+    folder = os.path.abspath(os.path.expanduser(folder))
+    return StorageOptions(folder, budget, tries, float(timeout), tuple(given.items()))
 
 
 def _from_environment() -> int:
@@ -85,9 +86,3 @@ def _from_environment() -> int:
         return int(text)
     except ValueError:
         raise ValueError(f"{name}={short_repr(text)} is no whole number of bytes.") from None
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-        return float(value)
-    raise ValueError(f"timeout={short_repr(value)} must be a positive number of seconds.")

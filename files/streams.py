@@ -82,15 +82,7 @@ def compression_of(path: str) -> str | None:
     return _SUFFIXES.get(os.path.splitext(name_of(path))[1].lower())
 
 
-def _library(kind: str) -> tuple[Any, type[Exception]]:
-    """The class that unpacks a file, and its own error."""
-    if kind == "gzip":
-        return gzip.GzipFile, zlib.error
-    zstd = _zstd()
-    return zstd.ZstdFile, zstd.ZstdError
-
-
-def _zstd() -> Any:
+def zstd_library() -> Any:
     """The module of Python 3.14, or its twin for older ones."""
     try:
         from compression import zstd
@@ -149,9 +141,9 @@ class _Unpacked(io.RawIOBase):
         self._packed, self._path = packed, path
         self._size, self._max_expansion = size, max_expansion
         self._left = max(EXPECTED_BYTES, size * max_expansion)
-        unpack, error = _library(kind)
-        self._inner = unpack(packed, mode="rb") if kind == "zstd" else unpack(fileobj=packed, mode="rb")
-        self._errors = (OSError, EOFError, error)
+        zstd = zstd_library() if kind == "zstd" else None
+        self._inner = zstd.ZstdFile(packed, mode="rb") if zstd else gzip.GzipFile(fileobj=packed, mode="rb")
+        self._errors = (OSError, EOFError, zstd.ZstdError if zstd else zlib.error)
 
     def readable(self) -> bool:
         return True
@@ -163,7 +155,11 @@ class _Unpacked(io.RawIOBase):
             self._begun = True
             self._left -= found
             if self._left < 0:
-                self._failure = self._too_much()
+                self._failure = ExpansionError(
+                    f"{shorten(self._path)} has {self._size} bytes, and unpacks to more than max_expansion="
+                    f"{self._max_expansion} times as many (and {EXPECTED_BYTES}); if that is what it is, pass a larger number "
+                    "to convert (--max-expansion)."
+                )
         if self._failure is not None and not filled:
             raise self._failure
         return filled
@@ -178,12 +174,6 @@ class _Unpacked(io.RawIOBase):
             self._failure = self._cut_off(error)
             self._failure.__cause__ = error
         return 0
-
-    def _too_much(self) -> SourceError:
-        return ExpansionError(
-            f"{shorten(self._path)} has {self._size} bytes, and unpacks to more than max_expansion={self._max_expansion} times "
-            f"as many (and {EXPECTED_BYTES}); if that is what it is, pass a larger number to convert (--max-expansion)."
-        )
 
     def _cut_off(self, error: Exception) -> SourceError:
         where = (

@@ -107,7 +107,7 @@ def index_of(
     try:
         places = places_of(path, folder, kind.suffix)
         before = places_of(path, folder, formerly(SUFFIX), formerly(CACHE_FOLDER))
-        kept = (_kept(place, kind, file.stamp) for place in (*places, *before))
+        kept = (read_index(place, kind, file.stamp) for place in (*places, *before))
         return next((index for index in kept if index is not None), None) or _made(file, kind, places)
     finally:
         file.close()
@@ -119,8 +119,12 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     arrays = {name: np.ascontiguousarray(array) for name, array in found.arrays.items()}
     index = Index(found.count, file.stamp, digest_of(arrays, found.words), arrays, found.words)
     for place in places:
+        folder = os.path.dirname(place)
         try:
-            _folder_for(place)
+            if os.path.basename(folder) == CACHE_FOLDER:
+                private_folder(folder)
+            else:
+                os.makedirs(folder or ".", exist_ok=True)
             write_index(place, kind.name, index)
         except OSError:
             continue
@@ -141,15 +145,6 @@ def places_of(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = 
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     cached = os.path.join(home, cache, elsewhere)
     return [cached] if is_remote(path) else [path + suffix, cached]
-
-
-def _folder_for(place: str) -> None:
-    """Have the folder of a place; that in the user's cache folder is for the user alone."""
-    folder = os.path.dirname(place)
-    if os.path.basename(folder) == CACHE_FOLDER:
-        private_folder(folder)
-    else:
-        os.makedirs(folder or ".", exist_ok=True)
 
 
 def digest_of(arrays: Arrays, words: tuple[str, ...]) -> str:
@@ -182,7 +177,8 @@ def write_index(place: str, kind: str, index: Index) -> None:
             file.write(_bytes_of(array))
 
 
-def _kept(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
+def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
+    """The index that is kept at a place; None if it is damaged, or of another file or kind."""
     try:
         with open(place, "rb") as file:
             if file.readline(len(MAGIC) + len(_MAGICS[-1])) not in _MAGICS:
@@ -191,7 +187,10 @@ def _kept(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
         if (said["kind"], said["stamp"]) != (kind.name, list(stamp)):
             return None
         arrays = _mapped(map_readable(place), said["arrays"], start, kind)
-        found = FoundRecords(_count(said["count"]), arrays, _words(said["words"]))
+        count, words = said["count"], said["words"]
+        if not (_is_count(count) and isinstance(words, list) and all(isinstance(word, str) for word in words)):
+            return None
+        found = FoundRecords(count, arrays, tuple(words))
         if said["digest"] != digest_of(arrays, found.words) or not kind.fits(found, stamp.size):
             return None
         return Index(found.count, stamp, said["digest"], arrays, found.words)
@@ -206,8 +205,8 @@ def _mapped(memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: 
     arrays = {}
     for name, (dtype, shape) in described.items():
         known, rest = np.dtype(kind.layout[name][0]), kind.layout[name][1]
-        rows = _count(shape[0])
-        if dtype != known.str or shape[1:] != list(rest) or rows * known.itemsize > len(memory):
+        rows = shape[0]
+        if not _is_count(rows) or dtype != known.str or shape[1:] != list(rest) or rows * known.itemsize > len(memory):
             raise ValueError(name)
         start += -start % _ALIGNMENT
         arrays[name] = np.ndarray((rows, *rest), known, memory, start)
@@ -217,16 +216,8 @@ def _mapped(memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: 
     return arrays
 
 
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(value)
-    return value
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise ValueError(value)
-    return tuple(value)
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> bool:

@@ -139,7 +139,6 @@ def read_members(
 
 
 def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | SourceError]:
-    """Regular files, and errors where something is lost."""
     extended = _Extended(name)
     for header in _headers(blocks, name):
         if isinstance(header, SourceError):
@@ -153,15 +152,12 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Sourc
                 blocks.skip(max(header.size, 0))
                 yield found
             elif _has_content(header):
-                yield from _regular(blocks, header, *found, contents)
-
-
-def _regular(blocks: _Blocks, header: tarfile.TarInfo, path: str, size: int, contents: bool) -> Iterator[Member]:
-    """Goes past a content, and gives the member if it is a regular file."""
-    offset, wanted = blocks.offset, contents and header.isreg()
-    content = blocks.take(size) if wanted else blocks.skip(size)
-    if header.isreg() and not (wanted and len(content) < size):  # a file that ends here is told with the next header
-        yield Member(path, offset, size, content)
+                (path, size), offset, wanted = found, blocks.offset, contents and header.isreg()
+                content = blocks.take(size) if wanted else blocks.skip(size)
+                if header.isreg() and not (
+                    wanted and len(content) < size
+                ):  # the next header tells of a file that ends here
+                    yield Member(path, offset, size, content)
 
 
 def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
@@ -175,32 +171,24 @@ def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceErr
             continue
         if end is not None and len(block) < BLOCK and not any(block) and not blocks.failure:
             return
-        header = _header(block)
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError:
+            header = None
         if header is None and not offset:
             raise blocks.failure or _no_tar(name, block)
         if end is not None:
             yield blocks.failure or _after_the_end(name, end, offset)
             lost, end = True, None
         if header is not None or not lost:
-            yield _past_its_map(header, block, blocks) or blocks.failure or _damaged(name, offset, len(block) < BLOCK)
+            # Where GNU wrote a sparse file with many pieces, blocks that say where they belong come before the content.
+            more = header is not None and header.type == tarfile.GNUTYPE_SPARSE and any(block[482:483])
+            while more:
+                more = any(blocks.read(BLOCK)[504:505])
+            yield header or blocks.failure or _damaged(name, offset, len(block) < BLOCK)
         if len(block) < BLOCK:
             return
         lost = header is None
-
-
-def _past_its_map(header: tarfile.TarInfo | None, block: bytes, blocks: _Blocks) -> tarfile.TarInfo | None:
-    """The header; where GNU wrote a sparse file with many pieces, blocks that say where they belong come before the content."""
-    more = header is not None and header.type == tarfile.GNUTYPE_SPARSE and any(block[482:483])
-    while more:
-        more = any(blocks.read(BLOCK)[504:505])
-    return header
-
-
-def _header(block: bytes) -> tarfile.TarInfo | None:
-    try:
-        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    except tarfile.HeaderError:
-        return None
 
 
 def _has_content(header: tarfile.TarInfo) -> bool:
@@ -238,7 +226,6 @@ class _Extended:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what was said of the next member alone."""
         self._next: dict[str, str] = {}
         self._failure: SourceError | None = None
 
@@ -251,24 +238,19 @@ class _Extended:
         content = blocks.take(header.size)
         if len(content) == header.size:  # a file that ends in it is told with the next header
             try:
-                self._add(header, content)
+                if header.type == tarfile.GNUTYPE_LONGNAME:
+                    self._next["path"] = content.rstrip(b"\0").decode("utf-8", "surrogateescape")
+                elif header.type != tarfile.GNUTYPE_LONGLINK:
+                    said = self._always if header.type == tarfile.XGLTYPE else self._next
+                    said.update(self._pairs(content))
             except SourceError as error:
                 self._failure = error
 
-    def _add(self, header: tarfile.TarInfo, content: bytes) -> None:
-        if header.type == tarfile.GNUTYPE_LONGNAME:
-            self._next["path"] = content.rstrip(b"\0").decode("utf-8", "surrogateescape")
-        elif header.type == tarfile.XGLTYPE:
-            self._always.update(self._pairs(content))
-        elif header.type != tarfile.GNUTYPE_LONGLINK:
-            self._next.update(self._pairs(content))
-
     def described(self, header: tarfile.TarInfo) -> tuple[str, int] | SourceError:
         """Name and size of the next member, or why they are not known; what was said of it alone is forgotten."""
-        said, failure = {**self._always, **self._next}, self._failure
-        said = {
-            name: value for name, value in said.items() if value
-        }  # without a value it takes back what was said before
+        # Without a value it takes back what was said before.
+        said = {name: value for name, value in {**self._always, **self._next}.items() if value}
+        failure = self._failure
         self.forget()
         path, size = said.get("path", header.name), said.get("size", str(header.size))
         if failure is not None:

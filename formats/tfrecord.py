@@ -194,12 +194,8 @@ def record_table(file: OpenFile) -> RecordTable:
     if offsets:
         checksums.append(_FOOTER.unpack(file.read(offset - FOOTER_BYTES, FOOTER_BYTES))[0])
     offsets.append(offset)
-    return RecordTable(np.frombuffer(offsets, np.int64), _unmasked(np.frombuffer(checksums, np.uint32)))
-
-
-def _unmasked(stored: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    turned = stored - np.uint32(_MASK)
-    return turned << np.uint32(15) | turned >> np.uint32(17)
+    turned = np.frombuffer(checksums, np.uint32) - np.uint32(_MASK)
+    return RecordTable(np.frombuffer(offsets, np.int64), turned << np.uint32(15) | turned >> np.uint32(17))
 
 
 def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | None:
@@ -215,7 +211,6 @@ def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | N
 
 
 def _length_at(buffer: bytes, at: int) -> int | None:
-    """The length of a record, or None if it is damaged."""
     length: int
     length, stored = _HEADER.unpack_from(buffer, at)
     return length if stored == masked(crc_function()(buffer[at : at + 8])) else None

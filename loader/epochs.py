@@ -175,5 +175,6 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
         raise CheckpointError(f"the state is damaged: epoch {epoch} lies after the last of {ENDLESS} positions.")
-    sampler = OneEpoch(leaf.sampler, epoch, leaf.epoch_length)
+    whole: Any = leaf.sampler
+    sampler = whole.of_epoch(epoch) if leaf.plans_batches else OneEpoch(whole, epoch, leaf.epoch_length)
     return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch))

@@ -10,6 +10,7 @@ from .several import WindowShuffle, ZipRows
 from .transforms import Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
 
 if TYPE_CHECKING:
+    from .budget_batch import BudgetBatch
     from .images.decode import DecodeImage
     from .images.random import RandomFlip, RandomResizedCrop
     from .images.sizes import Resize
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "BudgetBatch",
     "DecodeImage",
     "Filter",
     "FlatMap",
@@ -37,6 +39,7 @@ __all__ = [
 __getattr__ = names_from(
     __name__,
     {
+        "BudgetBatch": "budget_batch",
         "DecodeImage": "images.decode",
         "Pack": "pack",
         "RandomFlip": "images.random",

@@ -20,13 +20,12 @@ from ..common.validation import whole_number
 from ..errors import PackError
 from ..migration_hints.decorators import explains_init
 from .chain import Chain, ChainT
-from .packing.by_leaf import Path, name, value_at
 from .packing.documents import leaf_paths
 from .packing.packer import Packer
 from .packing.pieces import Ints, Pieces
 from .packing.plan import PackPlan
 from .packing.rules import Strategy, TooLong
-from .packing.settings import BARE, Settings
+from .packing.settings import BARE, Path, Settings, name, value_at
 from .protocol import Context, Element, Operation, Step
 
 

@@ -70,7 +70,8 @@ class Context:
         position: global position of the record (of a batch: of its first record).
         row: which of the position's rows; 0 until a flat map makes several.
         input: number of the task's input that the element was made of; of a batch, of one of these.
-        packed: the documents of a window that is being packed, and the number of the row there; None outside.
+        packed: the documents of a window that is being packed, and the number of the row there; or the places in its window of
+            what is in a batch by budget, and None. None outside.
         only: the place in a window of the only element that is to be pushed on; None: all are.
         allocate: where batches are built.
         tell: takes what the user should be told of a leaf.
@@ -85,7 +86,7 @@ class Context:
     position: int = 0
     row: int = 0
     input: int = 0
-    packed: tuple[Sequence[Element], int] | None = None
+    packed: tuple[Sequence[Any], int | None] | None = None
     only: int | None = None
     allocate: Allocate = allocate_plainly
     tell: Tell = tell_nobody
@@ -120,6 +121,8 @@ class Operation:
         needs_seed: it is random.
         puts_together: what it takes becomes items of one element, not rows of a batch.
         plans_rows: it has the methods `plan` and `planned` of `Pack`, so that lengths alone decide its rows.
+        plans_batches: it is a `BudgetBatch`: where lengths are known, the plan makes its batches.
+        single_shard: why it works on one shard alone, and the remedy; "" (default): it works on any.
         method: the method of a dataset that takes it: `apply` calls this one.
         node_name: its name in the fingerprint of a `MapDataset`; "" (default): its class's.
     """
@@ -137,6 +140,8 @@ class Operation:
     needs_seed: ClassVar[bool] = False
     puts_together: ClassVar[bool] = False
     plans_rows: ClassVar[bool] = False
+    plans_batches: ClassVar[bool] = False
+    single_shard: ClassVar[str] = ""
     method: ClassVar[str] = ""
     node_name: ClassVar[str] = ""
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.fingerprint_values import digest
+from .balance import Balance
 from .index_maps import IndexMap, parameters_of
 from .protocol import ENDLESS
 from .sharding import NoSharding, ShardOptions
@@ -32,6 +33,7 @@ class ChainOrder:
         epoch_length: positions until all records come again.
         records: of the source; None for a source that takes indices past its end.
         shard_options: the part of the order that this process reads.
+        balance: as of an `IndexSampler`.
     """
 
     maps: Sequence[IndexMap]
@@ -39,6 +41,7 @@ class ChainOrder:
     epoch_length: int
     records: int | None
     shard_options: ShardOptions = field(default_factory=NoSharding)
+    balance: Balance | None = None
 
     seed: None = field(default=None, init=False)  # random operations of a chain have seeds of their own
 
@@ -56,7 +59,9 @@ class ChainOrder:
         """The values that decide the order."""
         maps = [getattr(each, "parameters", None) or parameters_of(each) for each in self.maps]
         selections = [selection for each in self.maps for selection in getattr(each, "selections", ())]
-        later = {"selections": digest(selections, 12)} if selections else {}
+        later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}
+        if self.balance is not None:
+            later["balance"] = self.balance.fingerprint
         return {"kind": "ChainOrder", "length": self.length, "maps": maps, **later}
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -72,6 +77,7 @@ class ChainOrder:
         """The same order, read by another shard."""
         return dataclasses.replace(self, shard_options=shard_options)
 
-    def endless(self) -> ChainOrder:
-        """The same order, which goes on with the next epoch."""
-        return dataclasses.replace(self, length=ENDLESS)
+    def over(self, epochs: int | None) -> ChainOrder:
+        """The same order, which goes on with the next epochs; None: for ever."""
+        length = ENDLESS if epochs is None else min(self.length * epochs, ENDLESS)
+        return dataclasses.replace(self, length=length)

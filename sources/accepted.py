@@ -117,7 +117,6 @@ def _refuse_no_source(data: Any) -> None:
 
 
 def _reader_of(path: str) -> str:
-    """The source that reads the files of a path."""
     found = [reader for suffix, reader in _READERS.items() if suffix in path.lower()]
     return found[0] if found else "what reads it, headrace.ArrayRecordDataSource(path) or ParquetDataSource(path)"
 

@@ -6,20 +6,26 @@ A source may offer them: `lengths` (of its arrays), `lengths_by(name)` (of a fie
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..common.costs import as_length, as_lengths
-from ..common.messages import a_kind_of, first_few, short_repr
-from ..errors import LengthsError
+from ..common.fingerprint_values import described
+from ..common.messages import a_kind_of, first_few, short_repr, shorten
+from ..errors import LengthsError, OutputError
 from ..files.opened import OpenFile
-from ..formats.index import SUFFIX, FoundRecords, IndexKind
+from ..files.paths import PathLike, text_of
+from ..files.stamps import Stamp
+from ..formats.index import SUFFIX, FoundRecords, Index, IndexKind, digest_of, read_index, write_index
 from .accepted import as_source
 from .mixed.source import MixedSource
-from .protocol import reader_of
+from .protocol import fingerprint_of, reader_of
 
 Int64s = npt.NDArray[np.int64]
 
@@ -37,7 +43,8 @@ def lengths_of(source: Any, lengths: Any = None) -> Int64s:
         source: of any kind.
         lengths: None takes what the source tells of its arrays. An array has one for each record. A str names a field: the
             length of its array, list or text, or the number in it; "bytes" is the size of records in their files. A
-            function of a record gives its length: then all records are read here.
+            function of a record gives its length: then all records are read here. A `pathlib.Path` is a file that
+            `headrace.measure_lengths` wrote.
 
     Returns:
         `int64[len(source)]`, read-only.
@@ -56,6 +63,14 @@ def lengths_of(source: Any, lengths: Any = None) -> Int64s:
         return as_lengths(source.by_key([lengths_of(part, lengths) for part in source.parts.values()]), count)
     if lengths is None:
         return as_lengths(_own(source), count, f"{_name(source)}.lengths")
+    if isinstance(lengths, os.PathLike):
+        kept = lengths_in_file(lengths, source)
+        if kept is None:
+            raise LengthsError(
+                f"{shorten(text_of(lengths))} does not hold the lengths of this source; make it, "
+                "headrace.measure_lengths(source, function, path)."
+            )
+        return as_lengths(kept, count)
     if isinstance(lengths, str):
         return as_lengths(_named(source, lengths), count, f"lengths={short_repr(lengths)}")
     if callable(lengths):
@@ -82,6 +97,56 @@ def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
             found[key] = as_length(function(record), key)
     found.flags.writeable = False
     return found
+
+
+def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s | None:
+    """The lengths that `keep_lengths` wrote for a source; None if they are of another one, or of another function.
+
+    Args:
+        path: of the file.
+        source: they are of.
+        function: that gave them; None: any.
+    """
+    place = text_of(path)
+    found = read_index(place, _file_kind(source), Stamp(len(source), None)) if os.path.exists(place) else None
+    if found is None or (function is not None and found.words != (_identity(function),)):
+        return None
+    return found.arrays["lengths"]
+
+
+def keep_lengths(path: PathLike, source: Any, function: Any, lengths: Int64s) -> None:
+    """Write the lengths of a source's records, with its fingerprint; the file appears when it is whole.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    arrays, words = {"lengths": lengths}, (_identity(function),)
+    index = Index(len(lengths), Stamp(len(source), None), digest_of(arrays, words), arrays, words)
+    try:
+        write_index(text_of(path), _file_kind(source).name, index)
+    except OSError as error:
+        raise OutputError(f"{shorten(text_of(path))}: the lengths cannot be kept ({shorten(error)}).") from error
+
+
+def _file_kind(source: Any) -> IndexKind:
+    return lengths_kind(_no_pass, "a source", json.dumps(fingerprint_of(source), sort_keys=True, default=str))
+
+
+def _no_pass(file: OpenFile) -> FoundRecords:
+    raise NotImplementedError(f"lengths of several files are not found in {file.path}")
+
+
+def _identity(function: Any) -> str:
+    """A digest of a function's code and of what is plain in its closure: another one gives other lengths."""
+    said = json.dumps(function if isinstance(function, str) else described(function), sort_keys=True, default=repr)
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return hashlib.sha256(f"{said} {_code(code)}".encode()).hexdigest()[:16]
+
+
+def _code(code: Any) -> Any:
+    if not isinstance(code, CodeType):
+        return repr(code) if isinstance(code, (str, bytes, int, float, tuple, frozenset, type(None))) else ""
+    return code.co_code.hex(), code.co_names, [_code(constant) for constant in code.co_consts]
 
 
 def lengths_kind(find: Callable[[OpenFile], FoundRecords], of: str, name: str, described: Any = None) -> IndexKind:

@@ -62,7 +62,7 @@ def _csv(path):
 
 
 def _zstd(path):
-    from headrace.files.streams import _zstd as library
+    from headrace.files.streams import zstd_library as library
 
     path.write_bytes(library().compress("".join(json.dumps(row) + "\n" for row in ROWS).encode()))
 

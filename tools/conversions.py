@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ..conversion import convert, verify
+from ..conversion.lengths import measure_converted
 from ..errors import ConversionError
 
 
@@ -25,6 +26,8 @@ def convert_files(options: argparse.Namespace) -> int:
     except ValueError as error:  # of a number that is none
         raise ConversionError(str(error)) from error
     left_out = f", damaged and left out: {made.left_out:,}" if made.left_out else ""
+    if options.lengths is not None:
+        measure_converted(options.target, options.to, options.lengths, options.workers)
     print(f"{made.records:,} records in {len(made.shards)} shards, {made.bytes:,} bytes{left_out}")
     for text in made.damage:
         print(f"left out: {text}", file=sys.stderr)

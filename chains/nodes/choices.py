@@ -123,12 +123,14 @@ class ByWeights(Choice):
     when_exhausted: Literal["first", "all", "repeat"]  # likewise
     ramp: bool  # likewise
     records_per_step: int  # likewise
+    max_epochs: Any = None  # likewise
 
     def sampler(self, orders: Mapping[str, Any]) -> MixSampler:
         return MixSampler(
             orders,
             self.weights,
             when_exhausted=self.when_exhausted,
+            max_epochs=self.max_epochs,
             ramp=self.ramp,
             records_per_step=self.records_per_step,
         )

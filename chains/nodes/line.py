@@ -20,6 +20,7 @@ from ...loader.plan.leaf import Leaf
 from ...loader.plan.stages import unit_of
 from ...operations import Operation
 from ...samplers import ShardOptions
+from ...samplers.balance import Balance
 from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import IndexMap, Repeat, Slice
 from ...samplers.protocol import VectorSampler
@@ -81,9 +82,9 @@ class Line:
             batches=self.batches or operation.takes is not None,
         )
 
-    def tree(self, shard: ShardOptions, first: tuple[Operation, ...]) -> Apply:
+    def tree(self, shard: ShardOptions, first: tuple[Operation, ...], balance: Balance | None = None) -> Apply:
         """The plan's nodes; `first` are operations before all others."""
-        order = self.alone or self.order
+        order = self.alone or self.order if balance is None else dataclasses.replace(self.order, balance=balance)
         return Apply(Read(Leaf(self.source, order.with_shard_options(shard), shard)), (*first, *self.operations))
 
     @property

@@ -1,5 +1,5 @@
 """`grain.samplers`."""
 
 from ...samplers import Sampler as Sampler
-from ..adapters.loader.samplers import IndexSampler as IndexSampler
-from ..adapters.loader.samplers import SequentialSampler as SequentialSampler
+from ..adapters.loader.records import IndexSampler as IndexSampler
+from ..adapters.loader.records import SequentialSampler as SequentialSampler

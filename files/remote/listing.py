@@ -19,7 +19,8 @@ class RemoteFileSystem:
         self._options = options
 
     def is_file(self, path: str) -> bool:
-        if path.endswith("/") or self._is_root(path):
+        store, key = store_of(path, self._options)
+        if path.endswith("/") or (not key and store.has_folders()):  # the URL of a bucket answers as if it were a file
             return False
         try:
             ask(path, self._options, lambda store, key: store.stamp(key))
@@ -27,18 +28,10 @@ class RemoteFileSystem:
             return False
         return True
 
-    def _is_root(self, path: str) -> bool:
-        """True of the URL of a bucket, which answers as if it were a file."""
-        store, key = store_of(path, self._options)
-        return not key and store.has_folders()
-
     def is_directory(self, path: str) -> bool:
-        store, _ = store_of(path, self._options)
-        return (
-            store.has_folders()
-            and not glob.has_magic(path)
-            and bool(self._below(path, everything=False) or self._below(path))
-        )
+        if glob.has_magic(path) or not store_of(path, self._options)[0].has_folders():
+            return False
+        return bool(self._below(path, everything=False) or self._below(path))
 
     def names_in(self, directory: str) -> list[str]:
         return [path.rpartition("/")[2] for path in self._below(directory, everything=False)]

@@ -23,7 +23,7 @@ from ..storage_options import StorageOptions
 from ..sums import is_whole, sums_of
 from ..urls import unsigned
 from .blocks import AT_ONCE, BLOCK_BYTES, REQUEST_BYTES, Blocks, Range, blocks_of, together
-from .cache import Cache, Claim
+from .cache import Cache
 from .parallel import in_parallel
 from .retries import ask
 from .store import FileStore
@@ -40,7 +40,7 @@ _COPIED_BYTES = 8 * REQUEST_BYTES
 _COPY_TRIES = 3
 """How often a copy may be damaged before that is an error."""
 
-_checked_copies: set[tuple[str, int]] = set()
+checked_copies: set[tuple[str, int]] = set()
 """Path and inode of the copies that this process has held against their checksums."""
 
 
@@ -55,7 +55,7 @@ class RemoteFile:
 
     def __init__(self, path: str, options: StorageOptions, stamp: Stamp | None = None) -> None:
         self.path, self._options = path, options
-        self.stamp = stamp or remote_stamp(path, options)
+        self.stamp = stamp or ask(path, options, lambda store, key: store.stamp(key))
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
         # The last part tells how pieces are written: those of former versions have no checksums, and are not found.
@@ -118,7 +118,9 @@ class RemoteFile:
         for _ in range(_COPY_TRIES):
             while (descriptor := self._cache.open(self._copy_name, self.size)) is None:
                 self.keep_copy(wait=True)
-            if self._is_as_written(descriptor):
+            name = self._cache.path(self._copy_name), os.fstat(descriptor).st_ino
+            if name in checked_copies or is_whole(descriptor, self.size, self._cache.sums(self._copy_name)):
+                checked_copies.add(name)
                 return descriptor
             os.close(descriptor)
             self._cache.remove(self._copy_name)
@@ -127,14 +129,6 @@ class RemoteFile:
             "disk with storage_options={'cache_dir': …}."
         )
 
-    def _is_as_written(self, descriptor: int) -> bool:
-        name = self._cache.path(self._copy_name), os.fstat(descriptor).st_ino
-        if name not in _checked_copies:
-            if not is_whole(descriptor, self.size, self._cache.sums(self._copy_name)):
-                return False
-            _checked_copies.add(name)
-        return True
-
     def has_copy(self) -> bool:
         """True if the copy is there; it is then one of those that stay longest."""
         return self._cache.touch(self._copy_name)
@@ -142,15 +136,8 @@ class RemoteFile:
     def keep_copy(self, wait: bool = False) -> None:
         """Have a copy in the cache, for a while; without `wait` there is none yet where somebody else is making it."""
         claim = self._cache.claim(self._copy_name, wait)
-        if claim is not None:
-            self._copy(claim)
-
-    def close(self) -> None: ...
-
-    def __reduce__(self) -> tuple[type[RemoteFile], tuple[str, StorageOptions, Stamp]]:
-        return RemoteFile, (self.path, self._options, self.stamp)
-
-    def _copy(self, claim: Claim) -> None:
+        if claim is None:
+            return
         sums = []
         with claim.file(self.size) as out:
             for first in range(0, self.size, _COPIED_BYTES):
@@ -159,6 +146,11 @@ class RemoteFile:
                     out.write(part)
                     sums.append(sums_of(part))
             claim.keep_sums(b"".join(sums))
+
+    def close(self) -> None: ...
+
+    def __reduce__(self) -> tuple[type[RemoteFile], tuple[str, StorageOptions, Stamp]]:
+        return RemoteFile, (self.path, self._options, self.stamp)
 
     def _read_apart(self, ranges: Sequence[Range]) -> list[bytes]:
         asked = together(ranges)
@@ -171,8 +163,6 @@ class RemoteFile:
         return found
 
     def _ask(self, start: int, stop: int) -> memoryview:
-        """One request, made again while it fails."""
-
         def question(store: FileStore, key: str) -> memoryview:
             data, stamp = store.read(key, start, stop)
             if stamp is not None:
@@ -182,8 +172,3 @@ class RemoteFile:
             return data
 
         return ask(self.path, self._options, question)
-
-
-def remote_stamp(path: str, options: StorageOptions) -> Stamp:
-    """Size and version of a file in a store; raises as `ask`."""
-    return ask(path, options, lambda store, key: store.stamp(key))

@@ -19,6 +19,7 @@ from ...samplers.sharding import as_shard_options
 from ...sources import as_source
 from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
+from .budget.planned import planned_batches
 from .compile import compiled
 from .joins import Apply, Read
 from .leaf import Leaf
@@ -59,6 +60,9 @@ def make_pipeline(
                 f"operation {number}, {short_repr(operation)}, draws random numbers but the sampler has no seed; "
                 "pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
+    if (planned := planned_batches(source, order, checked)) is not None:
+        source, batches, checked = planned
+        order = batches.with_shard_options(shard)
     leaf = Leaf(source, order, shard, lineage)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
 

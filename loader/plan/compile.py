@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 from functools import reduce
 
+from ...errors import ShardingError
 from ...operations import Operation
 from .cursor import NodeCounts, Subtree
 from .joins import Apply, Join, Joined, JoinPolicy, Node, Read
@@ -82,12 +83,24 @@ class _Numbering:
             if not run and part is not None:
                 continue  # rows of a join need no stage before that of a batch
             leaf = len(self.leaves) - 1 if part is None else None
+            check_shards(run, self.leaves[-1].shard.shard_count)
             size = size.plus(NodeCounts(0, 1, 0))
             below, part = part, Subtree(len(self.stages), None, first, size)
             self.stages.append(Stage(len(self.stages), leaf, self._operations, run, part, below))
             self._operations += len(run)
         assert part is not None, "a line has at least one stage"
         return part
+
+
+def check_shards(operations: Sequence[Operation], shards: int) -> None:
+    """Refuse operations that only work on one shard where there are several.
+
+    Raises:
+        ShardingError: there is one.
+    """
+    for operation in operations if shards > 1 else ():
+        if operation.single_shard:
+            raise ShardingError(f"{operation!r} on {shards} shards: it {operation.single_shard}.")
 
 
 def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:

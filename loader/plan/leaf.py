@@ -41,8 +41,15 @@ class Leaf:
     def endless(self) -> bool:
         return len(self.sampler) >= ENDLESS
 
+    @property
+    def plans_batches(self) -> bool:
+        """The order depends on the number of shards, and keeps the history of the runs itself: that of planned batches."""
+        return hasattr(self.sampler, "layers_after")
+
     @cached_property
     def total(self) -> int:
+        if self.plans_batches:
+            return self.shard.length(len(self.sampler))
         if self.lineage.within_shard:
             return self.lineage.length(self.shard.length(len(self.sampler)))
         return self.shard.length(self.lineage.length(len(self.sampler)))
@@ -78,6 +85,8 @@ class Leaf:
 
     def epoch_of(self, local: int) -> int:
         """The epoch, from 0, of the record at a local position."""
+        if self.plans_batches:
+            return self.sampler.epoch_at(self.position(local)) if self.left_from(local) else 0  # type: ignore
         return self.epoch + (self._place(local) // self.epoch_stride if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
@@ -95,6 +104,8 @@ class Leaf:
 
     def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
         """Global positions `int64[n]` before they are dealt: later local ones have higher ones, but after another run."""
+        if self.plans_batches:
+            return self.shard.global_positions(local) + int(self.sampler.first_position)  # type: ignore[attr-defined]
         if self.lineage.within_shard:
             return self.shard.global_positions(self.lineage.positions(local))
         return self.lineage.positions(self.shard.global_positions(local))
@@ -126,12 +137,14 @@ class Leaf:
         return isinstance(self.source, MixedSource)
 
     def by_part(self, keys: NDArray[np.int64]) -> Any:
-        """Record keys as users see them: of a mix, by part."""
+        """Record keys as users see them: of a mix, by part; of planned batches, those of their records."""
+        if self.plans_batches:
+            return self.source.records_of(keys)
         return self.source.by_part(keys) if self.has_parts else keys
 
     def told(self, key: int) -> str:
         """A record key as messages say it."""
-        return self.source.told(key) if self.has_parts else str(key)
+        return self.source.told(key) if self.has_parts or self.plans_batches else str(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
         """The epoch of each part of a mix at a local position. Raises AttributeError: this is no mix."""

@@ -65,6 +65,7 @@ class MixRows(JoinPolicy):
 
     order: RowOrder  # which input stands at which row
     goes_on: bool = False  # an input that has ended is left out from then on; else the mix ends with it
+    leaving: tuple[int, ...] = ()  # numbers of inputs that are left out in any case
     _orders: dict[JoinState, RowOrder] = field(default_factory=dict, compare=False, repr=False)
     _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
@@ -72,7 +73,11 @@ class MixRows(JoinPolicy):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        return {"kind": self.kind, "order": self.order.to_values(), "goes_on": self.goes_on}
+        leaving = {"leaving": list(self.leaving)} if self.leaving else {}
+        return {"kind": self.kind, "order": self.order.to_values(), "goes_on": self.goes_on, **leaving}
+
+    def _leaves(self, number: int) -> bool:
+        return self.goes_on or number in self.leaving
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         row, ends = note[0], note[1:]
@@ -97,7 +102,7 @@ class MixRows(JoinPolicy):
         return self._orders[ends]
 
     def ended(self, note: JoinState, number: int) -> JoinState | None:
-        if not self.goes_on or self._order(note[1:]).without(number, note[0]) is None:
+        if not self._leaves(number) or self._order(note[1:]).without(number, note[0]) is None:
             return None
         return (*note, number, note[0])
 
@@ -114,7 +119,7 @@ class MixRows(JoinPolicy):
         for number, place in zip(numbers, places):
             order = order.without(number, place) if order is not None and number < len(order.names) else None
         whole = order is not None and len(set(numbers)) == len(numbers)
-        return whole and (self.goes_on or not numbers)
+        return whole and all(map(self._leaves, numbers))
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,10 @@ class FormerMix(MixRows):
 
 def text_of(saved: Mapping[str, Any]) -> str:
     """A mix in a state's fingerprint, as the text that a `Leftover` keeps."""
-    return json.dumps({name: saved.get(name) for name in ("goes_on", "names", "order")}, separators=(",", ":"))
+    leaving = ["leaving"] if "leaving" in saved else []
+    return json.dumps(
+        {name: saved.get(name) for name in ("goes_on", *leaving, "names", "order")}, separators=(",", ":")
+    )
 
 
 def former_mix(join: Join, text: str) -> Join:
@@ -147,6 +155,7 @@ def former_mix(join: Join, text: str) -> Join:
     try:
         saved = json.loads(text)
         names, order, goes_on = saved["names"], MixOrder.from_values(saved["order"]), bool(saved["goes_on"])
+        leaving = tuple(map(int, saved.get("leaving", ())))
         if len(names) != len(order.names):
             raise ValueError("as many names as weights")
         missing = [name for name in names if name not in join.names]
@@ -158,4 +167,4 @@ def former_mix(join: Join, text: str) -> Join:
             "with it; keep it among the datasets, with weight 0."
         )
     numbers = tuple(map(join.names.index, names))
-    return dataclasses.replace(join, rule=FormerMix(order, goes_on, numbers=numbers))
+    return dataclasses.replace(join, rule=FormerMix(order, goes_on, leaving, numbers=numbers))

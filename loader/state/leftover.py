@@ -95,6 +95,9 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard:
 
 
 def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> Leaf:
+    if leaf.plans_batches:
+        dealt: Any = leaf.sampler
+        return dataclasses.replace(leaf, sampler=dealt.after(lineage.layers, shard), shard=shard, lineage=lineage)
     if lineage.blocks is not None and lineage.blocks.shards > 1 and getattr(leaf.sampler, "balance", None) is None:
         raise CheckpointError(
             f"the state is of a run whose batches of {lineage.blocks.size} records were dealt to {lineage.blocks.shards} "

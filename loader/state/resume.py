@@ -15,9 +15,12 @@ from typing import Any
 from ...common.fields import replaced
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import CheckpointError, JoinError
+from ...samplers import ShardOptions
 from ...samplers.own_orders import has_own_orders
+from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
 from ..plan.fingerprint import differences
+from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
@@ -129,12 +132,34 @@ def _lineage_after(
     """The lineage of a leaf, after all shards of a run that stand at these cursors."""
     leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
     before = states[0].lineages[number]
+    if leaf.plans_batches:
+        return _dealt_after(leaf, before, states, cursors, number, skipped)
     order_shards = before.order_shards or (len(states) if has_own_orders(leaf.sampler) else 0)
     total = len(everything(leaf.sampler, order_for(leaf.sampler, leaf.shard, order_shards), order_shards))
     unread = _unread(states, skipped, total) if pipeline.aligned else ()
     places = [(cursor.positions[number], cursor.skips[stage.number]) for cursor in cursors]
     after = dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
     return after.dealt_anew(leaf.lineage.blocks)
+
+
+def _dealt_after(
+    leaf: Leaf,
+    before: ReshardHistory,
+    states: Sequence[LoaderState],
+    cursors: Sequence[Cursor],
+    number: int,
+    skipped: SkippedSteps,
+) -> ReshardHistory:
+    """The history of planned batches, whose order keeps it."""
+    last = min(state.step for state in states)
+    if any(stop > last for _, stop in skipped.present) or any(any(cursor.skips) for cursor in cursors):
+        raise CheckpointError(
+            "planned batches cannot be dealt to another number of shards while steps are still to be left out, or a batch is "
+            "being taken apart; change the shards at a later step."
+        )
+    former: Any = leaf.sampler
+    former = former.after(before.layers, ShardOptions(0, len(states)))
+    return ReshardHistory(ENDLESS, former.layers_after([cursor.positions[number] for cursor in cursors]))
 
 
 def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from time import perf_counter
-from typing import Protocol
+from typing import TypeAlias
 
 from ...errors import WorkerCrashedError
 from ..executors.protocol import Executor, Handle
@@ -18,15 +18,8 @@ from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, SpanTask
 from .rows import Ended, Pull, Request, span_request
 
-
-class Results(Protocol):
-    """Has tasks run and gives their blocks in order. Used by one thread at a time."""
-
-    def fill(self) -> None:
-        """Have work begin, without waiting."""
-
-    def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
-        """The next request and its block; `Ended`, ever again; None if `wait` is False and there is none at hand."""
+Results: TypeAlias = Pull[tuple[Request, Block]]
+"""Has tasks run and gives their blocks in order."""
 
 
 class Ordered:

@@ -113,7 +113,7 @@ class Provenance:
         else:
             total = self.stop.positions[0] - self.start.positions[0]
         made = made.taken(made.position < total)
-        row = self._rows_of(made.position % size, size)
+        row = np.where(made.row >= 0, made.row, self._rows_of(made.position % size, size))
         below = self._of_inputs(made.position + self.first)
         made = replaced(made, row=row).taken(below.of)
         segments = made.segment > 0
@@ -137,15 +137,19 @@ class Provenance:
         return np.full(len(places), -1)
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
-        """The inputs in rows of a `Pack`, with their segments."""
+        """The inputs in rows of a `Pack`, with their segments, or in batches of a `BudgetBatch`."""
+        pack: Any
         number, pack = next(
             (number, one)
             for number, one in enumerate(self.stage.operations, self.stage.first)
-            if hasattr(one, "pieces")
+            if one.plans_rows or one.plans_batches
         )
         each, known, found = self.stage.inputs_of(number), dict[int, Pieces](), list[Table]()
         for asked, (row, first) in enumerate(zip(rows.tolist(), firsts.tolist())):
             documents, index = packed[row]
+            if index is None:
+                found.append(_rows_of_batch(asked, first, documents, each))
+                continue
             if id(documents) not in known:
                 known[id(documents)] = pack.pieces(documents)
             pieces = known[id(documents)].row(index)
@@ -168,6 +172,12 @@ class Provenance:
             places = np.flatnonzero(part_of == part)
             parts.append((places, origin.table(stop - ends[part] + numbers[places])))
         return _gathered(parts)
+
+
+def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> Table:
+    """The inputs in a batch of elements at places of their window, each of so many inputs."""
+    inputs = first + np.repeat(np.array(places) * each, each) + np.tile(np.arange(each), len(places))
+    return _table_of(np.full(len(inputs), asked), inputs)._replace(row=np.repeat(np.arange(len(places)), each))
 
 
 def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:

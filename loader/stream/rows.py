@@ -31,7 +31,10 @@ class Ended:
 
 
 class Pull(Protocol[T]):
-    """A supply of items for a stage."""
+    """A supply of items for a stage, in order. Used by one thread at a time."""
+
+    def fill(self) -> None:
+        """Have work begin, without waiting. Here: nothing runs ahead."""
 
     def next(self, wait: bool) -> T | Ended | None:
         """The next item; `Ended`, ever again; None if `wait` is False and there is none at hand."""
@@ -42,9 +45,6 @@ class AtHand(Pull[T]):
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
-
-    def fill(self) -> None:
-        """Nothing has to begin."""
 
     def next(self, wait: bool) -> T | Ended | None:
         return next(self._items, None) or Ended()

@@ -15,14 +15,12 @@ from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import ImageError
 from ..transforms import MapTransform
-from .library import Image, Images, OnImages, check_libraries, on_leaf, opencv, with_channels
+from .library import Image, Images, OnImages, check_libraries, opencv, with_channels
 from .sizes import Size, resized, size_of
 
 _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _DTYPES = ("uint8", "uint16", "float32")
-
-
 MAX_PIXELS = 1 << 28
 
 
@@ -85,7 +83,7 @@ class DecodeImage(OnImages, MapTransform):
         Raises:
             ImageError: it cannot be.
         """
-        return on_leaf(element, self._key, self._image_or_clip)
+        return self.with_image(element, self._image_or_clip)
 
     def _image_or_clip(self, data: Any) -> Images:
         is_list = isinstance(data, (list, tuple)) or (
@@ -103,34 +101,32 @@ class DecodeImage(OnImages, MapTransform):
     def _decoded(self, data: Any) -> Image:
         if not isinstance(data, bytes):
             raise ImageError(f"DecodeImage takes bytes, not {type(data).__name__} {short_repr(data)}.")
-        self._check_size(data)
-        image = self._jpeg(data) if data.startswith(_JPEG) else _by_opencv(data, self._channels, self._dtype != "uint8")
-        if self._size is not None:
-            image = resized(image, self._size)
-        return _as_dtype(image, self._dtype)
-
-    def _check_size(self, data: bytes) -> None:
         height, width = _told_size(data)
         if height * width > self._max_pixels:
             raise ImageError(
                 f"an image of {len(data)} bytes says that it has {height} × {width} pixels, more than "
                 f"max_pixels={self._max_pixels}; pass a larger limit, if that is what it is."
             )
+        image = self._jpeg(data) if data.startswith(_JPEG) else _by_opencv(data, self._channels, self._dtype != "uint8")
+        if self._size is not None:
+            image = resized(image, self._size)
+        return _as_dtype(image, self._dtype)
 
     def _jpeg(self, data: bytes) -> Image:
         import simplejpeg
 
+        colours = _COLOURS[self._channels]
         try:
             if self._size is None:
-                return simplejpeg.decode_jpeg(data, _COLOURS[self._channels], self._fast, self._fast)  # type: ignore[no-any-return]
+                return simplejpeg.decode_jpeg(data, colours, self._fast, self._fast)  # type: ignore[no-any-return]
             rows, columns, *_ = simplejpeg.decode_jpeg_header(data)
-            height, width = self._size
-            image: Image = simplejpeg.decode_jpeg(
-                data, _COLOURS[self._channels], self._fast, self._fast, min_height=height + 1, min_width=width + 1
-            )
+            least = {"min_height": self._size[0] + 1, "min_width": self._size[1] + 1}
+            image: Image = simplejpeg.decode_jpeg(data, colours, self._fast, self._fast, **least)
         except ValueError as error:
             raise _undecodable(data, error) from error
-        return _without_padding(image, rows, columns)
+        # Libjpeg makes 26 of 201 rows at an eighth, the last one of which is of the image for an eighth only.
+        eighths = int(8 * min(image.shape[0] / rows, image.shape[1] / columns))
+        return image[: max(1, rows * eighths // 8), : max(1, columns * eighths // 8)]
 
 
 def _told_size(data: bytes) -> tuple[int, int]:
@@ -158,13 +154,6 @@ def _name_of(dtype: npt.DTypeLike) -> str:
     return name
 
 
-def _without_padding(image: Image, rows: int, columns: int) -> Image:
-    """Libjpeg makes 26 of 201 rows at an eighth, the last one of which is of the image for an eighth only."""
-    scale = min(image.shape[0] / rows, image.shape[1] / columns)
-    eighths = int(8 * scale)
-    return image[: max(1, rows * eighths // 8), : max(1, columns * eighths // 8)]
-
-
 def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
     cv2 = opencv()
     kind = {1: cv2.IMREAD_GRAYSCALE, 3: cv2.IMREAD_COLOR_RGB, 4: cv2.IMREAD_UNCHANGED}[channels]
@@ -175,14 +164,12 @@ def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
         raise _undecodable(data, error) from error
     if image is None:
         raise _undecodable(data, "no format that is known, or damaged")
-    return _with_opacity(image) if channels == 4 else with_channels(image)
-
-
-def _with_opacity(image: Image) -> Image:
-    """Red, green, blue and opacity of what stands in the file: grey, or blue, green and red, with opacity or without."""
-    cv2 = opencv()
-    code = {1: cv2.COLOR_GRAY2RGBA, 3: cv2.COLOR_BGR2RGBA, 4: cv2.COLOR_BGRA2RGBA}[with_channels(image).shape[2]]
-    found: Image = cv2.cvtColor(image, code)
+    image = with_channels(image)
+    if channels < 4:
+        return image
+    # The file has grey, or blue, green and red, with opacity or without.
+    codes = {1: cv2.COLOR_GRAY2RGBA, 3: cv2.COLOR_BGR2RGBA, 4: cv2.COLOR_BGRA2RGBA}
+    found: Image = cv2.cvtColor(image, codes[image.shape[2]])
     return found
 
 

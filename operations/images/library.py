@@ -30,12 +30,10 @@ def check_libraries(operation: str) -> None:
     Raises:
         MissingExtraError: it is not.
     """
-    missing = [package for module, package in _PACKAGES.items() if find_spec(module) is None]
+    packages = {"cv2": "opencv-python-headless", "simplejpeg": "simplejpeg"}
+    missing = [package for module, package in packages.items() if find_spec(module) is None]
     if missing:
         raise MissingExtraError(f'{operation} needs {" and ".join(missing)}: pip install "headrace[images]"')
-
-
-_PACKAGES = {"cv2": "opencv-python-headless", "simplejpeg": "simplejpeg"}
 
 
 @cache
@@ -49,6 +47,21 @@ def opencv() -> Any:
 
 class OnImages:
     """An operation that uses the libraries. They are imported where it is unpickled, before workers are forked there."""
+
+    _key: str
+    """Of the image in an element that is a dict."""
+
+    def with_image(self, element: Any, change: Callable[[Any], Any]) -> Any:
+        """An element with its image changed: that under the key of a dict, or the element itself.
+
+        Raises:
+            ImageError: the dict has no such key.
+        """
+        if not isinstance(element, dict):
+            return change(element)
+        if self._key not in element:
+            raise ImageError(f"the element has no {short_repr(self._key)}, but {short_repr(list(element))}; pass key=.")
+        return {**element, self._key: change(element[self._key])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -81,16 +94,3 @@ def on_frames(images: Images, change: Callable[[Image], Image]) -> Images:
         return change(images)
     frames = [change(frame) for frame in images.reshape(-1, *images.shape[-3:])]
     return np.stack(frames).reshape(*images.shape[:-3], *frames[0].shape)
-
-
-def on_leaf(element: Any, key: str, change: Callable[[Any], Any]) -> Any:
-    """An element with its image changed: that under `key` of a dict, or the element itself.
-
-    Raises:
-        ImageError: the dict has no such key.
-    """
-    if not isinstance(element, dict):
-        return change(element)
-    if key not in element:
-        raise ImageError(f"the element has no {short_repr(key)}, but {short_repr(list(element))}; pass key=.")
-    return {**element, key: change(element[key])}

@@ -10,7 +10,7 @@ import numpy as np
 from ...common.messages import short_repr
 from ...common.validation import one_of
 from ..transforms import RandomMapTransform
-from .library import Images, OnImages, check_libraries, checked, on_frames, on_leaf, opencv, with_channels
+from .library import Images, OnImages, check_libraries, checked, on_frames, opencv, with_channels
 from .sizes import INTERPOLATIONS, Size, resized, size_of
 
 _TRIES = 10
@@ -61,7 +61,7 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
         Raises:
             ImageError: it is no image.
         """
-        return on_leaf(element, self._key, lambda image: self._cropped(image, rng))
+        return self.with_image(element, lambda image: self._cropped(image, rng))
 
     def _cropped(self, given: Any, rng: np.random.Generator) -> Images:
         images = checked(given, "RandomResizedCrop")
@@ -117,7 +117,7 @@ class RandomFlip(OnImages, RandomMapTransform):
         Raises:
             ImageError: it is no image.
         """
-        return on_leaf(element, self._key, lambda image: self._flipped(image, rng))
+        return self.with_image(element, lambda image: self._flipped(image, rng))
 
     def _flipped(self, given: Any, rng: np.random.Generator) -> Images:
         images = checked(given, "RandomFlip")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...common.messages import short_repr
 from ...common.validation import one_of, whole_number
 from ..transforms import MapTransform
-from .library import Image, OnImages, check_libraries, checked, on_frames, on_leaf, opencv, with_channels
+from .library import Image, OnImages, check_libraries, checked, on_frames, opencv, with_channels
 
 Size: TypeAlias = int | Sequence[int]
 
@@ -51,13 +51,8 @@ def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") ->
             even = image[: down * rows, : across * columns]
             image = with_channels(cv2.resize(even, (columns, rows), interpolation=cv2.INTER_AREA))
         interpolation = "linear"
-    return with_channels(cv2.resize(image, (width, height), interpolation=_code(interpolation)))
-
-
-def _code(interpolation: str) -> int:
-    name = "INTER_LANCZOS4" if interpolation == "lanczos" else f"INTER_{interpolation.upper()}"
-    code: int = getattr(opencv(), name)
-    return code
+    name = "LANCZOS4" if interpolation == "lanczos" else interpolation.upper()
+    return with_channels(cv2.resize(image, (width, height), interpolation=getattr(cv2, f"INTER_{name}")))
 
 
 class Resize(OnImages, MapTransform):
@@ -91,7 +86,7 @@ class Resize(OnImages, MapTransform):
         Raises:
             ImageError: it is no image.
         """
-        return on_leaf(element, self._key, self._resized)
+        return self.with_image(element, self._resized)
 
     def _resized(self, image: Any) -> Image:
         return on_frames(checked(image, "Resize"), lambda frame: resized(frame, self._size, self._interpolation))

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ...errors import PackError
 from ..protocol import ArraySpec
-from .by_leaf import Path, name
 from .documents import Leaf
 from .pieces import Ints, Pieces
+from .settings import Path, name
 
 Array = NDArray[Any]
 

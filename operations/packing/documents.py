@@ -18,9 +18,8 @@ from ...common.messages import a_kind_of, short_repr, shorten
 from ...errors import PackError
 from ..protocol import Element
 from ..trees import NAMESPACE
-from .by_leaf import Path, name, value_at
 from .pieces import Ints
-from .settings import BARE, Settings
+from .settings import BARE, Path, Settings, name, value_at
 
 Columns = list[Sequence[Any]]
 """For each leaf, those of all documents."""
@@ -174,9 +173,12 @@ class Documents:
             return PackError("an element is None; the function that makes it may lack its return.")
         if not isinstance(element, dict):
             return PackError(f"an element is {a_kind_of(element)}, and the first one a dict; map them to dicts.")
+        first, this = (
+            shorten(", ".join(map(name, paths)) or "nothing", 120) for paths in (self.paths, leaf_paths(element))
+        )
         return PackError(
-            f"elements that are packed together differ: the first has {_told(self.paths)}, this one "
-            f"{_told(leaf_paths(element))}; map them to one structure before Pack."
+            f"elements that are packed together differ: the first has {first}, this one {this}; map them to one structure "
+            "before Pack."
         )
 
     def lengths(self, columns: Columns) -> Ints:
@@ -200,10 +202,6 @@ def _as_dicts(tree: Any, kept: Collection[Any] = ()) -> Any:
     if inner is None:
         return tree
     return {key: value if key in kept else _as_dicts(value) for key, value in inner.items()}
-
-
-def _told(paths: Sequence[Path]) -> str:
-    return shorten(", ".join(map(name, paths)) or "nothing", 120)
 
 
 def _in_order(tree: Any) -> Iterator[int]:

@@ -16,10 +16,9 @@ from ...errors import PackError
 from ..protocol import Allocate, Element, allocate_plainly
 from ..trees import flatten
 from .arrays import by_segment, fill, gathered, specs_of
-from .by_leaf import Path, name, value_at
 from .documents import Columns, Documents
-from .pieces import Ints, Pieces
-from .settings import Settings
+from .pieces import Pieces
+from .settings import Path, Settings, name, value_at
 
 
 class Packer:
@@ -72,20 +71,7 @@ class Packer:
             PackError: a document cannot be packed, or has not the length that was planned.
         """
         documents, columns = self._read(elements)
-        self._check(documents, documents.lengths(columns), pieces)
-        numbered = dataclasses.replace(pieces, documents=np.arange(len(elements)))
-        return self._made(documents, columns, numbered)
-
-    def _read(self, elements: Sequence[Element]) -> tuple[Documents, Columns]:
-        self.at = 0
-        documents = Documents(elements, self._settings)
-        try:
-            return documents, documents.columns()
-        finally:
-            self.at = documents.at
-
-    def _check(self, documents: Documents, lengths: Ints, pieces: Pieces) -> None:
-        planned, packed = pieces.planned, [leaf.path for leaf in documents.packed]
+        lengths, planned, packed = documents.lengths(columns), pieces.planned, [leaf.path for leaf in documents.packed]
         assert planned is not None, "these rows were planned"
         if planned.shape[1] != len(packed):
             raise PackError(
@@ -99,6 +85,15 @@ class Packer:
                 "of the documents. Pass lengths= of what is packed, or pack the stream, to_iter_dataset().pack(…), which needs "
                 "none."
             )
+        return self._made(documents, columns, dataclasses.replace(pieces, documents=np.arange(len(elements))))
+
+    def _read(self, elements: Sequence[Element]) -> tuple[Documents, Columns]:
+        self.at = 0
+        documents = Documents(elements, self._settings)
+        try:
+            return documents, documents.columns()
+        finally:
+            self.at = documents.at
 
     def _made(self, documents: Documents, columns: Columns, pieces: Pieces) -> list[Element]:
         if not pieces.rows:
@@ -112,15 +107,15 @@ class Packer:
             made[leaf.number] = dict(zip(_names(leaf.path), own))
         for number in documents.meta:
             path = documents.paths[number]
-            made[number] = {path: self._passed_along(path, columns[number], pieces)}
+            values, pad = gathered(path, columns[number]), value_at(self._settings.pad_value, path, 0)
+            made[number] = {path: by_segment(values, pieces, self._settings.max_segments, pad)}
         found = {path: rows for number in documents.order for path, rows in made[number].items()}
         if len(found) < sum(map(len, made.values())):
-            raise _name_taken(documents.paths)
+            taken = next(path for path in documents.paths if str(path[-1]).endswith(("_segment_ids", "_positions")))
+            raise PackError(
+                f"elements have {name(taken)}, which is the name of what Pack adds; give it another name before Pack."
+            )
         return _as_elements(found)
-
-    def _passed_along(self, path: Path, column: Sequence[Any], pieces: Pieces) -> Sequence[Any]:
-        pad = value_at(self._settings.pad_value, path, 0)
-        return by_segment(gathered(path, column), pieces, self._settings.max_segments, pad)
 
 
 def _names(path: Path) -> list[Path]:
@@ -129,26 +124,14 @@ def _names(path: Path) -> list[Path]:
     return [path, (*before, f"{last}_segment_ids"), (*before, f"{last}_positions")]
 
 
-def _name_taken(paths: Sequence[Path]) -> PackError:
-    taken = next(path for path in paths if str(path[-1]).endswith(("_segment_ids", "_positions")))
-    return PackError(
-        f"elements have {name(taken)}, which is the name of what Pack adds; give it another name before Pack."
-    )
-
-
 def _as_elements(found: dict[Path, Any]) -> list[Element]:
     """Rows, of what each path has for all of them."""
-    numbers = _tree({path: number for number, path in enumerate(found)})
+    numbers: dict[Any, Any] = {}
+    for number, path in enumerate(found):
+        inner = numbers
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = number
     order, structure = flatten(numbers)
     columns = list(found.values())
     return list(map(structure.unflatten, zip(*(columns[number] for number in order))))
-
-
-def _tree(leaves: dict[Path, int]) -> dict[Any, Any]:
-    tree: dict[Any, Any] = {}
-    for path, leaf in leaves.items():
-        inner = tree
-        for key in path[:-1]:
-            inner = inner.setdefault(key, {})
-        inner[path[-1]] = leaf
-    return tree

@@ -1,25 +1,72 @@
 """Arguments of packing, checked, and what follows from them for each leaf of the documents.
 
-In: the arguments of `Pack`. Out: rules for these leaves.
+In: the arguments of `Pack`, some of which are one value for all leaves, or a dict with a value for each. Out: rules for leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...common.messages import first_few, short_repr
+from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import PackError
-from .by_leaf import Path, mapped, name, paths, value_at
 from .rules import STRATEGIES, TOO_LONG, Rules, Strategy, TooLong
 
 BARE = "tokens"
 """The name that a document gets which is one array and no dict."""
+
+
+Path: TypeAlias = tuple[Any, ...]
+"""The keys that lead to a leaf."""
+
+
+def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
+    """The value of a setting for a leaf; `otherwise` if it has none.
+
+    >>> value_at({"a": {"x": 1}, "b": 2}, ("a", "x")), value_at({"a": 1}, ("b",)), value_at(3, ("b",))
+    (1, None, 3)
+    """
+    for key in path:
+        if not isinstance(setting, Mapping):
+            break
+        if key not in setting:
+            return otherwise
+        setting = setting[key]
+    return setting
+
+
+def mapped(setting: Any, function: Callable[[Any], Any]) -> Any:
+    """A setting with another value in the place of each."""
+    if isinstance(setting, Mapping):
+        return {key: mapped(value, function) for key, value in setting.items()}
+    return function(setting)
+
+
+def paths(setting: Any, path: Path = ()) -> Iterator[Path]:
+    """The leaves for which a setting has values.
+
+    >>> list(paths({"a": {"x": 1}, "b": 2}))
+    [('a', 'x'), ('b',)]
+    """
+    if isinstance(setting, Mapping):
+        for key, value in setting.items():
+            yield from paths(value, (*path, key))
+    else:
+        yield path
+
+
+def name(path: Path) -> str:
+    """A leaf in messages.
+
+    >>> name(("a", "x"))
+    "['a']['x']"
+    """
+    return shorten("".join(f"[{key!r}]" for key in path), 80)
 
 
 @dataclass(frozen=True)
@@ -78,16 +125,17 @@ class Settings:
                 raise PackError(
                     f"meta_features has {short_repr(key)}, but elements have no such key; they have {known}."
                 )
-        for setting, value, where in (
+        for setting, value, leaves in (
             ("length", self.length, packed),
             ("pad_value", self.pad_value, found),
             ("bos", self.bos, packed),
         ):
-            _check_paths(setting, value, where)
-        self._check_values(packed)
-
-    def _check_values(self, packed: Sequence[Path]) -> None:
-        """Hold the lengths and `bos` against the leaves that are packed."""
+            for path in paths(value):
+                if not any(leaf[: len(path)] == path for leaf in leaves):
+                    these = first_few(list(map(name, leaves)))
+                    raise PackError(
+                        f"{setting} is given for {name(path)}, which is no leaf to pack; these are: {these}."
+                    )
         for path in packed:
             if not isinstance(self.capacity_of(path), int):
                 raise PackError(
@@ -116,14 +164,6 @@ class Settings:
             f"a document has {length} tokens in leaf {name(path)}, over length={self.capacity_of(path)}, and too_long='error' "
             "refuses it. Filter such documents out before Pack, or pass too_long='split' or 'cut'."
         )
-
-
-def _check_paths(setting: str, value: Any, leaves: Sequence[Path]) -> None:
-    """Raise if a setting is given for what is none of these leaves, nor leads to one."""
-    for path in paths(value):
-        if not any(leaf[: len(path)] == path for leaf in leaves):
-            known = first_few(list(map(name, leaves)))
-            raise PackError(f"{setting} is given for {name(path)}, which is no leaf to pack; these are: {known}.")
 
 
 def _check_number(setting: str, value: Any) -> None:

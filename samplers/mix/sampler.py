@@ -14,9 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import a_kind_of, first_few, short_repr, shorten
+from ...common.messages import a_kind_of, first_few, short_repr
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError
+from ..balance import Balance, checked
 from ..chain_order import ChainOrder
 from ..index import IndexSampler
 from ..own_orders import has_own_orders
@@ -25,8 +26,9 @@ from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from ..weighted.balanced import BalancedSampler
 from ..weighted.sampler import WeightedSampler
+from .ends import ends_of, order_before, order_of
 from .order import MixOrder
-from .weights import MAX_POSITION, Schedule, Weights, ramped, stages_of
+from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
 Positions = NDArray[np.int64]
 
@@ -59,12 +61,17 @@ class MixSampler:
         seed: int in `[0, 2^32)`, also for the random operations.
         when_exhausted: "first" (default): the mix ends when a part is to be drawn that has ended; "all": it goes on without
             that part until all have ended; "repeat": a part that has ended begins its next epoch, and the mix never ends.
+        max_epochs: a dict by name, or a list with None, of numbers of epochs after which a part leaves the mix, whatever
+            `when_exhausted` says of the others. These share its place in proportion to their weights; once nobody with a
+            weight above 0 is left, the mix ends. None (default): no part.
         ramp: whether the weights of a schedule change linearly from one stage to the next, in 32 small steps.
         records_per_step: what a step of the schedule counts: 1 (default) for records, the global batch size for batches.
         shard_options: as for `IndexSampler`.
+        balance: likewise; its lengths are a dict of arrays, by part.
 
     Raises:
         TypeError: an argument of the wrong kind.
+        LengthsError: `balance` has fewer lengths than a part has records.
         ValueError: an argument outside its range, or weights that are not those of the parts.
 
     >>> from headrace import DataLoader, MixSampler
@@ -84,9 +91,11 @@ class MixSampler:
         shuffle: bool = False,
         seed: int | None = None,
         when_exhausted: Literal["first", "all", "repeat"] = "first",
+        max_epochs: MaxEpochs | None = None,
         ramp: bool = False,
         records_per_step: int = 1,
         shard_options: ShardOptions | None = None,
+        balance: Balance | None = None,
     ) -> None:
         if seed is not None:
             seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
@@ -95,10 +104,18 @@ class MixSampler:
         self.shard_options = as_shard_options(shard_options or NoSharding())
         named = _named(parts)
         epochs = None if when_exhausted == "repeat" else 1
-        self._parts = {name: _as_order(name, part, shuffle, seed, epochs) for name, part in named.items()}
+        self._max_epochs = epochs_of(max_epochs, list(named))
+        self._parts = {
+            name: _as_order(name, part, shuffle, seed, self._max_epochs.get(name, epochs))
+            for name, part in named.items()
+        }
         self._given = stages_of(weights, list(named), records_per_step)
         self._ramp = bool(ramp and ramped(self._given))
         self._history: dict[str, Any] | None = None
+        self.balance = None if balance is None else checked(balance).of_parts(self.names)
+        for name, part in self._parts.items():
+            if self.balance is not None:
+                self.balance.covering(int(getattr(part, "num_records", 0)), name)
 
     @property
     def names(self) -> list[str]:
@@ -118,8 +135,12 @@ class MixSampler:
     @cached_property
     def _ended(self) -> tuple[MixOrder, int, list[list[Any]]]:
         """The order, the number of its positions, and which parts end before, where."""
-        order = _order_of({"weights": self._weights, "ramp": self._ramp, "history": self._history})
-        return _ends(order, {name: len(part) for name, part in self._parts.items()}, self.when_exhausted)
+        order = order_of({"weights": self._weights, "ramp": self._ramp, "history": self._history})
+        lengths = {
+            name: _length_of(part, self._max_epochs[name]) if name in self._max_epochs else len(part)
+            for name, part in self._parts.items()
+        }
+        return ends_of(order, lengths, self.when_exhausted, self._max_epochs, self.changed_from or 0)
 
     @property
     def order(self) -> MixOrder:
@@ -144,10 +165,13 @@ class MixSampler:
             "kind": "MixSampler",
             "seed": self.seed,
             "when_exhausted": self.when_exhausted,
+            **({"max_epochs": self._max_epochs} if self._max_epochs else {}),
             "weights": self._weights[0][1] if len(self._weights) == 1 else self._weights,
             "ramp": self._ramp,
             **{f"part {short_repr(name)}": part.fingerprint for name, part in self._parts.items()},
         }
+        if self.balance is not None:
+            told["balance"] = self.balance.fingerprint
         ended = self._ended[2]
         passing = dict(zip(PASSING, (self._history, ended)))
         return {**told, **{name: value for name, value in passing.items() if value}}
@@ -273,77 +297,13 @@ class MixSampler:
         other._history = saved.get("history")
         told = {name: value for name, value in self.fingerprint.items() if name not in PASSING}
         if changes and position > 0 and told != {name: saved[name] for name in saved if name not in PASSING}:
-            other._history = {"until": position, **_order_before(saved, position).to_values()}
+            other._history = {"until": position, **order_before(saved, position).to_values()}
         return other
 
 
-def length_told(saved: Mapping[str, Any]) -> int:
-    """The number of positions of a run, as its fingerprint tells it; too many where a part is of a sampler of the user's."""
-    stages = saved["weights"] if isinstance(saved.get("weights"), list) else [[0, saved.get("weights")]]
-    order = _order_of({**saved, "weights": stages})
-    parts = {name: saved.get(f"part {short_repr(name)}") for name in order.names}
-    lengths = {name: _part_length_told(part) for name, part in parts.items() if isinstance(part, dict)}
-    return _ends(order, lengths, saved.get("when_exhausted"))[1]
-
-
-def order_told(saved: Mapping[str, Any]) -> MixOrder:
-    """The order of parts in a run, by its fingerprint, also after parts have ended.
-
-    Raises:
-        CheckpointError: the fingerprint is damaged.
-    """
-    return _order_before(saved, MAX_POSITION)
-
-
-def _part_length_told(part: Mapping[str, Any]) -> int:
-    records, epochs = part.get("length", part.get("records")), 1 if "length" in part else part.get("epochs")
-    return records * epochs if isinstance(records, int) and isinstance(epochs, int) else ENDLESS
-
-
-def _ends(
-    order: MixOrder, lengths: Mapping[str, int], when_exhausted: str | None
-) -> tuple[MixOrder, int, list[list[Any]]]:
-    """The order of parts that end, the number of its positions, and which parts end before, where."""
-    ended: list[list[Any]] = []
-    while when_exhausted != "repeat":
-        ends = [(position, name) for name in lengths if (position := _end_of(order, name, lengths[name])) is not None]
-        if not ends:
-            break
-        position, name = min(ends)
-        rest = None if when_exhausted == "first" else order.without(order.names.index(name), position)
-        if rest is None:
-            return order, position, ended
-        order, ended = rest, [*ended, [name, position]]
-    return order, ENDLESS, ended
-
-
-def _end_of(order: MixOrder, name: str, length: int) -> int | None:
-    """The position at which a part would be drawn after its end; None if that is never."""
-    return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
-
-
-def _order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
-    """The order of a run, as a saved fingerprint tells it, as far as it matters before a position."""
-    weights: Any = saved.get("weights")
-    stages = [[0, weights]] if isinstance(weights, dict) else weights
-    order: MixOrder | None = _order_of({**saved, "weights": stages})
-    for name, end in saved.get("ended", []):
-        if order is not None and end < position:
-            order = order.without(order.names.index(name), end)
-    assert order is not None
-    return MixOrder(order.names, tuple(stage for stage in order.stages if stage[0] < position))
-
-
-def _order_of(told: Mapping[str, Any]) -> MixOrder:
-    """The order of weights by name, after what was before them."""
-    try:
-        names = tuple(sorted(told["weights"][0][1]))
-        stages = stages_of([(start, weights) for start, weights in told["weights"]], names)
-        own = MixOrder(names, ramped(stages) if told["ramp"] else stages)
-        history = told.get("history")
-        return own if history is None else MixOrder.from_values(history).changed(history["until"], own)
-    except (TypeError, ValueError, LookupError) as error:
-        raise CheckpointError(f"the state is damaged: its mix cannot be read ({shorten(error)}).") from None
+def _length_of(part: VectorSampler, epochs: int) -> int:
+    """The records of a part in some epochs; those of a chain are its whole lengths."""
+    return min((len(part) if isinstance(part, ChainOrder) else part.epoch_length) * epochs, ENDLESS)
 
 
 def _named(parts: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ...common.validation import whole_number
 
 Weights: TypeAlias = "Sequence[float] | Mapping[str, float]"
 Schedule: TypeAlias = "Sequence[tuple[int, Weights]]"
+MaxEpochs: TypeAlias = "Mapping[str, int] | Sequence[int | None]"
 
 Stages: TypeAlias = "tuple[tuple[int, tuple[float, ...]], ...]"
 """First position and weights of each stage, ascending from 0."""
@@ -55,6 +56,37 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
         told = first_few(steps, 8)
         raise ValueError(f"the steps of the schedule, {told}, must ascend; sort the stages, and give each step once.")
     return stages
+
+
+def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, int]:
+    """Check the numbers of epochs after which parts leave a mix.
+
+    Args:
+        max_epochs: a dict by name, without the parts that have no such number, or a list with None for them; None for no part.
+        names: of the parts.
+
+    Raises:
+        TypeError: they are no whole numbers.
+        ValueError: they are not positive, or not those of the parts.
+
+    >>> epochs_of([None, 2], ["web", "books"])
+    {'books': 2}
+    """
+    if max_epochs is None:
+        return {}
+    if isinstance(max_epochs, (list, tuple)):
+        if len(max_epochs) != len(names):
+            raise ValueError(
+                f"max_epochs has {len(max_epochs)} numbers for {len(names)} parts; pass None for no limit."
+            )
+        max_epochs = {name: epochs for name, epochs in zip(names, max_epochs) if epochs is not None}
+    if not isinstance(max_epochs, Mapping):
+        raise TypeError(f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}; pass a dict by name.")
+    unknown = [name for name in max_epochs if name not in names]
+    if unknown:
+        raise ValueError(f"max_epochs names {first_few(unknown)}; there are parts {first_few(names, 8)}.")
+    remedy = "the number of epochs after which the part leaves the mix"
+    return {name: whole_number("max_epochs", epochs, 1, None, remedy) for name, epochs in sorted(max_epochs.items())}
 
 
 def _is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:

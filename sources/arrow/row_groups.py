@@ -75,7 +75,6 @@ class RowGroups:
         return np.concatenate([np.empty(0, np.int64), *found])
 
     def close(self) -> None:
-        """Closes the open files, those in use when their read ends."""
         self._readers.close()
 
     def bring_ahead(self, numbers: Sequence[int]) -> None:

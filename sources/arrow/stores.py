@@ -23,7 +23,6 @@ class StoreFiles:
     __hash__ = None  # type: ignore[assignment]
 
     def open(self, path: str, stamp: Stamp | None) -> StoreFile:
-        """Open a file, of a version that is known or of any."""
         return StoreFile(open_file(path, self.options, stamp))
 
 
@@ -36,7 +35,6 @@ class StoreFile(RawFile):
 
     @property
     def stamp(self) -> Stamp:
-        """The stamp of the version that is read."""
         return self._file.stamp
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:

@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .columns import Array, dense, filled, is_list, is_scalar, plain
+from .columns import Array, Nullable, dense, filled, is_list, is_scalar, plain
 from .pieces import Int64s, Memory, PieceRows, Places
 
 
 class TableColumn(Protocol):
     """The values of one column; called from several threads."""
 
-    def values(self, places: Places) -> list[Any]: ...
+    def take(self, places: Places) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Numbers:
     rows: PieceRows
     as_python: bool
 
-    def values(self, places: Places) -> list[Any]:
+    def take(self, places: Places) -> list[Any]:
         taken = self.rows.take(places)
         return taken.tolist() if self.as_python else list(taken)
 
@@ -56,7 +56,7 @@ class Lists:
     ragged: Ragged
     as_python: bool
 
-    def values(self, places: Places) -> list[Any]:
+    def take(self, places: Places) -> list[Any]:
         items = self.ragged.items
         starts, stops = self.ragged.bounds(places)
         arrays = [items[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
@@ -74,25 +74,11 @@ class Text:
     ragged: Ragged
     is_binary: bool
 
-    def values(self, places: Places) -> list[Any]:
+    def take(self, places: Places) -> list[Any]:
         memory = self.ragged.items.data
         starts, stops = self.ragged.bounds(places)
         parts = [memory[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
         return list(map(bytes, parts)) if self.is_binary else [str(part, "utf-8") for part in parts]
-
-
-@dataclass(frozen=True)
-class Nullable:
-    """Another column with None where `is_null`."""
-
-    column: TableColumn
-    is_null: PieceRows
-
-    def values(self, places: Places) -> list[Any]:
-        values = self.column.values(places)
-        for index in np.flatnonzero(self.is_null.take(places)).tolist():
-            values[index] = None
-        return values
 
 
 @dataclass(frozen=True)
@@ -101,7 +87,7 @@ class Objects:
 
     chunks: Sequence[Any]
 
-    def values(self, places: Places) -> list[Any]:
+    def take(self, places: Places) -> list[Any]:
         pairs = zip(places.pieces.tolist(), places.rows.tolist())
         return [self.chunks[piece][row].as_py() for piece, row in pairs]
 

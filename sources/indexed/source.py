@@ -98,7 +98,6 @@ class IndexedSource(FileSource[RecordT]):
         return FilePlace(self._paths[number], place, self._note(number, place))
 
     def _note(self, number: int, place: int) -> str:
-        """Another name of a record of a file."""
         return ""
 
     @property

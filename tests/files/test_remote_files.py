@@ -347,7 +347,7 @@ def test_a_cached_copy_with_a_changed_byte_is_made_again(store, to_store):
             damaged = bytearray(piece.read_bytes())
             damaged[at] ^= 4
             piece.write_bytes(damaged)
-            remote_file._checked_copies.clear()
+            remote_file.checked_copies.clear()
             asked = store.bytes_asked
             with local_copy(URL, to_store) as path:
                 assert Path(path).read_bytes() == DATA
@@ -355,7 +355,7 @@ def test_a_cached_copy_with_a_changed_byte_is_made_again(store, to_store):
             with local_copy(URL, to_store):
                 assert store.bytes_asked == asked + len(DATA)
     piece.unlink()
-    remote_file._checked_copies.clear()
+    remote_file.checked_copies.clear()
     with local_copy(URL, to_store) as path:
         assert Path(path).read_bytes() == DATA
 

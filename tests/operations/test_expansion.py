@@ -14,7 +14,7 @@ from headrace.files import streams
 from headrace.files.streams import open_stream
 from headrace.tools.command_line import main
 
-zstd = streams._zstd()
+zstd = streams.zstd_library()
 PACKED = {"gz": gzip.compress, "zst": zstd.compress}
 ZEROS = bytes(16 << 20)
 

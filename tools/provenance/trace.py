@@ -104,7 +104,6 @@ class Trace:
 
 
 def _told(record: TracedRecord) -> dict[str, str]:
-    """The cells of a record in a table."""
     cells: dict[str, Any] = {
         name: getattr(record, name) for name in ("shard", "row", "segment", "dataset", "key", "position")
     }

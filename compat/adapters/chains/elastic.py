@@ -11,7 +11,6 @@ from ....common.messages import a_kind_of
 from .iter_dataset import IterDataset
 from .iterators import DatasetIterator
 from .map_dataset import MapDataset
-from .seeds import node_of
 
 _STREAMS = (
     "Streams of headrace.MapDataset go on with other shards, filters or not: shard(…), iterator.set_states(states)."
@@ -50,7 +49,7 @@ class ElasticIterator(IterDataset[Any]):
         super().__init__()
         if not isinstance(ds, MapDataset):
             raise TypeError(f"ElasticIterator takes a MapDataset, not {a_kind_of(ds)}. {_STREAMS}")
-        if node_of(ds).left_out_by == "filter":
+        if ds.root_node.left_out_by == "filter":
             raise ValueError(f"ElasticIterator does not support `filter`: elements then have no index. {_STREAMS}")
         if global_batch_size % shard_options.shard_count:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Grain's IterDataset: ours, in Grain's order; its iterators have states that are dicts.
+"""Grain's IterDataset: ours, in Grain's order; its iterators have states that are dicts. And streams that classes make.
 
 In: streams of ours, and what is to be done to them. Out: iterators.
 """
@@ -13,20 +13,22 @@ from typing import Any, TypeVar
 
 from ....chains.iter_dataset import IterDataset as OurIterDataset
 from ....chains.nodes.node import Node, nearest_first
-from ....chains.stream import Stream, merged, over_leaves, stream_of
+from ....chains.stream import Stream, cached, limited, merged, over_leaves, repeated, stream_of, zipped
+from ....common.validation import whole_number
 from ....loader.arguments import warn_of_no_effect
 from ....loader.plan.compile import compiled
+from ....loader.plan.joins import Apply
 from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline
-from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
+from ....operations import Batch, FlatMap, MapWithIndexTransform, Operation, RandomMapTransform
 from ....operations.function import as_kind
+from ....operations.trees import rows_of
 from ....samplers.index_maps import Indices
 from ..options import MultiprocessingOptions
-from .at_index import AtIndex, RandomAtIndex
-from .counted import applied, counted, indexed
+from .at_index import AtIndex, Below, RandomAtIndex, ShuffledWindows, applied, counted, indexed
 from .iterators import DatasetIterator, EngineIterator, EngineRun
 from .orders import Mix, whole_weights
-from .seeds import seed_of, seeds_of, stream_of_dataset
+from .seeds import seed_of, seeds_of
 
 T = TypeVar("T")
 
@@ -135,7 +137,7 @@ class IterDataset(OurIterDataset[T]):
         """
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         in_workers = worker_init_fn if wanted.num_workers else None
-        prefetched = self._fed_by(wanted, in_workers) or stream_of_dataset(super().mp_prefetch(wanted, in_workers))
+        prefetched = self._fed_by(wanted, in_workers) or super().mp_prefetch(wanted, in_workers).chain_stream
         return self.of_stream(dataclasses.replace(prefetched, seeds=nearest_first([self.chain_stream.seeds])))
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
@@ -217,4 +219,140 @@ class MixedIterDataset(Named[Any]):
             weights = [weights[name] for name in names]
         streams = [as_stream(named[name]) for name in names]
         rule = MixRows(MixOfRows(names, whole_weights(weights, len(names))))
-        super().__init__(streams, merged([stream_of_dataset(each) for each in streams], names, rule))
+        super().__init__(streams, merged([each.chain_stream for each in streams], names, rule))
+
+
+T = TypeVar("T")
+
+
+class LimitIterDataset(Named[T]):
+    """The first elements.
+
+    >>> from headrace.compat.grain import MapDataset
+    >>> list(LimitIterDataset(MapDataset.range(5).to_iter_dataset(), 2))
+    [0, 1]
+    """
+
+    def __init__(self, parent: Any, count: int) -> None:
+        super().__init__(parent, limited(parent.chain_stream, count))
+
+
+class RepeatIterDataset(Named[T]):
+    """All elements, so many times, each time the same; None (default): for ever."""
+
+    def __init__(self, parent: Any, num_epochs: int | None = None) -> None:
+        super().__init__(parent, repeated(parent.chain_stream, num_epochs))
+
+
+class CacheIterDataset(Named[T]):
+    """The same elements; a `RepeatIterDataset` after it makes them once."""
+
+    def __init__(self, parent: Any) -> None:
+        super().__init__(parent, cached(parent.chain_stream))
+
+
+class WindowShuffleIterDataset(Named[Any]):
+    """Windows of consecutive elements, each in Grain's random order."""
+
+    def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
+        window = whole_number("window_size", window_size, 1, None, "a positive int")
+        stream, unit = counted(parent.chain_stream)
+        super().__init__(parent, applied(ShuffledWindows(window, seed, unit), stream))
+
+
+class ZipIterDataset(Named[tuple[Any, ...]]):
+    """An element of each stream, together.
+
+    Args:
+        parents: the streams.
+        strict: True (default): that one ends before the others is a ValueError; False: it ends with the shortest.
+    """
+
+    def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
+        if not parents:
+            raise ValueError("At least one parent must be provided. Pass ZipIterDataset a list of streams.")
+        streams = list(map(as_stream, parents))
+        super().__init__(streams, zipped([each.chain_stream for each in streams], None, strict))
+
+
+class TakenApart(FlatMap):
+    """Several elements of each, of which Grain's state tells how many were delivered.
+
+    Args:
+        function: gives them.
+        told_as: the name in the state.
+    """
+
+    def __init__(self, function: Any, told_as: str) -> None:
+        super().__init__(function)
+        self.told_as = told_as
+
+    def below(self, state: dict[str, Any]) -> Below:
+        return Below(state["parent"], given=state[self.told_as])
+
+
+def _taken_apart(parent: Any, function: Any, told_as: str) -> Stream:
+    """Several elements of each of a stream; a state tells from which one on, so that none may be left out."""
+    return applied(TakenApart(function, told_as), counted(parent.chain_stream)[0])
+
+
+class RebatchIterDataset(Named[Any]):
+    """Batches of another size, of the same rows in the same order.
+
+    >>> from headrace.compat.grain import MapDataset
+    >>> batches = RebatchIterDataset(MapDataset.range(5).batch(2).to_iter_dataset(), 3)
+    >>> [batch.tolist() for batch in batches]
+    [[0, 1, 2], [3, 4]]
+    """
+
+    def __init__(self, parent: Any, batch_size: int, drop_remainder: bool = False) -> None:
+        self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
+        rows = _taken_apart(parent, rows_of, "batch_idx")
+        tree = Apply(rows.tree, (Batch(self.batch_size, drop_remainder),))
+        super().__init__(parent, dataclasses.replace(rows, tree=tree))
+
+
+class FlatMapIterDataset(Named[Any]):
+    """Several elements of each."""
+
+    def __init__(self, parent: Any, transform: Any) -> None:
+        super().__init__(parent, _taken_apart(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer"))
+
+
+def _same(dataset: Any) -> Stream:
+    stream = dataset.chain_stream
+    return stream.on(stream.tree)
+
+
+class ThreadPrefetchIterDataset(Named[T]):
+    """The same stream: the engine reads ahead by itself."""
+
+    def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
+        whole_number("prefetch_buffer_size", prefetch_buffer_size, 0, None, "a number of elements")
+        super().__init__(parent, _same(parent))
+
+
+class WithOptionsIterDataset(Named[T]):
+    """The same stream; the options do nothing here."""
+
+    def __init__(self, parent: Any, options: Any) -> None:
+        self.options = options
+        super().__init__(parent, _same(parent))
+
+
+def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential_slice: bool = False) -> Any:
+    """The same stream, made on threads.
+
+    Args:
+        ds: a stream.
+        num_threads: 0 for none.
+        buffer_size: finished elements held ready for each.
+        sequential_slice: does nothing: the order is the same.
+    """
+    threads = whole_number("num_threads", num_threads, 0, None, "a number of threads, 0 for none")
+    return ds.with_options(worker_count=threads, worker_kind="thread", worker_buffer_size=max(buffer_size, 1))
+
+
+def apply_transformations(ds: Any, transformations: Any) -> Any:
+    """Apply a transform, or each of a list, to a dataset: `ds.apply(transformations)`."""
+    return ds.apply(transformations)

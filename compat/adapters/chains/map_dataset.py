@@ -1,4 +1,4 @@
-"""Grain's MapDataset: ours, in Grain's order.
+"""Grain's MapDataset: ours, in Grain's order; and datasets that are made by name, in place of by a method.
 
 In: sources, and what is to be done to their records. Out: elements at any index.
 """
@@ -12,19 +12,21 @@ from ....chains.arguments import as_named, finite
 from ....chains.map_dataset import Chain as OurChain
 from ....chains.map_dataset import MapDataset as OurMapDataset
 from ....chains.nodes.choices import ByMap, Choice, OneAfterAnother
-from ....chains.nodes.items import Applied
-from ....chains.nodes.joins import Chosen
+from ....chains.nodes.items import Applied, FlatMapped
+from ....chains.nodes.joins import Chosen, Zipped
 from ....chains.nodes.node import Node, Source
 from ....chains.nodes.reordered import Reordered
+from ....common.validation import whole_number
 from ....errors import StructureError
 from ....operations import RandomMapTransform
 from ....operations.function import as_kind
+from ....operations.transforms import fan_out_of
 from ....sources import RangeDataSource, as_source
 from ..sources import NoRecords
 from ..wording import reword
 from .at_index import RandomAtIndex
-from .orders import Mix, Shuffle, whole_weights
-from .seeds import node_of, seed_of, shuffle_seed_of
+from .orders import Mix, Shuffle, WindowShuffle, whole_weights
+from .seeds import seed_of, shuffle_seed_of
 
 if TYPE_CHECKING:
     from .iter_dataset import IterDataset
@@ -150,9 +152,59 @@ class Chain(MapDataset[T], OurChain[T]):
 
 def _nodes(method: str, datasets: Any) -> dict[str, Node]:
     listed, _ = as_named(method, datasets, OurMapDataset)
-    return {str(number): node_of(dataset) for number, dataset in enumerate(listed)}
+    return {str(number): dataset.root_node for number, dataset in enumerate(listed)}
 
 
 def _chosen(named: dict[str, Node], choice: Choice) -> MapDataset[Any]:
     _ = choice.length  # an error in what was passed is told now
     return Chain(Chosen(tuple(named.values()), tuple(named), choice))
+
+
+class _Named(Chain[Any]):
+    """A dataset that a class makes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Chain, (self._tree,)
+
+
+class WindowShuffleMapDataset(_Named):
+    """Each window of consecutive indices in Grain's random order.
+
+    >>> from headrace.compat.grain import MapDataset
+    >>> shuffled = WindowShuffleMapDataset(MapDataset.range(6), window_size=3, seed=1)
+    >>> sorted(shuffled[[0, 1, 2]])
+    [0, 1, 2]
+    """
+
+    def __init__(self, parent: OurMapDataset[Any], *, window_size: int, seed: int) -> None:
+        window = whole_number("window_size", window_size, 1, None, "a positive int")
+        super().__init__(Reordered(parent.root_node, WindowShuffle(window, seed, len(parent))))
+
+
+class ZipMapDataset(_Named):
+    """Tuples of the elements that datasets of one length have at the same index.
+
+    Raises:
+        ValueError: there is none, or their lengths differ.
+    """
+
+    def __init__(self, parents: Sequence[OurMapDataset[Any]]) -> None:
+        if not parents:
+            raise ValueError("At least one parent must be provided. Pass ZipMapDataset a list of datasets.")
+        datasets, _ = as_named("ZipMapDataset", list(parents), OurMapDataset)
+        lengths = list(map(len, datasets))
+        if len(set(lengths)) > 1:
+            raise ValueError(f"All parents must have the same length. They have {lengths[:20]}; slice the longer ones.")
+        super().__init__(Zipped(tuple(each.root_node for each in datasets)))
+
+
+class FlatMapMapDataset(_Named):
+    """Several elements of each; those that are not there are None.
+
+    Args:
+        parent: the dataset.
+        transform: has `max_fan_out`, the number of indices for each element.
+    """
+
+    def __init__(self, parent: OurMapDataset[Any], transform: Any) -> None:
+        super().__init__(FlatMapped(parent.root_node, fan_out_of(transform, None)))

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from ....chains.nodes.node import Node, Seeds
-from ....chains.stream import Stream
+from ....chains.nodes.node import Seeds
 from ....common.validation import whole_number
 from ....errors import SeedError
 
 _HIGHEST = (1 << 32) - 1
 
 
-def node_of(own: Any) -> Node:
-    """The node of a dataset with random access."""
-    return cast(Node, own.root_node)
-
-
-def stream_of_dataset(own: Any) -> Stream:
-    """The stream of a dataset without."""
-    return cast(Stream, own.chain_stream)
-
-
 def seeds_of(dataset: Any) -> Seeds:
     """The seeds that hold for a dataset of either kind."""
-    return (node_of if hasattr(dataset, "root_node") else stream_of_dataset)(dataset).seeds
+    seeds: Seeds = (dataset.root_node if hasattr(dataset, "root_node") else dataset.chain_stream).seeds
+    return seeds
 
 
 def seed_of(method: str, seed: Any, seeds: Seeds) -> int:

@@ -30,7 +30,7 @@ from ....loader.plan.steps.skipped import SkippedSteps, union
 from ....loader.state.loader_state import LoaderState
 from ....operations import Operation
 from ...grain_state import after_records
-from .counted import Indexed
+from .at_index import Indexed
 
 _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
 

@@ -26,7 +26,7 @@ from ..transforms import grain_method
 from ..wording import reword
 from .operations import newer, with_one_generator
 from .record_stream import RecordStream
-from .samplers import IndexSampler, shard_of
+from .records import IndexSampler, shard_of
 
 
 class DataLoader(OurLoader):

@@ -1,6 +1,6 @@
-"""The input of operations on iterators: a record with its metadata.
+"""Grain's samplers, ours in Grain's order with Grain's generators; and records with their metadata, for operations.
 
-In: metadata of a sampler, and data. Out: records.
+In: positions. Out: record keys, metadata.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from numpy.random import Generator, Philox
+
+from ....samplers import IndexSampler as OurIndexSampler
+from ....samplers import NoSharding, ShardOptions
 from ....samplers import RecordMetadata as OurMetadata
+from ....samplers import SequentialSampler as OurSequentialSampler
 
 T = TypeVar("T")
 
@@ -42,3 +47,69 @@ class Record(Generic[T]):
 def with_key_removed(metadata: Any) -> Any:
     """The metadata of what an operation makes of a record; a sampler of the user's may give metadata of ours."""
     return RecordMetadata(metadata.index, None, metadata.rng)
+
+
+class _Sampler(OurIndexSampler):
+    """With generators as Grain makes them."""
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        found = super().__getitem__(index)
+        rng = None if self.seed is None else Generator(Philox(key=self.seed + found.index))
+        return RecordMetadata(found.index, found.record_key, rng)
+
+
+class IndexSampler(_Sampler):
+    """Every record once an epoch, in Grain's order.
+
+    Args:
+        num_records: of the source.
+        shard_options: the part that this process reads; all by default.
+        shuffle: whether each epoch is permuted anew.
+        num_epochs: None (default) never ends.
+        seed: int in `[0, 2^32)`.
+        algorithm: that of Grain, in any case.
+        balance: None, as Grain has no such order.
+
+    >>> [IndexSampler(5, shuffle=True, seed=1)[position].record_key for position in range(5)]
+    [1, 2, 3, 0, 4]
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions | None = None,
+        shuffle: bool = False,
+        num_epochs: int | None = None,
+        seed: int | None = None,
+        algorithm: str = "grain",
+        balance: Any = None,
+    ) -> None:
+        super().__init__(num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain", balance)
+
+
+class SequentialSampler(_Sampler, OurSequentialSampler):
+    """Every record once, in the source's order.
+
+    Args:
+        num_records: of the source.
+        shard_options: the part that this process reads; all by default.
+        seed: int in `[0, 2^32)`, for random operations.
+
+    >>> [SequentialSampler(3)[position].record_key for position in range(3)]
+    [0, 1, 2]
+    """
+
+
+def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
+    """The shard that a loader is to read: as in Grain, all shards are equally long.
+
+    Args:
+        sampler: of the loader.
+        shard_options: of the loader; None: the sampler's.
+    """
+    if shard_options is None:
+        shard_options = getattr(sampler, "shard_options", None) or getattr(sampler, "_shard_options", None)
+    if shard_options is None:
+        return None
+    shard = ShardOptions(shard_options.shard_index, shard_options.shard_count, bool(shard_options.drop_remainder))
+    return shard if getattr(sampler, "algorithm", "") == "grain" else dataclasses.replace(shard, drop_remainder=True)

@@ -5,6 +5,7 @@ In: dicts of arrays. Out: dicts of rows, with segment ids and positions.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -14,8 +15,26 @@ from numpy.typing import NDArray
 
 from ....common.validation import whole_number
 from ....errors import PackError
+from ....loader.plan.compile import compiled
+from ..chains.iter_dataset import IterDataset
 from ..chains.iterators import Resumed
-from .packing import Packing
+
+
+class Packing(IterDataset[Any]):
+    """A dataset that puts elements of its parent together."""
+
+    def fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Packing | None:
+        """The same, of elements that workers make.
+
+        None where that does not pay: nothing is done to them but reading, or they are run through in order, too.
+        """
+        parent, stream = self._parent, self._parent.chain_stream
+        if not stream.operations or any(leaf.in_order for leaf in compiled(stream.tree).leaves):
+            return None
+        fed = copy.copy(self)
+        fed.__dict__["_parents"] = (parent.mp_prefetch(options, worker_init_fn),)
+        return fed
+
 
 Element = Mapping[str, Any]
 Later: TypeAlias = Callable[[], dict[str, Any]]

@@ -15,8 +15,7 @@ import numpy as np
 
 from ....errors import PackError
 from ..chains.iterators import Resumed
-from .bin_packing import Element, Later, length_of
-from .packing import Packing
+from .bin_packing import Element, Later, Packing, length_of
 
 
 class BOSHandling(enum.Enum):

@@ -23,10 +23,10 @@ from ...adapters.loader.operations import BatchOperation as BatchOperation
 from ...adapters.loader.operations import FilterOperation as FilterOperation
 from ...adapters.loader.operations import MapOperation as MapOperation
 from ...adapters.loader.operations import RandomMapOperation as RandomMapOperation
+from ...adapters.loader.records import IndexSampler as IndexSampler
 from ...adapters.loader.records import Record as Record
 from ...adapters.loader.records import RecordMetadata as RecordMetadata
-from ...adapters.loader.samplers import IndexSampler as IndexSampler
-from ...adapters.loader.samplers import SequentialSampler as SequentialSampler
+from ...adapters.loader.records import SequentialSampler as SequentialSampler
 from ...adapters.options import MultiprocessingOptions as MultiprocessingOptions
 from ...adapters.options import ReadOptions as ReadOptions
 from ...adapters.options import config as config

@@ -87,6 +87,8 @@ def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     """As `DataLoader.find`."""
     leaf, stage = _aligned(pipeline, "find")
+    if leaf.plans_batches:
+        return _find_in_batches(leaf, stage, record_key, epoch)
     records = len(leaf.source)
     key = whole_number("record_key", record_key, 0, records - 1, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
@@ -111,6 +113,25 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
             "left for all shards."
         )
     return place
+
+
+def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> Place:
+    """As `find`, in batches that were planned."""
+    order: Any = leaf.sampler
+    key = whole_number("record_key", record_key, 0, None, "the key of a record of the source")
+    epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
+    place = leaf.source.place_of(key)
+    found = None if place is None else order.find(place, epoch)
+    if found is None or found[0] >= leaf.total:
+        raise LookupError(f"record {key} is not read in epoch {epoch}.")
+    step, shard, row = found
+    step, inner = divmod(step, stage.unit)
+    if shard != leaf.shard.shard_index:
+        raise LookupError(
+            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step {step}, row {row}; this is shard "
+            f"{leaf.shard.shard_index}."
+        )
+    return Place(step, row if stage.unit == 1 else inner)
 
 
 def _position_of(leaf: Leaf, key: int, epoch: int) -> int | None:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import first_few, short_repr
-from ..common.validation import whole_number
-from .weighted.balanced import classes_of
-from .weighted.draws import Int64s, key_of, words
+from ...common.messages import first_few, short_repr
+from ...common.validation import whole_number
+from .balanced import classes_of
+from .draws import Int64s, key_of, words
 
 Floats = NDArray[np.float64]
 

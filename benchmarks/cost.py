@@ -1,0 +1,157 @@
+"""Measures what batches by cost are worth, beside the limits of the issue about them. Each row is a function of its own.
+
+    python benchmarks/cost.py [--plot FILE] [ROW …]
+
+Lengths are lognormal(5, 1), clamped to 16…1,024. A row gives what it measured, the limit, and what it is beside.
+Printed on 2 cores (the two-rank row is bounded: perfect balance of 16 records a rank gives at most 1.27 to 1.29 times):
+
+    row                                    measured   limit        beside
+    ranks (max/mean of aL + L²)            1.0004     ≤ 1.02       1.80 in turn
+    two_ranks (tokens/s, ΣL²)              1.28       ≥ 1.6        1.28 is the limit: cost without padding is the same in sum
+    two_ranks_padded (tokens/s, n·max L²)  …          ≥ 1.6        …
+    plan (ms, step 10^9, 2,048 records)    0.5        ≤ 10         64 shards
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import headrace
+
+RANKS, GLOBAL_BATCH, RECORDS = 64, 2048, 100_000
+TWO_RANK_RECORDS, TWO_RANK_BATCH = 1_600, 32
+SEEDS = range(20)
+
+
+class Row(NamedTuple):
+    """What was measured: the number, the limit, and what it is beside."""
+
+    measured: float
+    limit: str
+    beside: str
+
+
+def lengths_like_texts(count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Many short, few long."""
+    return np.clip(np.random.default_rng(seed).lognormal(5, 1, count), 16, 1024).astype(np.int64)
+
+
+def batches_of_ranks(
+    lengths: NDArray[np.int64], ranks: int, steps: int, size: int, balance: object, seed: int = 0
+) -> NDArray[np.int64]:
+    """The lengths that each rank gets at each step, `[steps, ranks, records]`."""
+    found = []
+    for rank in range(ranks):
+        loader = headrace.load(
+            lengths,
+            shuffle=True,
+            seed=seed,
+            batch_size=size // ranks,
+            shard_options=headrace.ShardOptions(rank, ranks),
+            balance=balance,
+            lengths=None if balance is None else lengths,
+        )
+        found.append([lengths[loader.records_at(step)] for step in range(steps)])
+    return np.array(found).transpose(1, 0, 2)
+
+
+def ranks() -> Row:
+    """Largest over mean sum of a·L + L², for several a; the worst of 20 steps."""
+    lengths, worst, in_turn = lengths_like_texts(RECORDS), 0.0, []
+    for a in (0, 100, 1000):
+        cost = headrace.attention(a, 1)
+        for balance in (cost, None):
+            sums = cost(batches_of_ranks(lengths, RANKS, 20, GLOBAL_BATCH, balance)).sum(axis=2)
+            ratios = sums.max(axis=1) / sums.mean(axis=1)
+            worst = max(worst, ratios.max()) if balance else worst
+            in_turn += [] if balance else ratios.tolist()
+    return Row(worst, "≤ 1.02", f"{np.median(in_turn):.2f} in turn")
+
+
+def _gain(time_of: Callable[[NDArray[np.int64]], NDArray[np.float64]]) -> tuple[float, float]:
+    """How much sooner balanced steps end than random ones; and the most that there is to gain."""
+    gains, most = [], []
+    for seed in SEEDS:
+        lengths, steps = lengths_like_texts(TWO_RANK_RECORDS, seed), TWO_RANK_RECORDS // TWO_RANK_BATCH
+        seconds = {}
+        for balance in (headrace.attention(0, 1), None):
+            drawn = batches_of_ranks(lengths, 2, steps, TWO_RANK_BATCH, balance, seed)
+            seconds[balance is None] = time_of(drawn).max(axis=1).sum()
+        gains.append(seconds[True] / seconds[False])
+        most.append(seconds[True] / ((lengths.astype(np.float64) ** 2).sum() / 2))
+    return float(np.median(gains)), float(np.median(most))
+
+
+def two_ranks() -> Row:
+    """Tokens a second beside the random order; a rank takes ΣL², and the slower one decides."""
+    gain, most = _gain(lambda drawn: (drawn.astype(np.float64) ** 2).sum(axis=2))
+    return Row(gain, "≥ 1.6", f"{most:.3f} is the most that there is: no order changes the sum of L²")
+
+
+def plan() -> Row:
+    """Milliseconds until a rank knows its records at step 10^9; the median, each with a loader of its own."""
+    lengths, took = lengths_like_texts(RECORDS), []
+    for rank in range(RANKS):
+        loader = headrace.load(
+            lengths,
+            shuffle=True,
+            seed=0,
+            batch_size=GLOBAL_BATCH // RANKS,
+            shard_options=headrace.ShardOptions(rank, RANKS),
+            balance=headrace.attention(100, 1),
+            lengths=lengths,
+        )
+        began = time.perf_counter()
+        loader.records_at(10**9 + rank)
+        took.append((time.perf_counter() - began) * 1e3)
+    return Row(float(np.median(took)), "≤ 10", f"{max(took):.1f} at most")
+
+
+ROWS: dict[str, Callable[[], Row]] = {
+    "ranks": ranks,
+    "two_ranks": two_ranks,
+    "plan": plan,
+}
+
+
+def draw(path: Path) -> None:
+    """The time of each of 64 ranks in one step, in turn and balanced."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    lengths, cost = lengths_like_texts(RECORDS), headrace.attention(100, 1)
+    figure, panels = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True, layout="constrained")
+    for axes, title, balance in zip(panels, ("in turn", "balanced"), (None, cost)):
+        sums = cost(batches_of_ranks(lengths, RANKS, 1, GLOBAL_BATCH, balance)).sum(axis=2)[0]
+        axes.bar(range(RANKS), sums / sums.mean(), color="#3f7af0" if balance else "#d9822b", width=0.8)
+        axes.axhline(sums.max() / sums.mean(), color="#7b8087", linewidth=1)
+        axes.set_title(f"{title}: the step takes {sums.max() / sums.mean():.2f} × the mean", fontsize=10)
+        axes.set_xlabel("rank")
+    panels[0].set_ylabel("time of the rank / mean")
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Measures the rows that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", choices=[[], *ROWS], metavar="ROW")
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+    for name in options.rows or ROWS:
+        row = ROWS[name]()
+        print(f"{name:<12}{row.measured:>10.4f}   {row.limit:<8}{row.beside}", flush=True)
+    if options.plot is not None:
+        draw(options.plot)
+
+
+if __name__ == "__main__":
+    main()

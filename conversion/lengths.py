@@ -1,0 +1,155 @@
+"""Lengths of records, found by reading all of them once. In: a source and a function. Out: `int64[records]`, kept in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from ..common.costs import as_length, length_of_field
+from ..common.messages import a_kind_of, short_repr, shorten
+from ..errors import ConversionError
+from ..files.paths import PathLike
+from ..files.urls import is_remote
+from ..formats.example import decode_example
+from ..formats.index import SUFFIX
+from ..loader import DataLoader
+from ..operations import Batch, MapWithIndexTransform
+from ..samplers import IndexSampler
+from ..sources import ArrayRecordDataSource, ParquetDataSource, TokenSource, as_source
+from ..sources.lengths import BYTES, keep_lengths, lengths_in_file, lengths_of
+
+_AT_A_TIME = 1024
+
+
+def measure_lengths(
+    source: Any,
+    function: Callable[[Any], Any] | str,
+    path: PathLike | None = None,
+    *,
+    worker_count: int | None = 0,
+    progress: bool = True,
+) -> npt.NDArray[np.int64]:
+    """The length of each record, by a function of it; all records are read once.
+
+    Args:
+        source: whatever `DataLoader` takes as one.
+        function: of a record, gives its length, a whole number; or the name of a field: the length of its array, list or
+            text, or the number in it.
+        path: a file to keep the lengths in. One that is there, of this source and this function, is taken in place of reading;
+            another is made anew. It appears when it is whole. `lengths=pathlib.Path(path)` takes it. None (default): none.
+        worker_count: as of a `DataLoader`; 0 (default) works in the calling thread.
+        progress: whether to show a bar, if standard error is a terminal.
+
+    Returns:
+        `int64[len(source)]`, in the order of keys.
+
+    Raises:
+        TypeError: `function` is neither.
+        LengthsError: it gives something else than a whole number of at least 0, or a record has no such field; the message
+            names the record.
+        OutputError: the file cannot be written.
+
+    A source is known again by its fingerprint. That of a source of your own tells its class and its number of records, unless
+    it has a `fingerprint`.
+
+    >>> import headrace
+    >>> headrace.measure_lengths(["one", "three"], len)
+    array([3, 5])
+    """
+    records = as_source(source)
+    if not callable(function) and not isinstance(function, str):
+        raise TypeError(
+            f"function={short_repr(function)} is {a_kind_of(function)}; pass a function of a record, or the name of a field."
+        )
+    kept = None if path is None else lengths_in_file(path, records, function)
+    if kept is not None:
+        return kept
+    lengths = np.empty(len(records), np.int64)
+    loader = DataLoader(
+        data_source=records,
+        sampler=IndexSampler(len(records), num_epochs=1),
+        operations=[_Length(function), Batch(_AT_A_TIME)],
+        worker_count=worker_count,
+    )
+    done = 0
+    with iter(loader) as batches, tqdm(total=len(records), unit=" records", disable=None if progress else True) as bar:
+        for batch in batches:
+            lengths[done : done + len(batch)] = batch
+            done += len(batch)
+            bar.update(len(batch))
+    if path is not None:
+        keep_lengths(path, records, function, lengths)
+    return lengths
+
+
+class _Length(MapWithIndexTransform):
+    """A record becomes its length."""
+
+    def __init__(self, function: Callable[[Any], Any] | str) -> None:
+        self._measure = partial(_field, function) if isinstance(function, str) else partial(_by, function)
+
+    def map_with_index(self, index: int, element: Any) -> Any:
+        """The length of the record with this key."""
+        return np.int64(self._measure(element, index))
+
+
+def _field(name: str, element: Any, key: int) -> int:
+    return length_of_field(element, name, key)
+
+
+def _by(function: Callable[[Any], Any], element: Any, key: int) -> int:
+    return as_length(function(element), key)
+
+
+LENGTHS = f"lengths{SUFFIX}"
+"""The file of lengths in a folder that was converted."""
+
+
+def measure_converted(target: str, to: str, name: str, worker_count: int | None = 0, progress: bool = True) -> str:
+    """Write the lengths of converted records beside them; those that are there already stay.
+
+    Args:
+        target: the folder.
+        to: the form of its files.
+        name: of a field; of ArrayRecord files "bytes" takes the sizes of records, and any other name needs records that are
+            `tf.train.Example`s or JSON. Documents of tokens have one length, whatever the name.
+        worker_count: as for `measure_lengths`.
+        progress: likewise.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ConversionError: the target is in a store.
+        LengthsError: a record has no such field, or one without a length.
+    """
+    if is_remote(target):
+        raise ConversionError(
+            f"--lengths {name}: {shorten(target)} is in a store; lengths are kept on this machine only."
+        )
+    path = os.path.join(target, LENGTHS)
+    if to == "array_record":
+        function: Any = len if name == BYTES else _ConvertedField(name)
+        measure_lengths(ArrayRecordDataSource(target), function, path, worker_count=worker_count, progress=progress)
+    else:
+        source = ParquetDataSource(target) if to == "parquet" else TokenSource(target)
+        keep_lengths(path, source, name, lengths_of(source, name if to == "parquet" else None))
+    return path
+
+
+class _ConvertedField:
+    """The length of a field of a record of ArrayRecord, which is JSON or an Example."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, record: bytes) -> int:
+        is_json = record.lstrip()[:1] in (b"{", b"[")
+        return length_of_field(json.loads(record) if is_json else decode_example(record), self.name, -1)

@@ -1,0 +1,360 @@
+"""The order of batches that are planned from lengths, as a sampler: position → batch. Pure arithmetic.
+
+In: positions of a run on some number of shards. Out: keys, each of which names a batch whole: the places of its records and its
+shape. All shards have equally many batches, and at each step batches of one shape.
+
+Windows follow one another, epoch after epoch. The number of steps of a window depends on the number of shards. So a run on
+another number of shards gets what is left of the present window as it is, batch by batch: those of each shape are dealt to the
+new shards, and filled up with batches without a record, fewer for each shape than there are shards. The next window is planned
+for the new shards.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....common.messages import short_repr
+from ....errors import CheckpointError
+from ....operations.budget.windows import BudgetWindows
+from ....samplers import NoSharding, ShardOptions
+from ....samplers.permutation import permute, place_of
+from ....samplers.protocol import ENDLESS
+
+Ints = NDArray[np.int64]
+
+DealtLayers = tuple[tuple[int, ...], ...]
+"""The first window of a run and the positions before it; then for each run since, the steps that its shards had taken."""
+
+MOST_STEPS_APART = 1 << 20
+"""Steps between the first and the last of the shards of a run: what is left of windows is held in memory."""
+
+STEPS_SEED = 1 << 63
+"""Parts the permutations of steps from those of records."""
+
+
+class BatchKey(NamedTuple):
+    """The parts of a batch's key, `int64[n]` each.
+
+    Attributes:
+        window: its number, counted over all epochs.
+        start: its first slot in the line of the window.
+        records: number of them.
+        shape: its number, the shortest first.
+    """
+
+    window: Ints
+    start: Ints
+    records: Ints
+    shape: Ints
+
+
+class RunStart(NamedTuple):
+    """The place where a run begins.
+
+    Attributes:
+        window: the first that is its own.
+        position: its first.
+        begun: `int64[steps, shards]`, keys of batches that come before: the rest of a window.
+    """
+
+    window: int
+    position: int
+    begun: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetOrder:
+    """Positions `first + step · shards + shard` of a run to keys of batches.
+
+    Attributes:
+        windows: of one epoch.
+        epochs: number of them; None: it never ends.
+        seed: of the random orders, in `[0, 2^64)`.
+        identity: plain values that tell it from others.
+        shard_options: of the run.
+        layers: the history of the present window; none: this run began at the beginning.
+        epoch: the only one that is read; None: all.
+    """
+
+    windows: BudgetWindows
+    epochs: int | None
+    seed: int
+    identity: dict[str, Any]
+    shard_options: ShardOptions = field(default_factory=NoSharding)
+    layers: DealtLayers = ()
+    epoch: int | None = None
+
+    block_size = 64
+
+    def __post_init__(self) -> None:
+        if self.epoch is None and self._last_key >= 1 << 62:
+            raise ValueError(
+                f"{self.epochs} epochs of {len(self.windows.places)} records have more batches than 64 bits can number; pass a "
+                "smaller num_epochs=."
+            )
+
+    @property
+    def _last_key(self) -> int:
+        return (self.epochs or 1) * len(self.windows) * self._radix[0] * self._radix[1] * self._radix[2]
+
+    @cached_property
+    def _radix(self) -> tuple[int, int, int]:
+        shapes = self.windows.shapes
+        widest = int(np.diff(self.windows.starts).max(initial=0))
+        return widest + 1, max(shapes.rows) + 1, len(shapes.lengths)
+
+    @property
+    def _shards(self) -> int:
+        return self.shard_options.shard_count
+
+    @cached_property
+    def _before(self) -> Ints:
+        """Steps before each window of an epoch, and of all of it."""
+        return self.windows.steps_on(self._shards).before
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of each shard in an epoch."""
+        return int(self._before[-1])
+
+    @property
+    def epoch_length(self) -> int:
+        """Batches of all shards in an epoch."""
+        return self.steps_per_epoch * self._shards
+
+    @property
+    def first_position(self) -> int:
+        """The position of the first batch of this run."""
+        return self.start.position
+
+    @property
+    def _steps(self) -> int | None:
+        """The steps of this run; None: any number."""
+        first, _, begun = self.start
+        epochs = 1 if self.epoch is not None else self.epochs
+        if not self.steps_per_epoch or not len(self.windows):
+            return len(begun)
+        return None if epochs is None else len(begun) + epochs * self.steps_per_epoch - self._steps_before(first)
+
+    def __len__(self) -> int:
+        return ENDLESS if self._steps is None else min(self._steps * self._shards, ENDLESS)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The values that decide the order."""
+        return {**self.identity, **({} if self.epoch is None else {"epoch": self.epoch})}
+
+    def seeds(self, positions: Ints) -> None:
+        """No position has a seed of its own."""
+
+    def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
+        """The same order, of a run that begins with it on other shards."""
+        return dataclasses.replace(self, shard_options=shard_options, layers=())
+
+    def after(self, layers: Any, shard_options: ShardOptions) -> BudgetOrder:
+        """The order of a run that goes on after others.
+
+        Raises:
+            CheckpointError: there were no such runs.
+        """
+        order = dataclasses.replace(self, shard_options=shard_options, layers=layers)
+        try:
+            possible = order.start is not None
+        except (ValueError, TypeError, IndexError):
+            possible = False
+        if not possible:
+            raise CheckpointError(f"the state is damaged: lineage={short_repr(layers)}.")
+        return order
+
+    def repeated(self, epochs: int | None) -> BudgetOrder:
+        """The same, of another number of epochs."""
+        return dataclasses.replace(self, epochs=epochs)
+
+    def of_epoch(self, epoch: int) -> BudgetOrder:
+        """One epoch of it."""
+        return dataclasses.replace(self, epoch=epoch)
+
+    @property
+    def _origin(self) -> int:
+        """The number of the first window."""
+        return (self.epoch or 0) * len(self.windows)
+
+    def _steps_before(self, window: int) -> int:
+        """Steps of windows of the present shards before the one with this number."""
+        epochs, inner = divmod(window - self._origin, max(len(self.windows), 1))
+        return epochs * self.steps_per_epoch + int(self._before[inner])
+
+    @cached_property
+    def start(self) -> RunStart:
+        """The place where this run begins."""
+        begun = np.empty((0, self._shards), np.int64)
+        if not self.layers:
+            return RunStart(self._origin, 0, begun)
+        (window, position), *runs = self.layers
+        if not runs:
+            return RunStart(window, position, begun)
+        former = self.after(self.layers[:-1], ShardOptions(0, len(runs[-1])))
+        return former.left(runs[-1], self._shards)
+
+    def left(self, reached: Sequence[int], shards: int) -> RunStart:
+        """The start of a run on `shards`, after this run stopped at these steps."""
+        first, position, begun = self.start
+        last = max(reached)
+        if last - min(reached) > MOST_STEPS_APART or (self._steps is not None and last > self._steps):
+            raise CheckpointError(
+                f"the shards of the run stand at steps {min(reached)} to {last}; pass states that they took at equal steps."
+            )
+        window, end = first, len(begun)
+        if last > end:
+            window = self._window_of(last - 1) + 1
+            end += self._steps_before(window) - self._steps_before(first)
+        steps = [np.arange(start, end, dtype=np.int64) for start in reached]
+        left = np.concatenate([self._keys(each, np.full(len(each), shard)) for shard, each in enumerate(steps)])
+        return RunStart(window, position + sum(reached), self._dealt(left, shards, window))
+
+    def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
+        """Batches as steps of as many shards, those of each shape filled up with empty ones."""
+        taken = self.parts(keys)
+        groups = [np.empty(0, np.int64)]
+        for shape in range(len(self.windows.shapes.lengths)):
+            of_shape = keys[(taken.shape == shape) & (taken.records > 0)]
+            if missing := -len(of_shape) % shards:
+                like = self.parts(of_shape[-1:])
+                of_shape = np.append(
+                    of_shape, np.repeat(self._key(like._replace(records=np.zeros(1, np.int64))), missing)
+                )
+            groups.append(of_shape)
+        steps = np.concatenate(groups).reshape(-1, shards)
+        places = np.arange(len(steps), dtype=np.int64)
+        return (
+            steps[permute(places, np.full(len(steps), window), len(steps), self._steps_seed)] if len(steps) else steps
+        )
+
+    @property
+    def _steps_seed(self) -> int:
+        return self.seed ^ STEPS_SEED
+
+    def layers_after(self, reached: Sequence[int]) -> DealtLayers:
+        """The history of a run after this one, whose shards stood at these steps: as brief as can be.
+
+        Raises:
+            CheckpointError: a shard is said to have gone beyond its end.
+        """
+        first, position, begun = self.start
+        if self._steps is not None and max(reached) > self._steps:
+            raise CheckpointError(
+                f"the states are damaged: their shards stand at {list(reached)[:8]} of {self._steps} steps."
+            )
+        layers: DealtLayers = self.layers or ((first, position),)
+        if min(reached) < len(begun):
+            return (*layers, tuple(reached))
+        if self._steps is not None and min(reached) >= self._steps:
+            window = self._origin + (1 if self.epoch is not None else self.epochs or 0) * len(self.windows)
+        else:
+            window = self._window_of(min(reached))
+        passed = len(begun) + self._steps_before(window) - self._steps_before(first)
+        rest = tuple(local - passed for local in reached)
+        start = (window, position + passed * self._shards)
+        return (start, rest) if any(rest) else (start,)
+
+    def _window_of(self, step: int) -> int:
+        """The number of the window of a step that is not among those that the run begins with."""
+        first, _, begun = self.start
+        epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
+        return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
+
+    def epoch_at(self, position: int) -> int:
+        """The epoch of the batch at a position, from 0."""
+        if not self.steps_per_epoch:
+            return self.epoch or 0
+        key = self.record_keys(np.array([position], dtype=np.int64))
+        return int(self.parts(key).window[0]) // len(self.windows)
+
+    def record_keys(self, positions: Ints) -> Ints:
+        """The keys `int64[n]` of batches at positions of this run."""
+        steps, shard = np.divmod(positions - self.first_position, self._shards)
+        return self._keys(steps, shard)
+
+    def _keys(self, steps: Ints, shard: Ints) -> Ints:
+        first, _, begun = self.start
+        found = np.empty(len(steps), np.int64)
+        early = steps < len(begun)
+        found[early] = begun[steps[early], shard[early]]
+        if early.all():
+            return found
+        epochs, inner = np.divmod(steps[~early] - len(begun) + self._steps_before(first), self.steps_per_epoch)
+        local = np.searchsorted(self._before, inner, side="right") - 1
+        windows = self._origin + epochs * len(self.windows) + local
+        sizes = self._before[local + 1] - self._before[local]
+        places = self._shuffled(inner - self._before[local], windows, sizes)
+        start, stop, shape = self.windows.pieces(self._shards, local, places, shard[~early])
+        found[~early] = self._key(BatchKey(windows, start, stop - start, shape))
+        return found
+
+    def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
+        """The places of steps in the line of their window."""
+        result = np.empty_like(places)
+        for size in np.unique(sizes).tolist():
+            chosen = sizes == size
+            result[chosen] = permute(places[chosen], windows[chosen], size, self._steps_seed)
+        return result
+
+    def _key(self, parts: BatchKey) -> Ints:
+        slots, rows, shapes = self._radix
+        return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
+
+    def parts(self, keys: Ints) -> BatchKey:
+        """The parts of keys."""
+        slots, rows, shapes = self._radix
+        rest, shape = np.divmod(keys, shapes)
+        rest, count = np.divmod(rest, rows)
+        window, start = np.divmod(rest, slots)
+        return BatchKey(window, start, count, shape)
+
+    def places(self, key: int, at_least: int = 0) -> tuple[int, Ints, int]:
+        """The epoch of a batch, the places in it of its records, and the number of its shape.
+
+        Args:
+            key: of the batch.
+            at_least: of a batch with fewer records, as many places of its window: an empty batch has the form of a record.
+        """
+        window, start, count, shape = (int(part[0]) for part in self.parts(np.array([key], dtype=np.int64)))
+        epoch, local = divmod(window, len(self.windows))
+        size = int(self.windows.sizes(np.array([local]))[0])
+        count = max(count, at_least)
+        slots = np.arange(min(start, size - count), min(start, size - count) + count, dtype=np.int64)
+        counts = self.windows.counts[local]
+        ends = np.cumsum(counts)
+        rank = np.searchsorted(ends, slots, side="right")
+        for each in np.unique(rank).tolist():
+            chosen, begin = rank == each, int(ends[each] - counts[each])
+            epochs = np.full(int(chosen.sum()), self._line_number(window, each))
+            slots[chosen] = begin + permute(slots[chosen] - begin, epochs, int(counts[each]), self.seed)
+        return epoch, self.windows.places[int(self.windows.starts[local]) + slots].astype(np.int64), shape
+
+    def _line_number(self, window: int, rank: int) -> int:
+        return window * len(self.windows.shapes.lengths) + rank
+
+    def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
+        """The step, the shard and the row of the record at a place of an epoch, in a run from the beginning; None: in none."""
+        found = np.flatnonzero(self.windows.places == place)
+        if not len(found):
+            return None
+        local = int(np.searchsorted(self.windows.starts, found[0], side="right")) - 1
+        window, counts = epoch * len(self.windows) + local, self.windows.counts[local]
+        slot = int(found[0] - self.windows.starts[local])
+        ends = np.cumsum(counts)
+        rank = int(np.searchsorted(ends, slot, side="right"))
+        begin = int(ends[rank] - counts[rank])
+        slot = begin + place_of(slot - begin, self._line_number(window, rank), int(counts[rank]), self.seed)
+        line, shard, row = self.windows.step_of_slot(self._shards, local, slot)
+        size = int(self._before[local + 1] - self._before[local])
+        step = int(self._before[local]) + place_of(line, window, size, self._steps_seed)
+        return (epoch - (self.epoch or 0)) * self.steps_per_epoch + step, shard, row

@@ -1,0 +1,119 @@
+"""Finds out whether batches can be planned from lengths, and makes their source and order.
+
+In: a source, an order, operations. Out: a source of batches, their order, and the operations after a `BudgetBatch`; None where
+lengths are not known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....common.costs import as_lengths
+from ....common.fingerprint_values import digest
+from ....common.messages import short_repr
+from ....errors import LengthsError
+from ....operations import BudgetBatch, Operation
+from ....operations.identity import fingerprint
+from ....samplers import NoSharding
+from ....samplers.mix.sampler import MixSampler
+from ....samplers.protocol import ENDLESS, VectorSampler
+from ....sources.lengths import lengths_of
+from .order import BudgetOrder
+from .source import BudgetSource, PlacedRecords, SampledRecords
+
+Ints = NDArray[np.int64]
+
+
+def planned_batches(
+    source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
+) -> tuple[BudgetSource, BudgetOrder, tuple[Operation, ...]] | None:
+    """The batches of a loader, and the operations after them.
+
+    Raises:
+        LengthsError: `lengths=` is given, and cannot be that of what is batched; or a record is too long.
+    """
+    number = next((number for number, one in enumerate(operations) if one.plans_batches), None)
+    if number is None:
+        return None
+    operation, before = operations[number], operations[:number]
+    assert isinstance(operation, BudgetBatch), "no other operation plans batches"
+    lengths = _known(source, sampler, operation, before)
+    if lengths is None:
+        return None
+    sampler = sampler.with_shard_options(NoSharding())
+    epoch, endless = sampler.epoch_length, len(sampler) >= ENDLESS
+    if not endless and (epoch == 0 or len(sampler) % epoch):
+        epoch = len(sampler)
+    epochs = None if endless else len(sampler) // max(epoch, 1)
+    records = SampledRecords(source, sampler, before)
+    of_places = lengths[records.keys(np.arange(epoch, dtype=np.int64))]
+    batches, order = batches_of(records, operation, of_places, epochs, sampler.seed or 0, sampler.fingerprint)
+    return batches, order, operations[number + 1 :]
+
+
+def batches_of(
+    records: PlacedRecords, operation: BudgetBatch, lengths: Ints, epochs: int | None, seed: int, below: Any
+) -> tuple[BudgetSource, BudgetOrder]:
+    """The batches of records with these lengths by place.
+
+    Args:
+        records: by place.
+        operation: how they are batched.
+        lengths: as above.
+        epochs: None: any number.
+        seed: where the operation has none.
+        below: plain values that tell the order of the records.
+
+    Raises:
+        LengthsError: a record is too long.
+    """
+    windows = operation.windows(lengths)
+    seed = seed if operation.seed is None else operation.seed
+    identity = {
+        "kind": "BudgetOrder",
+        "records": len(lengths),
+        "order": digest(below, 12),
+        "batches": digest([fingerprint(operation), operation.window, seed, _bytes_of(lengths)], 12),
+        "shapes": list(map(list, zip(windows.shapes.lengths, windows.shapes.rows))),
+    }
+    order = BudgetOrder(windows, epochs, seed, identity)
+    return BudgetSource(records, operation, order, lengths), order
+
+
+def _bytes_of(lengths: Ints) -> Any:
+    return hashlib.sha256(np.ascontiguousarray(lengths, np.int64).tobytes()).hexdigest()
+
+
+def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: Sequence[Operation]) -> Ints | None:
+    """The lengths of the records of a source by key; None if they are not known."""
+    if operation.lengths is None:
+        own = None if before or isinstance(sampler, MixSampler) else getattr(source, "lengths", None)
+        return None if own is None else whole_lengths(own, len(source))
+    if isinstance(sampler, MixSampler):
+        raise LengthsError(
+            "lengths= of a BudgetBatch are those of one source, and this loader has a MixSampler; pass them to "
+            "MapDataset.mix([…]).budget_batch(…, lengths=…)."
+        )
+    for one in before:
+        if not one.one_to_one or one.takes is not None:
+            raise LengthsError(
+                f"lengths= of BudgetBatch are those of the source's records, and {short_repr(one)} before it changes which "
+                "there are; use it after the batches, or leave lengths= out."
+            )
+    return lengths_of(source, operation.lengths)
+
+
+def whole_lengths(lengths: Any, count: int) -> Ints:
+    """Lengths that a source tells: of several leaves the largest.
+
+    Raises:
+        LengthsError: they are none.
+    """
+    if isinstance(lengths, Mapping):
+        return np.max([whole_lengths(of_leaf, count) for of_leaf in lengths.values()], axis=0)  # type: ignore
+    return as_lengths(lengths, count)

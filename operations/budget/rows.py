@@ -1,0 +1,159 @@
+"""The arrays of a batch of records of unequal length.
+
+In: records, and a shape. Out: a dict of arrays with a row for each record, padded; their lengths, and a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.fields import fields_of
+from ...common.messages import a_kind_of, short_repr
+from ...errors import BatchError, LengthsError
+from ..column import as_array
+from ..packing.settings import value_at
+from ..protocol import Element
+from ..trees import bare_lists, flatten
+from .shapes import Ints
+
+BARE = "tokens"
+"""The name that a record gets which is one array and no dict."""
+
+MASK, LENGTHS = "mask", "lengths"
+
+
+@dataclass(frozen=True)
+class RowPadding:
+    """The settings by which records become rows.
+
+    Attributes:
+        pad_value: stands after the last token; a number, or a dict by leaf.
+        meta_features: keys of leaves that are stacked as they are.
+    """
+
+    pad_value: Any
+    meta_features: tuple[Any, ...]
+
+    def lengths_of(self, records: Sequence[Element]) -> Ints:
+        """The length of each record: that of its longest array."""
+        return np.array([max(map(len, _arrays(self._sequences(record))), default=0) for record in records], np.int64)
+
+    def _sequences(self, record: Element) -> Any:
+        named = _named(record)
+        return {key: value for key, value in named.items() if key not in self.meta_features}
+
+    def batch(self, records: Sequence[Element], count: int, rows: int, length: int) -> dict[str, Any]:
+        """The batch of the first `count` records.
+
+        Args:
+            records: at least one, from which the batch has its form.
+            count: of them that are in it; the other rows are padding.
+            rows: of the batch.
+            length: of its rows; what is over is cut.
+
+        Raises:
+            BatchError: records differ in their form, or have a leaf that is none.
+        """
+        flat = [flatten(_named(record)) for record in records]
+        structure = flat[0][1]
+        if lists := bare_lists(_named(records[0])):
+            raise BatchError(f"leaf {lists[0]} is a list; map it to an array before BudgetBatch.")
+        for _, other in flat:
+            if other != structure:
+                raise BatchError(
+                    f"records of one batch differ in structure: {short_repr(str(structure))} and {short_repr(str(other))}; "
+                    "map them to one before BudgetBatch."
+                )
+        paths, lengths = structure.paths(), np.zeros(rows, np.int32)
+        columns = []
+        for path, *leaves in zip(paths, *(leaves for leaves, _ in flat)):
+            arrays = [as_array(leaf) for leaf in leaves]
+            if arrays[0].ndim and path[0] not in self.meta_features:
+                lengths[:count] = np.maximum(lengths[:count], [len(each) for each in arrays[:count]])
+                columns.append(self._padded(path, arrays, count, (rows, length)))
+            else:
+                columns.append(_stacked(path, arrays, count, rows))
+        lengths = np.minimum(lengths, length)
+        batch: Any = structure.unflatten(columns)
+        for key in (LENGTHS, MASK):
+            if key in batch:
+                raise BatchError(
+                    f"records have a key {key!r}, and BudgetBatch adds one of that name; map it to another name before."
+                )
+        return {**batch, LENGTHS: lengths, MASK: np.arange(length) < lengths[:, None]}
+
+    def _padded(self, path: Any, arrays: Sequence[NDArray[Any]], count: int, shape: tuple[int, int]) -> NDArray[Any]:
+        tail = _same_shape(path, [array.shape[1:] for array in arrays])
+        dtype = np.result_type(*{array.dtype for array in arrays})
+        pad = value_at(self.pad_value, path, 0)
+        out = np.full((*shape, *tail), 0 if pad is None else pad, dtype)
+        for row, array in zip(out, arrays[:count]):
+            row[: len(array)] = array[: shape[1]]
+        return out
+
+
+def _named(record: Element) -> Mapping[Any, Any]:
+    """A record as a dict."""
+    if isinstance(record, Mapping):
+        return record
+    fields = fields_of(record)
+    return {BARE: record} if fields is None else fields
+
+
+def _arrays(record: Element) -> list[NDArray[Any]]:
+    return [leaf for leaf in flatten(record)[0] if getattr(leaf, "ndim", 0)]
+
+
+def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int) -> NDArray[Any]:
+    """Leaves that are not padded; rows without a record have 0, or None."""
+    shape = _same_shape(path, [array.shape for array in arrays])
+    dtype = np.result_type(*{array.dtype for array in arrays})
+    plain = dtype.kind in "biufc"
+    out = np.zeros((rows, *shape), dtype) if plain else np.full((rows, *shape), None, object)
+    for row, array in enumerate(arrays[:count]):
+        out[row] = array if plain or array.ndim else array.item()
+    return out
+
+
+def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    for shape in shapes:
+        if shape != shapes[0]:
+            raise BatchError(
+                f"leaf {short_repr(path)} has shape {shape} in one record and {shapes[0]} in another, without an axis that is "
+                "padded; map them to one shape before BudgetBatch."
+            )
+    return shapes[0]
+
+
+def check_lengths(real: Ints, said: Ints, keys: Sequence[Any]) -> None:
+    """Refuse a record that is longer than its length says.
+
+    Raises:
+        LengthsError: there is one.
+    """
+    for row in np.flatnonzero(real > said)[:1].tolist():
+        raise LengthsError(
+            f"record {keys[row]} is {real[row]} long, and its length was said to be {said[row]}; batches were planned by that. "
+            "Pass the lengths= of what is batched."
+        )
+
+
+def check_kinds(pad_value: Any, meta_features: Any) -> tuple[Any, ...]:
+    """The keys of `meta_features`.
+
+    Raises:
+        TypeError: an argument is not of its kind.
+    """
+    for value in pad_value.values() if isinstance(pad_value, Mapping) else (pad_value,):
+        if not isinstance(value, (int, float, np.number, np.bool_, Mapping)):
+            raise TypeError(f"pad_value={short_repr(value)} is {a_kind_of(value)}; pass a number, or a dict by leaf.")
+    if isinstance(meta_features, (str, bytes, Mapping)) or not isinstance(meta_features, Sequence):
+        raise TypeError(
+            f"meta_features={short_repr(meta_features)} must be a list of keys of the records, like ['id']."
+        )
+    return tuple(meta_features)

@@ -1,0 +1,111 @@
+"""The records of windows by shape, and the steps that they make on some number of shards. Pure arithmetic.
+
+In: the lengths of records. Out: numbers of steps; for a step its shape, and which slots of its window are in its batches.
+
+A window has one line of *slots*: first its records of the largest shape, then those of the next one. A step takes a piece of
+the line, as many slots as its batches have rows. The last step of a shape takes slots of the next shape, too, so that only the
+last step of a window is not full. No smaller number of steps would do: records need steps of their shape or of a larger one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .shapes import BatchShapes, Ints
+
+
+class WindowSteps(NamedTuple):
+    """The steps of all windows of an epoch, on some number of shards.
+
+    Attributes:
+        before: `int64[windows + 1]`, steps before each window, and of all.
+        steps: `int64[windows, shapes]`, steps of each shape, the largest first, up to and with that shape.
+        slots: `int64[windows, shapes]`, the slot that the first step of each shape begins with.
+    """
+
+    before: Ints
+    steps: Ints
+    slots: Ints
+
+
+class BudgetWindows:
+    """Records in windows of consecutive places.
+
+    Args:
+        lengths: of the records at these places; one that no shape holds is in no batch.
+        shapes: of the batches.
+        window: places in a window.
+
+    >>> windows = BudgetWindows(np.array([5, 1, 2, 6, 1]), BatchShapes.of((2, 8), 8, None, 1), 5)
+    >>> windows.places.tolist(), windows.counts.tolist(), windows.steps_on(1).before.tolist()
+    ([0, 3, 1, 2, 4], [[2, 3]], [0, 3])
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], shapes: BatchShapes, window: int) -> None:
+        numbers, count = shapes.numbers(lengths), len(shapes.lengths)
+        kept = np.flatnonzero(numbers < count)
+        ranks = kept // window * count + (count - 1 - numbers[kept])
+        windows = -(-len(lengths) // window)
+        self.shapes = shapes
+        self.places = kept[np.argsort(ranks, kind="stable")].astype(np.min_scalar_type(max(len(lengths), 1)))
+        self.counts: Ints = np.bincount(ranks, minlength=windows * count).reshape(windows, count)
+        self.starts: Ints = np.concatenate([[0], np.cumsum(self.counts.sum(axis=1))])
+        self._rows = np.array(shapes.rows[::-1], np.int64)
+        self._known: dict[int, WindowSteps] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def sizes(self, windows: Ints) -> Ints:
+        """The number of slots of windows."""
+        return self.starts[windows + 1] - self.starts[windows]
+
+    def steps_on(self, shards: int) -> WindowSteps:
+        """The steps of all windows on so many shards."""
+        if shards not in self._known:
+            self._known[shards] = self._made(shards)
+        return self._known[shards]
+
+    def _made(self, shards: int) -> WindowSteps:
+        steps, slots = np.zeros_like(self.counts), np.zeros_like(self.counts)
+        taken = np.zeros(len(self.counts), np.int64)  # slots in steps of larger shapes
+        ends = np.cumsum(self.counts, axis=1)
+        for shape, rows in enumerate((self._rows * shards).tolist()):
+            slots[:, shape] = taken
+            steps[:, shape] = np.maximum(-(-(ends[:, shape] - taken) // rows), 0)
+            taken = taken + steps[:, shape] * rows
+        return WindowSteps(np.concatenate([[0], np.cumsum(steps.sum(axis=1))]), np.cumsum(steps, axis=1), slots)
+
+    def pieces(self, shards: int, windows: Ints, steps: Ints, shard: Ints) -> tuple[Ints, Ints, Ints]:
+        """The slots `[start, stop)` of batches, and the numbers of their shapes.
+
+        Args:
+            shards: of the run.
+            windows: `int64[n]`, of the epoch.
+            steps: `int64[n]`, in the window, in the order of its line.
+            shard: `int64[n]`, whose batch.
+        """
+        made = self.steps_on(shards)
+        rank = (made.steps[windows] <= steps[:, None]).sum(axis=1)
+        first = np.where(rank > 0, made.steps[windows, rank - 1], 0)
+        room = self._rows[rank] * shards
+        start = made.slots[windows, rank] + (steps - first) * room
+        size = np.minimum(self.sizes(windows) - start, room)
+        return start + size * shard // shards, start + size * (shard + 1) // shards, len(self._rows) - 1 - rank
+
+    def step_of_slot(self, shards: int, window: int, slot: int) -> tuple[int, int, int]:
+        """The step in the line of a window, the shard, and the row of a slot."""
+        made = self.steps_on(shards)
+        rank = int(np.flatnonzero((made.slots[window] <= slot) & (np.diff(made.steps[window], prepend=0) > 0))[-1])
+        room = int(self._rows[rank]) * shards
+        number, at = divmod(slot - int(made.slots[window, rank]), room)
+        step = int(made.steps[window, rank - 1] if rank else 0) + number
+        size = min(int(self.sizes(np.array([window]))[0]) - (slot - at), room)
+        shard = next(one for one in range(shards) if at < size * (one + 1) // shards)
+        return step, shard, at - size * shard // shards

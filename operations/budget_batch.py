@@ -1,0 +1,285 @@
+"""BudgetBatch: records of unequal length become batches of few shapes, each within a budget of tokens.
+
+In: records with arrays of tokens. Out: batches of records of like length, padded, with their lengths and a mask.
+
+Where lengths are known before anything is read, the plan of the loader has the batches (`loader/plan/budget/`), and this
+operation only makes their arrays. Where they are not, it works on windows of a stream, as `Pack` does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ..common.keyed_random import KeyedGenerator, child_row
+from ..common.messages import first_few, short_repr
+from ..common.validation import one_of, whole_number
+from ..errors import LengthsError, SeedError
+from .budget.rows import RowPadding, check_kinds
+from .budget.shapes import MOST_SHAPES, BatchShapes, Ints, chosen_lengths
+from .budget.windows import BudgetWindows
+from .chain import Chain, ChainT
+from .protocol import Context, Element, Operation, SeedFor, Step
+
+STREAM_WINDOW = 4096
+"""Records of a window of a stream, unless the user says otherwise."""
+
+
+class BudgetBatch(Operation):
+    """Batches of records of like length, whose padded size is at most `max_tokens`; in a few shapes.
+
+    Records are dicts of arrays, whose first axes count tokens and may differ; a record's length is that of its longest array.
+    A record that is one array is batched as if it was `{"tokens": array}`. A batch is a dict:
+
+    * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most `max_tokens`;
+    * `lengths`, `int32[rows]`: of each record; 0 for a row without a record;
+    * `mask`, `bool[rows, length]`: True where there is a token.
+
+    Each length of `pad_to` has one number of rows. So a step that is compiled for each shape is compiled `len(pad_to)` times
+    at most. Batches come in a random order, and so do records of like length.
+
+    With known lengths, those of a source that tells them or `lengths=`, batches are planned before anything is read. Then
+    `len(loader)` and `records_at` work, and all shards have the same number of batches, at each step of one shape. Each epoch
+    has the batches of one plan with other records in each. Without, batches are made of windows of the stream, on one shard.
+
+    Args:
+        max_tokens: rows times padded length of a batch, at most; of each shard.
+        pad_to: the lengths that records are padded to, `(128, 256, 512)`; or how many of them, which are then chosen so that
+            padding is least (default 8): that takes known lengths.
+        max_records: rows of a batch, at most. None (default): any number.
+        multiple_of: the number of rows is a multiple of this (default 1), of the number of local devices for example.
+        window: records of which batches are made together. None (default): those of an epoch where lengths are known, else
+            4,096. More of them leave less padding.
+        lengths: of the records, in the order of the source: an array, the name of a field, or a function of a record, which is
+            then called for all of them. None (default): those that the source tells, if nothing is done to records before.
+        too_long: what becomes of a record longer than all of `pad_to`: "error" (default) refuses it, "drop" leaves it out,
+            "truncate" cuts it.
+        pad_value: stands after the last token (default 0); a number, or a dict by leaf.
+        meta_features: keys of arrays that are no tokens: they are stacked as they are. Numbers and text always are.
+        seed: of the random orders. None (default): that of the sampler or the dataset.
+
+    Raises:
+        TypeError, ValueError: an argument is not of its kind or outside its range; a length of `pad_to` is over the budget.
+        LengthsError: a record is too long, or longer than its length says; lengths are not known and needed.
+        BatchError: while batching, when records differ in structure.
+
+    >>> import numpy as np
+    >>> import headrace
+    >>> records = [np.ones(length, np.int32) for length in (2, 7, 3, 2, 8, 1)]
+    >>> batches = headrace.BudgetBatch(16, pad_to=(4, 8), lengths=[2, 7, 3, 2, 8, 1])
+    >>> loader = headrace.load(records, transformations=[batches], num_epochs=1)
+    >>> sorted((batch["tokens"].shape, sorted(batch["lengths"].tolist())) for batch in loader)
+    [((2, 8), [7, 8]), ((4, 4), [1, 2, 2, 3])]
+    """
+
+    one_to_one = False
+    reads_position = True
+    plans_batches = True
+    single_shard = (
+        "makes batches of windows of one stream, so that shards would have unequal numbers of them. Lengths that are known "
+        "before make them equal: pass lengths=, in a DataLoader or to MapDataset.budget_batch(…) before to_iter_dataset()"
+    )
+
+    def __init__(
+        self,
+        max_tokens: int,
+        *,
+        pad_to: int | Sequence[int] = 8,
+        max_records: int | None = None,
+        multiple_of: int = 1,
+        window: int | None = None,
+        lengths: Any = None,
+        too_long: Literal["error", "drop", "truncate"] = "error",
+        pad_value: Any = 0,
+        meta_features: Sequence[Any] = (),
+        seed: int | None = None,
+    ) -> None:
+        positive = "a positive int"
+        self.max_tokens = whole_number("max_tokens", max_tokens, 1, None, positive)
+        self.max_records = None if max_records is None else whole_number("max_records", max_records, 1, None, positive)
+        self.multiple_of = whole_number("multiple_of", multiple_of, 1, None, positive)
+        self.window = None if window is None else whole_number("window", window, 1, None, positive)
+        self.too_long = one_of("too_long", too_long, "error", "drop", "truncate")
+        self.seed = None if seed is None else whole_number("seed", seed, 0, (1 << 64) - 1, "an int")
+        self.padding = RowPadding(pad_value, check_kinds(pad_value, meta_features))
+        self.pad_to = _padded_lengths(pad_to)
+        self.shapes = None if isinstance(self.pad_to, int) else self._shapes(self.pad_to)
+        self.lengths = lengths
+
+    def _shapes(self, lengths: Sequence[int]) -> BatchShapes:
+        return BatchShapes.of(lengths, self.max_tokens, self.max_records, self.multiple_of)
+
+    @property
+    def takes(self) -> int:  # type: ignore[override]
+        """The window of a stream."""
+        return self.window or STREAM_WINDOW
+
+    def with_chain_seed(self, seed_for: SeedFor, number: int) -> BudgetBatch:
+        """The same with a seed of its own; 0 where none was set."""
+        other = copy.copy(self)
+        try:
+            other.seed = seed_for("budget_batch", self.seed)
+        except SeedError:
+            other.seed = 0
+        return other
+
+    def __repr__(self) -> str:
+        return f"BudgetBatch({self.max_tokens}, pad_to={short_repr(self.pad_to)})"
+
+    def identity_parameters(self) -> dict[str, Any]:
+        """All but the window, which a state keeps beside."""
+        return {name: value for name, value in vars(self).items() if name != "window"}
+
+    def windows(self, lengths: Ints) -> BudgetWindows:
+        """The batches of records with these lengths.
+
+        Raises:
+            LengthsError: one is too long, and `too_long` is "error".
+        """
+        shapes = self.shapes
+        if shapes is None:
+            assert isinstance(self.pad_to, int), "lengths have shapes"
+            most = (self.max_tokens // self.multiple_of) or 1
+            fitting = lengths[lengths <= most]
+            longest = [most] if self.too_long == "truncate" and len(fitting) < len(lengths) else []
+            present = np.concatenate([fitting, longest]).astype(np.int64)
+            shapes = self._shapes(chosen_lengths(present, self.pad_to) if len(present) else (1,))
+        return BudgetWindows(self.fitted(lengths, shapes), shapes, self.window or max(len(lengths), 1))
+
+    def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
+        """The lengths that records have in batches.
+
+        Raises:
+            LengthsError: one is too long, and `too_long` is "error".
+        """
+        beyond = np.flatnonzero(lengths > shapes.longest)
+        if len(beyond) and self.too_long == "error":
+            told = first_few(beyond.tolist())
+            raise LengthsError(
+                f"record {told} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest length "
+                f'of batches of max_tokens={self.max_tokens}; pass too_long="drop" or "truncate", or a longer one in pad_to=.'
+            )
+        return np.minimum(lengths, shapes.longest) if self.too_long == "truncate" else lengths
+
+    def connect(self, then: Step, context: Context, number: int) -> Step:
+        if self.shapes is None:
+            raise LengthsError(
+                f"pad_to={self.pad_to} chooses lengths to pad to from those of all records, which are not known in a stream; "
+                "pass the lengths to pad to, pad_to=(128, 256, 512), or lengths= of the records."
+            )
+        step = BudgetStep(self, self.shapes, then, context, number)
+        context.at_end.append(step.finish)
+        return step.push
+
+
+def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
+    """The argument `pad_to`, checked."""
+    if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
+        if not pad_to:
+            raise ValueError("pad_to=() has no length; pass those to pad to, (128, 256, 512), or their number.")
+        return tuple(sorted({whole_number("pad_to", one, 1, None, "lengths of at least 1") for one in pad_to}))
+    return whole_number("pad_to", pad_to, 1, MOST_SHAPES, "a tuple of lengths, (512,), or a small number of shapes")
+
+
+class BudgetStep:
+    """Records wait until a window is full, and are pushed on as batches.
+
+    Args:
+        operation: its settings.
+        shapes: of the batches.
+        then: the step to push batches to.
+        context: of the chain. A batch goes on with the place of the first record of its window, as a child of it.
+        number: of the operation.
+    """
+
+    def __init__(self, operation: BudgetBatch, shapes: BatchShapes, then: Step, context: Context, number: int) -> None:
+        self._operation, self._shapes = operation, shapes
+        self._then, self._context, self._number = then, context, number
+        self._generator_at = KeyedGenerator(number).at
+        self._waiting: list[Element] = []
+        self._first = (0, 0, 0)
+
+    def push(self, element: Element) -> None:
+        """Take one record, which stands where the context says."""
+        if not self._waiting:
+            self._first = self._context.seed, self._context.position, self._context.row
+        self._waiting.append(element)
+        if len(self._waiting) == self._operation.takes:
+            self.finish()
+
+    def finish(self) -> None:
+        """Push the batches of a window on, the last of which may be shorter."""
+        if not self._waiting:
+            return
+        context, records = self._context, self._waiting
+        last = context.seed, context.position, context.row
+        self._waiting = []
+        try:
+            batches = self._batches(records)
+        except Exception:
+            context.blame(self._number)
+            raise
+        context.seed, context.position, first_row = self._first
+        for index, (places, shape) in enumerate(batches):
+            context.row, context.packed = child_row(first_row, index), (places, None)
+            try:
+                batch = self._made([records[place] for place in places], shape)
+            except Exception:
+                context.blame(self._number, places[0])
+                raise
+            self._then(batch)
+        context.packed = None
+        context.seed, context.position, context.row = last
+
+    def _batches(self, records: Sequence[Element]) -> list[tuple[list[int], int]]:
+        """The places in the window of the records of each batch, and the number of its shape."""
+        own, (seed, position, row) = self._operation.seed, self._first
+        lengths = self._operation.fitted(self._operation.padding.lengths_of(records), self._shapes)
+        windows = BudgetWindows(lengths, self._shapes, len(records))
+        generator = self._generator_at(seed if own is None else own, position, row)
+        line = windows.places.astype(np.int64)
+        ends = np.cumsum(windows.counts[0])
+        for start, stop in zip([0, *ends.tolist()], ends.tolist()):
+            generator.shuffle(line[start:stop])
+        steps = generator.permutation(int(windows.steps_on(1).before[-1]))
+        nothing = np.zeros_like(steps)
+        starts, stops, shapes = windows.pieces(1, nothing, steps, nothing)
+        return [
+            (line[start:stop].tolist(), shape)
+            for start, stop, shape in zip(starts.tolist(), stops.tolist(), shapes.tolist())
+        ]
+
+    def _made(self, records: Sequence[Element], shape: int) -> Element:
+        rows, length = self._shapes.rows[shape], self._shapes.lengths[shape]
+        return self._operation.padding.batch(records, len(records), rows, length)
+
+
+class BudgetBatchMethods(Chain[ChainT]):
+    """The method of a dataset for this operation."""
+
+    def budget_batch(self, max_tokens: int, **settings: Any) -> ChainT:
+        """Batches of records of like length, within a budget of tokens, in a few shapes, as `BudgetBatch` makes them.
+
+        Of a `MapDataset` they are planned from the lengths of its elements: those that its source tells, if only their
+        order was changed, or `lengths=`, an array with one for each element, or a function of an element. Its stream
+        has equally many batches on all shards, at each step of one shape. `repeat` after it makes new batches in each epoch.
+        Of a stream they are made of windows, on one shard.
+
+        Args:
+            max_tokens: as of `BudgetBatch`.
+            **settings: other arguments of `BudgetBatch`.
+
+        Raises:
+            LengthsError: the lengths of a `MapDataset` are not known.
+
+        >>> import numpy as np
+        >>> from headrace import MapDataset
+        >>> records = MapDataset.range(1, 7).map(lambda x: np.full(x, x))
+        >>> batches = records.budget_batch(12, pad_to=(3, 6), lengths=[1, 2, 3, 4, 5, 6])
+        >>> len(batches), sorted(batches[index]["tokens"].shape for index in range(len(batches)))
+        (3, [(2, 6), (2, 6), (4, 3)])
+        """
+        return self.then(BudgetBatch(max_tokens, **settings))

@@ -1,0 +1,101 @@
+"""The order of a mix of parts that end, and what the fingerprint in a state tells of it.
+
+In: weights by name, lengths of parts; or a fingerprint. Out: the order, the number of its positions, and which parts end where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from ...common.messages import short_repr, shorten
+from ...errors import CheckpointError
+from ..protocol import ENDLESS
+from .order import MixOrder
+from .weights import MAX_POSITION, ramped, stages_of
+
+
+def length_told(saved: Mapping[str, Any]) -> int:
+    """The number of positions of a run, as its fingerprint tells it; too many where a part is of a sampler of the user's."""
+    stages = saved["weights"] if isinstance(saved.get("weights"), list) else [[0, saved.get("weights")]]
+    order = order_of({**saved, "weights": stages})
+    parts = {name: saved.get(f"part {short_repr(name)}") for name in order.names}
+    most = saved.get("max_epochs", {})
+    lengths = {name: _part_length_told(part, most.get(name)) for name, part in parts.items() if isinstance(part, dict)}
+    history = saved.get("history") or {"until": 0}
+    return ends_of(order, lengths, saved.get("when_exhausted"), most, history["until"])[1]
+
+
+def order_told(saved: Mapping[str, Any]) -> MixOrder:
+    """The order of parts in a run, by its fingerprint, also after parts have ended.
+
+    Raises:
+        CheckpointError: the fingerprint is damaged.
+    """
+    return order_before(saved, MAX_POSITION)
+
+
+def _part_length_told(part: Mapping[str, Any], max_epochs: int | None) -> int:
+    records, epochs = part.get("length", part.get("records")), 1 if "length" in part else part.get("epochs")
+    if max_epochs is not None:
+        records, epochs = part.get("samples", records), max_epochs
+    return min(records * epochs, ENDLESS) if isinstance(records, int) and isinstance(epochs, int) else ENDLESS
+
+
+def ends_of(
+    order: MixOrder, lengths: Mapping[str, int], when_exhausted: str | None, leaving: Container[str], since: int
+) -> tuple[MixOrder, int, list[list[Any]]]:
+    """The order of parts that end, the number of its positions, and which parts end before, where.
+
+    Args:
+        order: of parts that never end.
+        lengths: of parts, until they end.
+        when_exhausted: of the mix.
+        leaving: parts that leave the mix when they end, whatever it does with others.
+        since: from which position on this holds; a part that should have left before leaves there.
+    """
+    ended: list[list[Any]] = []
+    while True:
+        ends = [
+            (max(position, since) if name in leaving else position, name)
+            for name in lengths
+            if (when_exhausted != "repeat" or name in leaving) and not any(name == each for each, _ in ended)
+            if (position := _end_of(order, name, lengths[name])) is not None
+        ]
+        if not ends:
+            return order, ENDLESS, ended
+        position, name = min(ends)
+        goes_on = when_exhausted == "all" or name in leaving
+        rest = order.without(order.names.index(name), position) if goes_on else None
+        if rest is None:
+            return order, position, ended
+        order, ended = rest, [*ended, [name, position]]
+
+
+def _end_of(order: MixOrder, name: str, length: int) -> int | None:
+    """The position at which a part would be drawn after its end; None if that is never."""
+    return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
+
+
+def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
+    """The order of a run, as a saved fingerprint tells it, as far as it matters before a position."""
+    weights: Any = saved.get("weights")
+    stages = [[0, weights]] if isinstance(weights, dict) else weights
+    order: MixOrder | None = order_of({**saved, "weights": stages})
+    for name, end in saved.get("ended", []):
+        if order is not None and end < position:
+            order = order.without(order.names.index(name), end)
+    assert order is not None
+    return MixOrder(order.names, tuple(stage for stage in order.stages if stage[0] < position))
+
+
+def order_of(told: Mapping[str, Any]) -> MixOrder:
+    """The order of weights by name, after what was before them."""
+    try:
+        names = tuple(sorted(told["weights"][0][1]))
+        stages = stages_of([(start, weights) for start, weights in told["weights"]], names)
+        own = MixOrder(names, ramped(stages) if told["ramp"] else stages)
+        history = told.get("history")
+        return own if history is None else MixOrder.from_values(history).changed(history["until"], own)
+    except (TypeError, ValueError, LookupError) as error:
+        raise CheckpointError(f"the state is damaged: its mix cannot be read ({shorten(error)}).") from None

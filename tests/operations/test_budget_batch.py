@@ -1,0 +1,486 @@
+"""BudgetBatch: records of unequal length in batches of few shapes, each within a budget of tokens."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import combinations, islice, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import tries
+
+import headrace
+from headrace import BudgetBatch, Filter, MapDataset, RandomMapTransform, ShardOptions, load
+from headrace.errors import BatchError, CheckpointError, LengthsError, ShardingError
+from headrace.loader.plan.budget.order import BudgetOrder
+from headrace.operations.budget.shapes import BatchShapes, chosen_lengths
+from headrace.operations.budget.windows import BudgetWindows
+
+LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, 60).astype(int), 1, 64)
+RECORDS = [{"tokens": np.full(length, number + 1), "id": number} for number, length in enumerate(LENGTHS)]
+SETTINGS = {"max_tokens": 128, "pad_to": 3, "lengths": LENGTHS}
+
+
+def batches_of(records=RECORDS, shard=None, num_epochs=1, operations=(), **more):
+    """A loader of batches by budget."""
+    settings = {**SETTINGS, **{name: more.pop(name) for name in [*more] if name in BUDGET}}
+    transformations = [*operations, BudgetBatch(**settings)]
+    shard = None if shard is None else ShardOptions(*shard)
+    return load(
+        records,
+        transformations=transformations,
+        shuffle=True,
+        seed=1,
+        num_epochs=num_epochs,
+        shard_options=shard,
+        **more,
+    )
+
+
+BUDGET = ("max_tokens", "pad_to", "max_records", "multiple_of", "window", "lengths", "too_long", "pad_value", "seed")
+
+
+def ids(batches):
+    """How often each record is there."""
+    return Counter(
+        number for batch in batches for number, there in zip(batch["id"].tolist(), batch["lengths"]) if there
+    )
+
+
+def check_batches(batches, max_tokens=128, shapes=3):
+    """Each record whole in its row, all else padding; within the budget; few shapes."""
+    for batch in batches:
+        assert batch["tokens"].shape == batch["mask"].shape
+        assert batch["mask"].size <= max_tokens
+        np.testing.assert_array_equal(batch["mask"].sum(axis=1), batch["lengths"])
+        for row, number, length in zip(batch["tokens"], batch["id"].tolist(), batch["lengths"].tolist()):
+            assert length in (0, LENGTHS[number])
+            np.testing.assert_array_equal(row, [number + 1] * length + [0] * (len(row) - length))
+    assert len({batch["mask"].shape for batch in batches}) <= shapes
+
+
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize("window", [None, 7, pytest.param(1, marks=LONG), pytest.param(25, marks=LONG)])
+@pytest.mark.parametrize("shards", [1, 2, 7, pytest.param(64, marks=LONG)])
+def test_each_record_is_once_in_an_epoch_and_shards_have_equal_shapes(window, shards):
+    """On any number of shards, in windows of any size: equally many batches, and at each step one shape."""
+    loaders = [batches_of(shard=(shard, shards), window=window, num_epochs=2) for shard in range(shards)]
+    found = [list(loader) for loader in loaders]
+    assert {len(loader) for loader in loaders} == {len(each) for each in found}
+    for step in zip(*found):
+        assert len({batch["mask"].shape for batch in step}) == 1
+        check_batches(step)
+    epochs = len(found[0]) // 2
+    for part in (slice(epochs), slice(epochs, None)):
+        assert ids(batch for each in found for batch in each[part]) == Counter(range(60))
+    if epochs > 5:
+        assert any(one["id"].tolist() != two["id"].tolist() for one, two in zip(found[0], found[0][epochs:]))
+
+
+@tries(60)
+@given(st.lists(st.integers(0, 12), max_size=40), st.integers(1, 5), st.integers(1, 4), st.integers(12, 40))
+def test_no_fewer_steps_would_do(lengths, shards, count, budget):
+    """By trying all numbers of steps of each shape: every record must find room in a step that is long enough."""
+    shapes = BatchShapes.of([12, 7, 4, 2][:count][::-1], budget, None, 1)
+    windows = BudgetWindows(np.array(lengths, np.int64), shapes, max(len(lengths), 1))
+    rows = [each * shards for each in shapes.rows]
+    least = [-(-len(lengths) // each) for each in rows]
+    needed = [sum(length > shorter for length in lengths) for shorter in (-1, *shapes.lengths[:-1])]
+
+    def holds(steps):
+        room = [sum(number * each for number, each in list(zip(steps, rows))[at:]) for at in range(count)]
+        return all(there >= wanted for there, wanted in zip(room, needed))
+
+    best = min(sum(steps) for steps in product(*(range(most + 1) for most in least)) if holds(steps))
+    assert windows.steps_on(shards).before[-1] == (best if lengths else 0)
+
+
+@tries(60)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=30), st.integers(1, 4))
+def test_padded_lengths_are_chosen_so_that_padding_is_least(lengths, count):
+    """By trying all choices."""
+
+    def cost(chosen):
+        return sum(min(one for one in chosen if one >= length) for length in lengths)
+
+    chosen = chosen_lengths(np.array(lengths), count)
+    present = sorted({max(length, 1) for length in lengths})
+    others = [(*some, present[-1]) for size in range(count) for some in combinations(present[:-1], size)]
+    assert len(chosen) <= count
+    assert chosen[-1] == present[-1]
+    assert list(chosen) == sorted(chosen)
+    assert cost(chosen) == min(map(cost, others))
+
+
+def test_many_lengths_are_chosen_from_soon_and_well():
+    """A hundred thousand different lengths: no choice takes seconds, and none is far from the best."""
+    lengths = np.arange(1, 100_001)
+    chosen = np.array(chosen_lengths(lengths, 4))
+    padded = chosen[np.searchsorted(chosen, lengths)].sum()
+    assert len(chosen) == 4
+    assert chosen[-1] == 100_000
+    assert padded <= 1.01 * sum(part * 25_000 for part in (25_000, 50_000, 75_000, 100_000))
+
+
+def test_the_padding_is_the_least_that_so_few_lengths_allow():
+    """Of 100,000 records of lognormal lengths; the last steps of an epoch add a little on many shards."""
+    lengths = np.clip(np.round(np.random.default_rng(0).lognormal(5, 1, 100_000)), 16, 1024).astype(np.int64)
+    for count, least, most in ((4, 0.302, 0.31), (8, 0.164, 0.18), (32, 0.04, 0.06)):
+        windows = BudgetBatch(16_384, pad_to=count).windows(lengths)
+        chosen = np.array(windows.shapes.lengths)
+        bound = 1 - lengths.sum() / chosen[windows.shapes.numbers(lengths)].sum()
+        size = np.array(windows.shapes.lengths) * windows.shapes.rows
+        steps = np.diff(windows.steps_on(1).steps[0], prepend=0)[::-1]
+        padding = 1 - lengths.sum() / (steps * size).sum()
+        assert least - 0.003 < bound <= padding < most
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_where_records_are_is_known_before_anything_is_read(shards):
+    """`len`, `records_at` and `find` agree with what comes; and `last_records` with both."""
+    for shard in range(shards):
+        loader = batches_of(shard=(shard, shards), num_epochs=2, window=50)
+        iterator = iter(loader)
+        for step in range(len(loader)):
+            batch = next(iterator)
+            there = batch["id"][batch["lengths"] > 0].tolist()
+            assert loader.records_at(step).tolist() == iterator.last_records().tolist() == there
+            for row, number in enumerate(there):
+                epoch = step // (len(loader) // 2)
+                assert loader.find(number, epoch) == (step, row)
+        assert next(iterator, None) is None
+    with pytest.raises(LookupError, match="epoch 2"):
+        loader.find(1, 2)
+
+
+def test_a_far_step_is_as_near_as_the_first():
+    """No batch before it is looked at."""
+    loader = batches_of(num_epochs=None)
+    assert len(loader.records_at(10**9)) > 0
+    state = iter(loader)
+    next(state)
+    moved = (
+        state.get_state()
+        .replace(b'"cursor":[[1]', b'"cursor":[[1000000000]')
+        .replace(b'"step":1', b'"step":1000000000')
+    )
+    values = json.loads(moved)
+    del values["checksum"]
+    again = iter(loader)
+    again.set_state(json.dumps(values).encode())
+    batch = next(again)
+    assert batch["id"][batch["lengths"] > 0].tolist() == loader.records_at(10**9).tolist()
+
+
+HISTORIES = [
+    [(1, 3), (3, None)],
+    [(4, 1), (1, 1), (2, 1), (5, None)],
+    [(2, 5), (3, 1), (2, 4), (1, None)],
+]
+
+
+def run(history, ragged=False, num_epochs=2, **more):
+    """What the shards of runs one after the other give; each goes on from the states of the one before."""
+    found, states = [], None
+    for shards, steps in history:
+        iterators = [iter(batches_of(shard=(shard, shards), num_epochs=num_epochs, **more)) for shard in range(shards)]
+        for iterator in iterators if states else ():
+            iterator.set_states(states)
+        counts = [None if steps is None else steps + ragged * shard for shard in range(shards)]
+        rows = [list(islice(iterator, count)) for iterator, count in zip(iterators, counts)]
+        if len({*counts}) == 1:
+            assert len({len(each) for each in rows}) == 1
+            assert all(len({batch["mask"].shape for batch in step}) == 1 for step in zip(*rows))
+        states = [iterator.get_state() for iterator in iterators]
+        found += [batch for each in rows for batch in each]
+    return found, states
+
+
+@pytest.mark.parametrize("window", [None, pytest.param(7, marks=LONG)])
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("history", HISTORIES)
+def test_another_number_of_shards_goes_on_at_any_step(history, ragged, window):
+    """Each record once an epoch, and shapes stay equal; wherever the shards of before stood."""
+    found, _ = run(history, ragged, window=window)
+    check_batches(found)
+    assert ids(found) == Counter([*range(60)] * 2)
+
+
+@tries(300)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 6), st.lists(st.integers(0, 12), min_size=6, max_size=6)), min_size=1, max_size=6
+    ),
+    st.booleans(),
+    st.sampled_from([None, 1, 11, 30]),
+)
+def test_any_history_of_runs_gives_each_record_once(history, ragged, window):
+    """Random numbers of shards and steps, in the order alone; shapes stay equal, and the history is short."""
+    order = BudgetOrder(BudgetBatch(128, pad_to=3, window=window).windows(LENGTHS), 2, 1, {})
+    layers, found, position = (), [], 0
+    for shards, steps in [*history, (2, [1 << 20] * 6)]:
+        present = order.after(layers, ShardOptions(0, shards))
+        assert present.first_position == position
+        length = len(present) // shards
+        reached = [min(one, length) for one in (steps if ragged else steps[:1] * shards)][:shards]
+        for shard, stop in enumerate(reached):
+            positions = present.first_position + np.arange(stop) * shards + shard
+            keys = present.record_keys(positions)
+            shapes = present.parts(present.record_keys(positions // shards * 0 + positions - shard)).shape
+            np.testing.assert_array_equal(present.parts(keys).shape, shapes)
+            found += [
+                (epoch, place) for key in keys.tolist() for epoch, places, _ in [order.places(key)] for place in places
+            ]
+        layers = present.layers_after(reached)
+        position += sum(reached)
+        assert len(layers) <= len(history) + 2
+    assert Counter(found) == Counter(product(range(2), range(60)))
+
+
+def test_the_history_of_a_window_ends_with_it():
+    """A state does not grow with the number of runs."""
+    order = BudgetOrder(BudgetBatch(128, pad_to=3).windows(LENGTHS), None, 1, {})
+    layers = ()
+    for number in range(9):
+        shards = 2 + number % 3
+        layers = order.after(layers, ShardOptions(0, shards)).layers_after([30] * shards)
+        assert len(layers) <= 3
+
+
+@pytest.mark.parametrize("workers", [0, 2, 3])
+def test_workers_give_the_same_and_each_state_goes_on(workers):
+    """With random maps before and after, which draw by the place of a record or batch."""
+    before = [RandomMapTransform(lambda record, rng: {**record, "drawn": rng.integers(1000)})]
+    loader = batches_of(operations=before, num_epochs=2, worker_count=workers)
+    if workers:
+        plain = batches_of(operations=before, num_epochs=2)
+        np.testing.assert_equal(list(islice(loader, 12)), list(islice(plain, 12)))
+    expected = list(batches_of(operations=before, num_epochs=2))
+    first = {number: int(drawn) for batch in expected for number, drawn in zip(batch["id"].tolist(), batch["drawn"])}
+    assert len({*first.values()}) > 40
+    iterator = iter(batches_of(operations=before, num_epochs=2))
+    for step, batch in enumerate(expected):
+        if step % (9 if workers else 2) == 0:
+            again = iter(loader)
+            again.set_state(iterator.get_state())
+            np.testing.assert_equal(next(again), batch)
+            again.close()
+        next(iterator)
+
+
+def test_epochs_are_loops_of_their_own():
+    """Each has all records, on shards of equal length."""
+    for shard in range(2):
+        loops = [list(epoch) for epoch in batches_of(shard=(shard, 2), num_epochs=None).epochs(3)]
+        whole = list(islice(batches_of(shard=(shard, 2), num_epochs=None), sum(map(len, loops))))
+        np.testing.assert_equal([batch for loop in loops for batch in loop], whole)
+
+
+# ---- too long, lies, none
+
+
+def test_a_record_that_is_too_long_is_refused_dropped_or_cut():
+    """Over all lengths to pad to, whether these are given or chosen."""
+    too_long = Counter(np.flatnonzero(LENGTHS > 32).tolist())
+    for pad_to in ((8, 32), 2):
+        budget = 128 if pad_to != 2 else 32
+        with pytest.raises(LengthsError, match="too_long="):
+            batches_of(pad_to=pad_to, max_tokens=budget)
+        kept = list(batches_of(pad_to=pad_to, max_tokens=budget, too_long="drop"))
+        assert ids(kept) == Counter(range(60)) - too_long
+        cut = list(batches_of(pad_to=pad_to, max_tokens=budget, too_long="truncate"))
+        assert ids(cut) == Counter(range(60))
+        assert max(batch["lengths"].max() for batch in cut) == 32
+
+
+def test_a_record_that_is_longer_than_its_length_says_is_named():
+    """Nothing is cut in silence."""
+    lengths = LENGTHS.copy()
+    lengths[17] -= 1
+    with pytest.raises(
+        LengthsError, match=rf"record 17 is {LENGTHS[17]} long, and its length was said to be {lengths[17]}"
+    ):
+        list(batches_of(lengths=lengths))
+
+
+def test_nothing_one_and_all_too_long():
+    """The ends of what there may be."""
+    one = list(batches_of([RECORDS[3]], lengths=LENGTHS[3:4], pad_to=(64,)))
+    assert ids(one) == Counter([3])
+    shards = [
+        list(batches_of([RECORDS[3]], lengths=LENGTHS[3:4], pad_to=(64,), shard=(shard, 3))) for shard in range(3)
+    ]
+    assert [len(each) for each in shards] == [1, 1, 1]
+    assert ids(batch for each in shards for batch in each) == Counter([3])
+    assert sum(int(each[0]["mask"].sum()) for each in shards) == LENGTHS[3]
+    none = MapDataset.source(RECORDS)[:0].budget_batch(128, lengths=[])
+    assert (len(none), list(none.to_iter_dataset())) == (0, [])
+    gone = batches_of(lengths=np.full(60, 1000), too_long="drop", pad_to=(8,))
+    assert (len(gone), list(gone)) == (0, [])
+    stream = MapDataset.source(RECORDS).to_iter_dataset()
+    assert list(stream.filter(lambda record: False).budget_batch(128, pad_to=(64,))) == []
+
+
+def test_arguments_that_cannot_be_are_refused():
+    """With what to pass instead."""
+    with pytest.raises(ValueError, match="over max_tokens=128"):
+        BudgetBatch(128, pad_to=(64, 256))
+    with pytest.raises(ValueError, match="over max_records=2"):
+        BudgetBatch(128, pad_to=(8,), max_records=2, multiple_of=4)
+    with pytest.raises(ValueError, match=r"\(512,\)"):
+        BudgetBatch(1024, pad_to=512)
+    with pytest.raises(ValueError, match="has no length"):
+        BudgetBatch(128, pad_to=())
+    with pytest.raises(TypeError, match="meta_features"):
+        BudgetBatch(128, meta_features="id")
+    with pytest.raises(TypeError, match="pad_value"):
+        BudgetBatch(128, pad_value="x")
+    with pytest.raises(LengthsError, match="changes which there are"):
+        batches_of(operations=[Filter(lambda record: True)])
+
+
+def test_rows_are_a_multiple_of_what_is_asked_for():
+    """So that they can be put on devices; and no more than `max_records`."""
+    found = list(batches_of(multiple_of=2, max_records=5))
+    assert {len(batch["mask"]) for batch in found} == {2, 4}
+    assert ids(found) == Counter(range(60))
+
+
+# ---- arrays
+
+
+def test_records_may_have_several_arrays_text_and_features():
+    """Each array is padded by its own length, with its own value; numbers, text and features are stacked."""
+    records = [
+        {
+            "x": np.arange(length),
+            "y": np.ones((length - 1, 2), np.float32),
+            "name": f"n{length}",
+            "box": np.zeros(4),
+            "n": length,
+        }
+        for length in (3, 2)
+    ]
+    dataset = MapDataset.source(records).budget_batch(
+        16, pad_to=(4,), lengths=[3, 2], pad_value={"x": -1}, meta_features=["box"]
+    )
+    (batch,) = dataset
+    order = [batch["n"].tolist().index(n) for n in (3, 2)]
+    assert batch["x"][order].tolist() == [[0, 1, 2, -1], [0, 1, -1, -1]]
+    assert [batch[key].shape for key in ("x", "y", "box", "mask")] == [(4, 4), (4, 4, 2), (4, 4), (4, 4)]
+    assert (batch["y"].dtype, batch["y"].sum()) == (np.float32, 6)
+    assert [batch["name"][row] for row in order] == ["n3", "n2"]
+    assert sorted(batch["lengths"].tolist()) == [0, 0, 2, 3]
+    (bare,) = MapDataset.source([np.arange(3)]).budget_batch(4, pad_to=(4,), lengths=[3])
+    assert bare["tokens"].tolist() == [[0, 1, 2, 0]]
+
+
+def test_records_that_cannot_be_in_one_batch_are_told():
+    """Of another structure, with lists, or with a key that a batch has."""
+    for records, words in (
+        ([{"x": np.ones(2)}, {"y": np.ones(2)}], "differ in structure"),
+        ([{"x": [1, 2]}, {"x": [1, 2]}], "is a list"),
+        ([{"mask": np.ones(2)}, {"mask": np.ones(2)}], "adds one of that name"),
+        ([{"x": np.ones((2, 3))}, {"x": np.ones((2, 4))}], "map them to one shape"),
+    ):
+        with pytest.raises(BatchError, match=words):
+            list(MapDataset.source(records).budget_batch(16, pad_to=(4,), lengths=[2, 2]))
+
+
+def test_a_failing_map_before_the_batches_is_named():
+    """With the record."""
+
+    def fail(record):
+        if record["id"] == 5:
+            raise RuntimeError("no")
+        return record
+
+    with pytest.raises(RuntimeError) as error:
+        list(batches_of(operations=[fail]))
+    assert any("record key 5" in note for note in error.value.__notes__)
+
+
+# ---- streams
+
+
+@pytest.mark.parametrize("window", [9, 60])
+def test_a_stream_of_unknown_lengths_is_batched_in_windows(window):
+    """After a filter; on any workers, from any state."""
+    stream = MapDataset.source(RECORDS).seed(1).shuffle().to_iter_dataset().filter(lambda record: record["id"] % 3)
+    batched = stream.budget_batch(128, pad_to=(8, 20, 64), window=window)
+    found = list(batched)
+    check_batches(found)
+    assert ids(found) == Counter(number for number in range(60) if number % 3)
+    np.testing.assert_equal(list(batched.mp_prefetch(2)), found)
+    for step in range(0, len(found), 3):
+        iterator = iter(batched)
+        list(islice(iterator, step))
+        again = iter(batched)
+        again.set_state(iterator.get_state())
+        np.testing.assert_equal(list(again), found[step:])
+
+
+def test_a_stream_is_refused_on_several_shards():
+    """With what to do instead; and lengths to pad to must be given."""
+    stream = MapDataset.source(RECORDS).to_iter_dataset(shard_options=ShardOptions(0, 2))
+    with pytest.raises(ShardingError, match="lengths="):
+        list(stream.budget_batch(128, pad_to=(64,)))
+    with pytest.raises(ShardingError, match="lengths="):
+        batches_of(shard=(1, 2), lengths=None, operations=[lambda record: record], pad_to=(64,))
+    with pytest.raises(LengthsError, match="pad_to="):
+        list(MapDataset.source(RECORDS).to_iter_dataset().budget_batch(128))
+
+
+def test_a_trace_tells_the_records_of_a_batch():
+    """Planned, and of a stream."""
+    planned = batches_of()
+    stream = MapDataset.source(RECORDS).to_iter_dataset().filter(lambda record: record["id"] % 2)
+    for pipeline in (planned, stream.budget_batch(128, pad_to=(8, 64), window=30)):
+        batch = list(islice(pipeline, 3))[2]
+        there = batch["id"][batch["lengths"] > 0].tolist()
+        traced = headrace.trace(pipeline, 2).records
+        assert [(record.row, record.key) for record in traced] == list(enumerate(there))
+
+
+# ---- datasets
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_dataset_of_batches_is_a_dataset(shards):
+    """By index, as a stream, repeated; with the lengths that a source tells."""
+    source = headrace.MemorySource([np.full(length, 1, np.int32) for length in LENGTHS])
+    told = type(
+        "Told",
+        (),
+        {
+            "lengths": LENGTHS,
+            "__len__": lambda _: 60,
+            "__getitem__": lambda _, key: source[key],
+        },
+    )()
+    batches = MapDataset.source(told).shuffle(1).budget_batch(128, pad_to=3)
+    assert sum(int(batch["mask"].sum()) for batch in batches) == LENGTHS.sum()
+    streams = [batches.repeat(2).to_iter_dataset(shard_options=ShardOptions(shard, shards)) for shard in range(shards)]
+    found = [list(stream) for stream in streams]
+    assert [len(stream) for stream in streams] == [len(each) for each in found]
+    assert sum(int(batch["mask"].sum()) for each in found for batch in each) == 2 * LENGTHS.sum()
+    assert all(len({batch["mask"].shape for batch in step}) == 1 for step in zip(*found))
+    if shards == 1:
+        np.testing.assert_equal(found[0], [batches[index] for index in range(2 * len(batches))])
+    mapped = batches.map(lambda batch: batch["mask"].shape).shuffle(1)
+    assert Counter(mapped) == Counter(batch["mask"].shape for batch in batches)
+    with pytest.raises(LengthsError, match="lengths="):
+        MapDataset.source(told).map(lambda record: record).budget_batch(128)
+
+
+def test_a_state_belongs_to_its_lengths():
+    """Others would make other batches."""
+    iterator = iter(batches_of())
+    next(iterator)
+    with pytest.raises(CheckpointError, match="another pipeline"):
+        iter(batches_of(lengths=LENGTHS + 1)).set_state(iterator.get_state())
