@@ -24,8 +24,7 @@ from ..loader.state.files import process_of, unreadable
 from ..loader.state.loader_state import LoaderState
 from ..samplers.protocol import ENDLESS
 
-MOST_NAMED = 1000
-"""Missing files that are named, at most: a name may claim any number of processes."""
+MOST_NAMED = 1000  # Missing files that are named, at most: a name may claim any number of processes
 
 
 @dataclass(frozen=True)

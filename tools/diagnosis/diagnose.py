@@ -22,15 +22,13 @@ from .measuring import Lock, Look, closely, host_of, measured
 
 Prepare: TypeAlias = Callable[[Any], None]
 
-WARM = 0.2
-"""Share of the steps that are made first: buffers fill, and files are opened."""
+WARM = 0.2  # Share of the steps that are made first: buffers fill, and files are opened
 
 
 SHORTEST = 0.3
 """Seconds that are measured at least, where the stream does not end. Chosen: a pause of the machine is not all of it."""
 
-LEAST, TASKS = 3, 4
-"""Steps, and tasks of workers, that tell something."""
+LEAST, TASKS = 3, 4  # Steps, and tasks of workers, that tell something
 
 
 def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None, seconds: float = 30.0) -> Diagnosis:
