@@ -124,6 +124,7 @@ __all__ = [
     "TokenWriter",
     "WeightedSampler",
     "WindowShuffle",
+    "Windows",
     "attention",
     "batch_and_pad",
     "check_resume",

@@ -18,9 +18,7 @@ from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with
 
 PAGE = 4096
 """The bytes that the kernel copies into a file without a look at signals between them; JSON may end in blanks."""
-
-LOOK_EVERY = 64
-"""Saves from one look whether somebody has removed or replaced the file to the next."""
+LOOK_EVERY = 64  # Saves from one look whether somebody has removed or replaced the file to the next
 
 
 class StateFile:
@@ -70,14 +68,16 @@ class StateFile:
         self._saves += 1
         looks = self._saves % LOOK_EVERY == 0  # to ask each time would cost as much as to write
         descriptor = -1 if self._file is None else self._file.fileno()
-        if descriptor >= 0 and len(content) == PAGE and not (looks and self._is_gone(descriptor)):
+        if descriptor >= 0 and len(content) == PAGE and not (looks and os.fstat(descriptor).st_nlink == 0):
             self._write(descriptor, content)
-        else:
-            self._check_place()
-            try:
-                self._replace(content)
-            except OSError as error:
-                raise _told_briefly(error) from None
+            return
+        self._check_place()
+        try:
+            self._replace(content)
+        except OSError as error:
+            if len(str(error)) <= 2 * TEXT:
+                raise
+            raise OSError(error.errno, error.strerror, shorten(error.filename)) from None
 
     def restore(self, iterator: Any, strict: bool = True) -> bool:
         """Bring an iterator to the saved place, and have it begin to prefetch there. False: nothing was saved yet.
@@ -122,10 +122,6 @@ class StateFile:
         if os.pwrite(descriptor, content, 0) != len(content):
             raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
 
-    @staticmethod
-    def _is_gone(descriptor: int) -> bool:
-        return os.fstat(descriptor).st_nlink == 0
-
     def _check_place(self) -> None:
         """If there is a file, it must be the one that was written last."""
         if self._identity is None:
@@ -168,13 +164,6 @@ class StateFile:
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self._let_go()
-
-
-def _told_briefly(error: OSError) -> OSError:
-    """The error, or one like it where its paths are too long for a message."""
-    if len(str(error)) <= 2 * TEXT:
-        return error
-    return OSError(error.errno, error.strerror, shorten(error.filename))
 
 
 def _resolved(path: str | os.PathLike[str]) -> Path:

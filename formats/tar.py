@@ -139,7 +139,6 @@ def read_members(
 
 
 def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | SourceError]:
-    """Regular files, and errors where something is lost."""
     extended = _Extended(name)
     for header in _headers(blocks, name):
         if isinstance(header, SourceError):
@@ -227,7 +226,6 @@ class _Extended:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what was said of the next member alone."""
         self._next: dict[str, str] = {}
         self._failure: SourceError | None = None
 

@@ -61,6 +61,5 @@ def explained_as(label: str) -> Callable[[FunctionT], FunctionT]:
 
 @functools.cache
 def _names_of(function: Callable[..., Any]) -> list[str]:
-    """The arguments that a function takes by name."""
     parameters = inspect.signature(function).parameters.values()
     return [each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY and each.name != "self"]

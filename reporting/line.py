@@ -14,8 +14,7 @@ from ..loader.state.position import Resumable
 from ..loader.timing.snapshot import Snapshot
 from .loops import snapshot
 
-SECONDS = 0.5
-"""Between two updates of the line, at least: numbers that change faster cannot be read."""
+SECONDS = 0.5  # Between two updates of the line, at least: numbers that change faster cannot be read
 
 
 def progress(
@@ -73,7 +72,6 @@ class Progress(Resumable):
 
     @property
     def without_line(self) -> Any:
-        """The iterator."""
         return self._iterator
 
     def __repr__(self) -> str:
@@ -102,15 +100,13 @@ class Progress(Resumable):
     def _new_bar(self) -> tqdm[Any]:
         kind, disable = _kind_of_line(self._disable)
         self._before = snapshot(self._iterator) or _NOTHING
-        return kind(
-            total=_length(self._iterator),
-            initial=_passed(self._iterator),
-            unit="step",
-            mininterval=SECONDS,
-            disable=disable,
-            dynamic_ncols=True,
-            **self._line,
-        )
+        try:
+            length: int | None = len(self._iterator)
+        except TypeError:  # endless, or known only when it has ended
+            length = None
+        passed = int(_asked(self._iterator, "passed") or 0)
+        own = {"total": length, "initial": passed, "unit": "step", "mininterval": SECONDS, "disable": disable}
+        return kind(**own, dynamic_ncols=True, **self._line)
 
     def _end_line(self) -> None:
         bar, self._bar = self._bar, None
@@ -127,46 +123,29 @@ class Progress(Resumable):
         new, self._before = now.since(self._before), now
         each = 1 / new.elapsed if new.elapsed > 0 else 0.0
         rates = [f"{new.records * each:,.0f} records/s", f"{format_bytes(new.nbytes * each)}/s"] if now.records else []
-        words = [*rates, f"waited {new.waited * each:.1%}", *_epoch(self._iterator)]
-        bar.set_postfix_str(", ".join(words))
+        epoch = _asked(self._iterator, "epoch")
+        epochs = [] if epoch is None else [f"epoch {epoch}"]
+        bar.set_postfix_str(", ".join([*rates, f"waited {new.waited * each:.1%}", *epochs]))
 
 
 _NOTHING = Snapshot(0, 0.0, 0.0)
 
 
-def _passed(iterator: Any) -> int:
+def _asked(iterator: Any, name: str) -> Any:
+    """The number that an iterator tells; None where it has none, as one that is not of a loader."""
     try:
-        return int(iterator.passed)
-    except (AttributeError, TypeError):  # it is not of a loader
-        return 0
-
-
-def _length(iterator: Any) -> int | None:
-    try:
-        return len(iterator)
-    except TypeError:  # endless, or known only when it has ended
+        return getattr(iterator, name)
+    except (AttributeError, TypeError):
         return None
-
-
-def _epoch(iterator: Any) -> list[str]:
-    try:
-        return [f"epoch {iterator.epoch}"]
-    except (AttributeError, TypeError):  # it has none
-        return []
 
 
 def _kind_of_line(disable: bool | None) -> tuple[Any, bool | None]:
     """The class of the line, and whether it stays away; None leaves that to tqdm, which asks the file if it is a terminal."""
-    if disable is None and _in_notebook():
-        if importlib.util.find_spec("ipywidgets") is not None:
-            from tqdm.notebook import tqdm as widget
+    ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # as tqdm finds out
+    if disable is not None or ipython is None or "IPKernelApp" not in ipython.config:
+        return tqdm, disable
+    if importlib.util.find_spec("ipywidgets") is not None:
+        from tqdm.notebook import tqdm as widget
 
-            return widget, False
-        return tqdm, False
-    return tqdm, disable
-
-
-def _in_notebook() -> bool:
-    """As tqdm finds it out."""
-    ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return ipython is not None and "IPKernelApp" in ipython.config
+        return widget, False
+    return tqdm, False

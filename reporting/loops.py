@@ -29,21 +29,13 @@ def snapshot(loop: Any) -> Snapshot | None:
 
 
 def check_loop(loop: Any) -> None:
-    """Refuse what is no iterator or feeder of headrace.
-
-    Raises:
-        TypeError: it is neither.
-    """
+    """Refuse what is no iterator or feeder of headrace, by a TypeError."""
     if snapshot(loop) is None:
         raise TypeError(f"{short_repr(loop)} is no loop of headrace; pass iter(loader), or iter(loader.to_device(…)).")
 
 
 def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
-    """Those of the iterator that makes the elements, if it is of headrace, and those of a feeder.
-
-    Raises:
-        TypeError: it is neither an iterator nor a feeder of headrace.
-    """
+    """Those of the iterator that makes the elements, if it is of headrace, and those of a feeder; else a TypeError."""
     check_loop(loop)
     loop, host = without_line(loop), host_iterator(loop)
     return None if host is None else host.stats(), None if loop is host else loop.stats()

@@ -49,24 +49,24 @@ def taken_by_others(before: Processors | None, after: Processors | None) -> floa
 
 
 def _own() -> float:
+    """Seconds of this process and of those that it started, also of those that have ended."""
     ended = os.times()
     own = time.process_time() + ended.children_user + ended.children_system
-    return own + sum(map(_seconds_of, started_by(os.getpid())))
-
-
-def _seconds_of(process: int) -> float:
-    """Seconds of a process, and of its children that have ended; 0 if it has ended itself."""
-    with suppress(OSError, ValueError, IndexError):
-        after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, after_name[11:15])) * _TICK
-    return 0.0
+    for process in started_by(os.getpid()):
+        with suppress(OSError, ValueError):  # it has ended
+            after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            own += sum(map(int, after_name[11:15])) * _TICK
+    return own
 
 
 def memory() -> tuple[int, int] | None:
     """Bytes of this process, and of those that it started; None where the system does not tell."""
-    own = os.getpid()
     try:
-        return _bytes_of(own), sum(_bytes_of_one_that_may_end(child) for child in started_by(own))
+        own, others = _bytes_of(os.getpid()), 0
+        for child in started_by(os.getpid()):
+            with suppress(OSError, ValueError):  # it has ended
+                others += _bytes_of(child)
+        return own, others
     except (OSError, ValueError):
         return None
 
@@ -76,12 +76,6 @@ def _bytes_of(process: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10
     raise ValueError("no Pss")
-
-
-def _bytes_of_one_that_may_end(process: int) -> int:
-    with suppress(OSError, ValueError):
-        return _bytes_of(process)
-    return 0
 
 
 def started_by(process: int) -> Iterator[int]:

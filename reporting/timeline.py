@@ -49,7 +49,6 @@ class Timeline:
 
     @property
     def loop(self) -> Track:
-        """The track of the user's loop."""
         return self.tracks[0]
 
 

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from .array_record.source import ArrayRecordDataSource
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.parquet import ParquetDataSource
+    from .derived.subset import Subset
+    from .derived.windows import Windows
     from .image_folder import ImageFolderDataSource
     from .indexed.json_lines import JsonLinesDataSource
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
     from .range import RangeDataSource
-    from .subset import Subset
     from .tfds import TfdsDataSource
     from .tokens.source import TokenSource
     from .tokens.writer import TokenWriter
@@ -42,6 +43,7 @@ __all__ = [
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
+    "Windows",
     "as_source",
     "attention",
     "fingerprint_of",
@@ -57,12 +59,13 @@ __getattr__ = names_from(
         "JsonLinesDataSource": "indexed.json_lines",
         "ParquetDataSource": "arrow.parquet",
         "RangeDataSource": "range",
-        "Subset": "subset",
+        "Subset": "derived.subset",
         "TFRecordDataSource": "indexed.tfrecord",
         "TarDataSource": "indexed.tar",
         "TfdsDataSource": "tfds",
         "TokenSource": "tokens.source",
         "TokenWriter": "tokens.writer",
+        "Windows": "derived.windows",
     },
     entry_points="headrace.sources",
 )

@@ -62,7 +62,6 @@ class FileSource(Generic[RecordT]):
         raise NotImplementedError
 
     def _places(self, part: int, keys: Int64s) -> Int64s:
-        """Numbers of records in their part."""
         return keys - self._ends[part - 1] if part else keys
 
     @property

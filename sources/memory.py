@@ -125,8 +125,6 @@ def _spread(length: int) -> list[int]:
 
 
 class _Items:
-    """Record k is `items[k]`."""
-
     columns = None
 
     def __init__(self, items: Sequence[Any]) -> None:

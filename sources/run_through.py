@@ -77,7 +77,6 @@ class RunThroughSource:
         return opened
 
     def state_of(self, iterator: Any) -> str:
-        """The state of an iterator, as text."""
         state = iterator.get_state()
         try:
             return json.dumps(state, default=_as_text, separators=(",", ":"))

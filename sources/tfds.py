@@ -110,7 +110,6 @@ class TfdsDataSource:
 
     @property
     def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
-        """Takes the keys of examples that will be asked for soon, of files in stores."""
         return None if self._files is None else self._files.announce
 
     @property
@@ -126,7 +125,6 @@ class TfdsDataSource:
         return {**self._identity, "records": len(self)}
 
     def close(self) -> None:
-        """Closes the open files. The source stays usable: reading reopens them."""
         if self._files is not None:
             self._files.close()
 
@@ -162,7 +160,6 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
 
 
 def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) -> Any:
-    """Open `tfds.data_source`; errors name `where`."""
     tfds = _library()
     if not isinstance(split, str):
         raise TypeError(f"split must be a string such as 'train' or 'train[:80%]', not {type(split).__name__}")

@@ -24,8 +24,7 @@ from ..loader.state.files import process_of, unreadable
 from ..loader.state.loader_state import LoaderState
 from ..samplers.protocol import ENDLESS
 
-MOST_NAMED = 1000
-"""Missing files that are named, at most: a name may claim any number of processes."""
+MOST_NAMED = 1000  # Missing files that are named, at most: a name may claim any number of processes
 
 
 @dataclass(frozen=True)
@@ -37,28 +36,37 @@ class Checkpoint:
     missing: tuple[str, ...] = ()  # names of the files of processes whose states are not there
 
     def check_complete(self) -> None:
-        """Whether the states of all processes are there.
-
-        Raises:
-            CheckpointError: some are missing.
-        """
+        """Check that the states of all processes are there; a CheckpointError if some are missing."""
         if self.missing:
             raise CheckpointError(
                 f"{shorten(self.path)} lacks {first_few(self.missing)}: it holds the states of some processes only; "
                 "pass the folder of a complete checkpoint."
             )
 
+    @property
+    def step(self) -> int:
+        """The largest of the states' steps."""
+        return max(state.step for state in self.states)
+
     def __str__(self) -> str:
-        missing = [f"missing: {first_few(self.missing)}"] if self.missing else []
-        return "\n  ".join([f"{self.path}:", *_described(self.states), *missing])
+        first = self.states[0].fingerprint
+        lines = [f"{name}: {value}" for name, value in _summary(self.states).items()]
+        lines += map(_told, self.states)
+        for part in ("source", "sampler"):
+            told = first.get(part)
+            values = (f"{name} {value}" for name, value in told.items()) if isinstance(told, dict) else [str(told)]
+            lines.append(f"{part}: {', '.join(values)}")
+        sizes, operations = first.get("batch_sizes") or [], first.get("operations") or []
+        lines.append(f"operations: {len(operations)} ({', '.join(map(str, operations))}), batch sizes {sizes}")
+        lines += [f"missing: {first_few(self.missing)}"] if self.missing else []
+        return "\n  ".join([f"{self.path}:", *lines])
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain values for JSON."""
         first = self.states[0]
         places = [(*state.shard, state.step, state.cursor.positions[0]) for state in self.states]
         return {
             "path": str(self.path),
-            "step": _step(self.states),
+            "step": self.step,
             "epoch": _joined(map(_epoch, self.states)),
             "records_seen": _records_seen(self.states),
             "left_out": [list(steps) for steps in _left_out(first)],
@@ -99,11 +107,10 @@ def compared(one: Path, two: Path) -> list[str]:
     """
     (first, second) = (states_at(path) for path in (one, two))
     changes = []
-    for name, before, after in zip(_SUMMARY, _summary(first), _summary(second)):
+    for (name, before), after in zip(_summary(first).items(), _summary(second).values()):
         changes += [f"{name}: {before} → {after}"] if before != after else []
     if len(first) == len(second):
-        for one_state, two_state in zip(first, second):
-            before, after = _told(one_state), _told(two_state)
+        for before, after in zip(map(_told, first), map(_told, second)):
             changes += [f"{before} → {after}"] if before != after else []
     if not changes and first[0].lineages != second[0].lineages:
         changes.append("order: what earlier runs left is not the same")
@@ -122,18 +129,13 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
     """
     found = list(checkpoints(path))
     if step is not None:
-        before = [_step(each.states) for each in found if _step(each.states) <= step]
-        nearest = max(before, default=min(_step(each.states) for each in found))
-        found = [each for each in found if _step(each.states) == nearest]
+        nearest = max((each.step for each in found if each.step <= step), default=min(each.step for each in found))
+        found = [each for each in found if each.step == nearest]
     if len(found) != 1:
         places = first_few([each.path for each in found])
         raise CheckpointError(f"{shorten(path)} holds {len(found)} checkpoints ({places}); pass the path of one.")
     found[0].check_complete()
     return found[0].states
-
-
-def _step(states: Sequence[LoaderState]) -> int:
-    return max(state.step for state in states)
 
 
 def checkpoints(path: Path) -> Iterator[Checkpoint]:
@@ -154,15 +156,9 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
     for file in files:
         sets.setdefault((file.parent, (process_of(file) or (0, 0))[1]), []).append(file)
     for (folder, count), members in sorted(sets.items(), key=lambda item: (_numbered(item[0][0]), item[0][1])):
-        states = sorted((_read(file) for file in members), key=lambda state: state.shard)
-        yield Checkpoint(folder, states, _missing(members, count))
-
-
-def _missing(files: Sequence[Path], count: int) -> tuple[str, ...]:
-    """The names of the files that lack to make those of so many processes; of a great many, the first ones."""
-    there = {process_of(file) for file in files}
-    names = (f"process_{index}-of-{count}.json" for index in range(count) if (index, count) not in there)
-    return tuple(islice(names, MOST_NAMED))
+        states, there = sorted(map(_read, members), key=lambda state: state.shard), set(map(process_of, members))
+        names = (f"process_{index}-of-{count}.json" for index in range(count) if (index, count) not in there)
+        yield Checkpoint(folder, states, tuple(islice(names, MOST_NAMED)))
 
 
 def _numbered(path: Path) -> list[Any]:
@@ -179,39 +175,21 @@ def _read(file: Path) -> LoaderState:
         raise CheckpointError(f"{shorten(file)}: {shorten(error, 400)}") from None
 
 
-def _described(states: Sequence[LoaderState]) -> Iterator[str]:
-    first = states[0]
-    for name, value in zip(_SUMMARY, _summary(states)):
-        yield f"{name}: {value}"
-    for state in states:
-        yield _told(state)
-    for part in ("source", "sampler"):
-        yield f"{part}: {_values(first.fingerprint.get(part))}"
-    sizes = first.fingerprint.get("batch_sizes") or []
-    operations = first.fingerprint.get("operations") or []
-    yield f"operations: {len(operations)} ({', '.join(map(str, operations))}), batch sizes {sizes}"
-
-
-_SUMMARY = ("step", "epoch", "records seen", "shards", "order", "left out")
-
-
-def _summary(states: Sequence[LoaderState]) -> tuple[str, ...]:
-    """The values of `_SUMMARY`."""
+def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
+    """The states of a checkpoint in words, by what they are about."""
     first, lineage = states[0], states[0].lineages[0]
-    seen = _records_seen(states)
     earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
-    steps = _joined(f"{state.step:,}" for state in states)
     left_out = [f"{start:,} to {stop - 1:,}" for start, stop in _left_out(first)]
-    whole = f"{seen:,}{', or left out' if left_out else ''}"
-    whole += "" if len(states) == first.shard[1] else f", by {len(states)} of {first.shard[1]} shards"
-    return (
-        steps,
-        _joined(map(_epoch, states)),
-        whole,
-        str(first.shard[1]),
-        "from the start" if not lineage.layers else f"what {', then '.join(earlier) or 'earlier runs'} left",
-        f"steps {', '.join(left_out)}" if left_out else "nothing",
-    )
+    seen = f"{_records_seen(states):,}{', or left out' if left_out else ''}"
+    seen += "" if len(states) == first.shard[1] else f", by {len(states)} of {first.shard[1]} shards"
+    return {
+        "step": _joined(f"{state.step:,}" for state in states),
+        "epoch": _joined(map(_epoch, states)),
+        "records seen": seen,
+        "shards": str(first.shard[1]),
+        "order": f"what {', then '.join(earlier) or 'earlier runs'} left" if lineage.layers else "from the start",
+        "left out": f"steps {', '.join(left_out)}" if left_out else "nothing",
+    }
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
@@ -227,7 +205,6 @@ def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
 
 
 def _joined(words: Any) -> str:
-    """The words, each once."""
     return ", ".join(dict.fromkeys(words))
 
 
@@ -250,9 +227,3 @@ def _told(state: LoaderState) -> str:
     skips = "".join(f" + {skip}" for skip in state.cursor.skips if skip)
     place = f"step {state.step:,}, local position {state.cursor.positions[0]:,}{skips}"
     return f"shard {state.shard[0]} of {state.shard[1]}: {place}"
-
-
-def _values(part: Any) -> str:
-    if not isinstance(part, dict):
-        return str(part)
-    return ", ".join(f"{name} {value}" for name, value in part.items())

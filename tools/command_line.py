@@ -16,20 +16,13 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from ..common.redaction import redacted
 from ..errors import HeadraceError
 from ..files.streams import MAX_EXPANSION
 
 _Option: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
-
-
-class _Command(NamedTuple):
-    help: str
-    run: str  # module:function
-    options: tuple[_Option, ...]
-    epilog: str | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,12 +60,11 @@ def _parser() -> argparse.ArgumentParser:
             room = tools.add_parser(group, help="inspect PATH, or diff ONE TWO: what checkpoints say")
             of_checkpoints = room.add_subparsers(title="commands", dest="action", required=True)
         form = argparse.RawDescriptionHelpFormatter
-        added = (of_checkpoints if group else tools).add_parser(
-            name, help=command.help, epilog=command.epilog, formatter_class=form
-        )
-        for flags, settings in command.options:
+        help_, run, options, epilog = command
+        added = (of_checkpoints if group else tools).add_parser(name, help=help_, epilog=epilog, formatter_class=form)
+        for flags, settings in options:
             added.add_argument(*flags, **settings)
-        added.set_defaults(run=command.run)
+        added.set_defaults(run=run)
     return parser
 
 
@@ -98,6 +90,11 @@ def _positive(what: str, text: str) -> float:
     return value
 
 
+def _command(help_: str, run: str, *options: _Option, epilog: str | None = None) -> Any:
+    """A command that `module:function` runs."""
+    return help_, run, options, epilog
+
+
 def _option(*flags: str, **settings: Any) -> _Option:
     return flags, settings
 
@@ -118,142 +115,115 @@ _JSON = _option("--json", action="store_true", help="print JSON")
 _NUMBERS = _option("--json", action="store_true", help="print the numbers for other programs")
 _PROGRAM = _option("program", help="PROGRAM.py, or PROGRAM.py:name of a loader or of a function that makes one")
 _SECONDS = _number("--seconds", "to measure for at most (default 60)", default=60.0)
+_RUN: dict[str, Any] = {"action": "store_true", "dest": "runs"}
+_OPTIONS: dict[str, Any] = {"action": "append", "default": []}
+_EXPANSION: dict[str, Any] = {"type": int, "default": MAX_EXPANSION, "metavar": "N"}
 _FORMATS = (
     "tfrecord, tar, json_lines, csv, parquet, array_record, npy, images, huggingface or tfds; default: by the names of the "
     "files"
 )
 
 _COMMANDS = {
-    "bench": _Command(
+    "bench": _command(
         "PROGRAM.py[:name]: say what the steps of a program wait for",
         "bench:bench",
-        (
-            _PROGRAM,
-            _count("--steps", 3, "to measure (default 100)", default=100),
-            _SECONDS,
-            _number("--step-seconds", "what a step takes, where the program makes none itself", metavar="S"),
-            _NUMBERS,
-            _option("--html", type=Path, metavar="FILE", help="write a page with pictures, for a browser"),
-            _option("--timeline", type=Path, metavar="FILE", help="write a timeline, for ui.perfetto.dev"),
-            _option("--trace", dest="timeline", type=Path, help=argparse.SUPPRESS),  # its former name
-            _option("--show-output", action="store_true", help="let through what the program prints"),
-        ),
-        """examples:
+        _PROGRAM,
+        _count("--steps", 3, "to measure (default 100)", default=100),
+        _SECONDS,
+        _number("--step-seconds", "what a step takes, where the program makes none itself", metavar="S"),
+        _NUMBERS,
+        _option("--html", type=Path, metavar="FILE", help="write a page with pictures, for a browser"),
+        _option("--timeline", type=Path, metavar="FILE", help="write a timeline, for ui.perfetto.dev"),
+        _option("--trace", dest="timeline", type=Path, help=argparse.SUPPRESS),  # its former name
+        _option("--show-output", action="store_true", help="let through what the program prints"),
+        epilog="""examples:
   headrace bench train.py                        run the program, with its own step, and see what that waits for
   headrace bench train.py -- --data /data        with arguments of the program
   headrace bench train.py --html report.html     with a page of pictures
   headrace bench train.py:loader                 take batches as fast as they come
   headrace bench train.py:make_loader --step-seconds 0.05""",
     ),
-    "plan": _Command(
+    "plan": _command(
         "PROGRAM.py[:name] --step-seconds S: how many workers and nodes hide its work",
         "plan:plan",
-        (
-            _PROGRAM,
-            _number("--step-seconds", "what a step on the accelerator takes", required=True, metavar="S"),
-            _count("--cores", 1, "of this machine, for workers; default: all but one"),
-            _count("--cores-per-node", 1, "of a node of a cluster (default 16)", default=16),
-            _number(
-                "--bandwidth",
-                "of the network, in Gbit/s (default 10)",
-                "Gbit/s, such as 10",
-                default=10.0,
-                metavar="GBIT",
-            ),
-            _count("--steps", 3, "batches to measure (default 20)", default=20),
-            _SECONDS,
-            _NUMBERS,
+        _PROGRAM,
+        _number("--step-seconds", "what a step on the accelerator takes", required=True, metavar="S"),
+        _count("--cores", 1, "of this machine, for workers; default: all but one"),
+        _count("--cores-per-node", 1, "of a node of a cluster (default 16)", default=16),
+        _number(
+            "--bandwidth", "of the network, in Gbit/s (default 10)", "Gbit/s, such as 10", default=10.0, metavar="GBIT"
         ),
+        _count("--steps", 3, "batches to measure (default 20)", default=20),
+        _SECONDS,
+        _NUMBERS,
     ),
-    "convert": _Command(
+    "convert": _command(
         "SOURCE TARGET: make files that can be read at random",
         "conversions:convert_files",
-        (
-            _option("source", nargs="+", help="files, globs, folders or URLs; or the name of a TFDS dataset"),
-            _option("target", help="the folder to write to"),
-            _option("--to", choices=["array_record", "parquet", "tokens"], default="array_record"),
-            _option("--from", dest="source_format", metavar="FORMAT", help=_FORMATS),
-            _option("--split", help="of a TFDS or Hugging Face dataset"),
-            _option("--shards", type=int, metavar="N", help="so many files; default one for each input file"),
-            _option("--workers", type=int, metavar="N", help="processes; default one for each core"),
-            _option("--on-error", choices=["fail", "skip"], default="fail", help="skip: leave damaged records out"),
-            _option("--decode", choices=["bytes", "example", "json"], help="what records of bytes are"),
-            _option("--encode", choices=["example", "json"], help="how other records become bytes for ArrayRecord"),
-            _option("--tokenizer", metavar="FILE", help="of the library tokenizers, for --to tokens"),
-            _option("--column", metavar="NAME", help="of the text, for --to tokens"),
-            _option(
-                "--option",
-                action="append",
-                default=[],
-                metavar="NAME=VALUE",
-                help="of the writer, such as group_size=4; many times",
-            ),
-            _option(
-                "--max-expansion",
-                type=int,
-                default=MAX_EXPANSION,
-                metavar="N",
-                help="how many times its size a compressed file may unpack to",
-            ),
-            _option(
-                "--lengths",
-                metavar="FIELD",
-                help="keep the lengths of a field beside the files; bytes: of whole records",
-            ),
-            _option("--runner", help="of Apache Beam, whose options come last, after --"),
+        _option("source", nargs="+", help="files, globs, folders or URLs; or the name of a TFDS dataset"),
+        _option("target", help="the folder to write to"),
+        _option("--to", choices=["array_record", "parquet", "tokens"], default="array_record"),
+        _option("--from", dest="source_format", metavar="FORMAT", help=_FORMATS),
+        _option("--split", help="of a TFDS or Hugging Face dataset"),
+        _option("--shards", type=int, metavar="N", help="so many files; default one for each input file"),
+        _option("--workers", type=int, metavar="N", help="processes; default one for each core"),
+        _option("--on-error", choices=["fail", "skip"], default="fail", help="skip: leave damaged records out"),
+        _option("--decode", choices=["bytes", "example", "json"], help="what records of bytes are"),
+        _option("--encode", choices=["example", "json"], help="how other records become bytes for ArrayRecord"),
+        _option("--tokenizer", metavar="FILE", help="of the library tokenizers, for --to tokens"),
+        _option("--column", metavar="NAME", help="of the text, for --to tokens"),
+        _option("--option", **_OPTIONS, metavar="NAME=VALUE", help="of the writer, such as group_size=4; many times"),
+        _option("--max-expansion", **_EXPANSION, help="how many times its size a compressed file may unpack to"),
+        _option(
+            "--lengths", metavar="FIELD", help="keep the lengths of a field beside the files; bytes: of whole records"
         ),
-        """examples:
+        _option("--runner", help="of Apache Beam, whose options come last, after --"),
+        epilog="""examples:
   headrace convert 'data/train.tfrecord*' out                        a file of ArrayRecord for each file, of its name
   headrace convert data/text.jsonl.gz out --to tokens --tokenizer tokenizer.json --column text
   headrace convert data out --from csv --to parquet --shards 16
   headrace convert data out --runner DataflowRunner -- --project my-project --region europe-west1
 A conversion that was stopped goes on when it is run again.""",
     ),
-    "verify": _Command(
+    "verify": _command(
         "TARGET: hold converted files against their manifest.json",
         "conversions:verify_files",
-        (_option("target", help="a folder that convert wrote to"),),
+        _option("target", help="a folder that convert wrote to"),
     ),
-    "trace": _Command(
+    "trace": _command(
         "[CHECKPOINT] PROGRAM.py[:name]: which records, of which files, were in a step",
         "provenance.commands:print_trace",
-        (
-            _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: from the beginning"),
-            _option("program", help="a file of Python, maybe with the name of a loader or of what makes one"),
-            _count("--step", 0, "the number of the batch, from 0", required=True),
-            _count("--shards", 1, "so many go on from the checkpoint; default: as many"),
-            _option("--epochs", action="store_true", help="steps are those of loader.epochs()"),
-            _option("--no-strict", action="store_true", help="go on with a program other than the checkpoint's"),
-            _option(
-                "--run", action="store_true", dest="runs", help="run the program as a shell would, up to its first loop"
-            ),
-            _JSON,
-        ),
-        """examples:
+        _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: from the beginning"),
+        _option("program", help="a file of Python, maybe with the name of a loader or of what makes one"),
+        _count("--step", 0, "the number of the batch, from 0", required=True),
+        _count("--shards", 1, "so many go on from the checkpoint; default: as many"),
+        _option("--epochs", action="store_true", help="steps are those of loader.epochs()"),
+        _option("--no-strict", action="store_true", help="go on with a program other than the checkpoint's"),
+        _option("--run", **_RUN, help="run the program as a shell would, up to its first loop"),
+        _JSON,
+        epilog="""examples:
   headrace trace checkpoints/1200/loader train.py --step 1234
   headrace trace train.py:make_loader --step 1000000000 --json          a run from the beginning
   headrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 processes go on from the checkpoint
   headrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      with a loader inside its main()""",
     ),
-    "diff": _Command(
+    "diff": _command(
         "ONE TWO, programs or checkpoints: the first step at which they differ, and why; the status is 1 if they do",
         "provenance.commands:print_diff",
-        (
-            *(_option(name, help="PROGRAM.py[:name], or a state file or a folder of these") for name in ("one", "two")),
-            _option(
-                "--run", action="store_true", dest="runs", help="run programs as a shell would, up to their first loop"
-            ),
-            _JSON,
-        ),
+        *(_option(name, help="PROGRAM.py[:name], or a state file or a folder of these") for name in ("one", "two")),
+        _option("--run", **_RUN, help="run programs as a shell would, up to their first loop"),
+        _JSON,
     ),
-    "checkpoint inspect": _Command(
+    "checkpoint inspect": _command(
         "print the checkpoints under a path, in words",
         "checkpoints:inspect",
-        (_option("path", type=Path, help="a process_<i>-of-<n>.json, or a folder that holds some"), _JSON),
+        _option("path", type=Path, help="a process_<i>-of-<n>.json, or a folder that holds some"),
+        _JSON,
     ),
-    "checkpoint diff": _Command(
+    "checkpoint diff": _command(
         "print what two checkpoints differ in; the exit status is 1 if they do",
         "checkpoints:print_differences",
-        (*(_option(name, type=Path, help="as for inspect") for name in ("one", "two")), _JSON),
+        *(_option(name, type=Path, help="as for inspect") for name in ("one", "two")),
+        _JSON,
     ),
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -55,7 +55,7 @@ class Program:
             ProgramError: the program cannot be read, fails, or has no such loader.
         """
         with self.run(self.path.stem, arguments) as names:
-            yield self._only(names) if self.name is None else self._named(names, self.name)
+            yield self._found(names)
 
     @contextmanager
     def run(self, module: str, arguments: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
@@ -93,51 +93,43 @@ class Program:
             loops[0].close()
 
     def execute(self, own: ModuleType) -> None:
-        """Run the program in a module that was made for it.
-
-        Raises:
-            ProgramError: it cannot be read, or fails.
-        """
+        """Run the program in a module that was made for it; a ProgramError if it cannot be read, or fails."""
         with told_of(self.path):
-            exec(_compiled(self.path), vars(own))
+            try:
+                code = compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
+            except FileNotFoundError:
+                raise ProgramError(f"{self.path} is not there; pass PROGRAM.py or PROGRAM.py:name.") from None
+            except OSError as error:
+                raise ProgramError(f"{self.path} cannot be read: {shorten(error)}.") from error
+            exec(code, vars(own))
 
-    def _named(self, names: Mapping[str, Any], name: str) -> Any:
-        if name not in names:
-            raise ProgramError(f"{self.path} has no {name}; {self._others(names)}")
-        found = names[name]
+    def _found(self, names: Mapping[str, Any]) -> Any:
+        known = loaders_in(names)
+        others = "name a loader, or a function without arguments that makes one"
+        others = (
+            f"{f'it has {first_few(known, 8)}' if known else others}: {self.path}:{known[-1] if known else 'name'}."
+        )
+        if self.name is None:
+            if len(known) != 1:
+                raise ProgramError(f"{self.path} has {len(known) or 'no'} loaders at its top level; {others}")
+            return names[known[0]]
+        if self.name not in names:
+            raise ProgramError(f"{self.path} has no {self.name}; {others}")
+        found = names[self.name]
         if callable(found) and not isinstance(found, LOADERS):
-            self._check_called(name, found)
+            with suppress(ValueError):  # it does not tell what it takes
+                try:
+                    inspect.signature(found).bind()
+                except TypeError as error:
+                    raise ProgramError(
+                        f"{self.path}:{self.name} needs arguments ({shorten(error)}); name a function without any that "
+                        "calls it, or a loader."
+                    ) from None
             with told_of(self.path):
                 found = found()
         if not isinstance(found, LOADERS):
-            raise ProgramError(f"{self.path}:{name} gives {a_kind_of(found)}; {self._others(names)}")
+            raise ProgramError(f"{self.path}:{self.name} gives {a_kind_of(found)}; {others}")
         return found
-
-    def _check_called(self, name: str, function: Callable[..., Any]) -> None:
-        try:
-            inspect.signature(function).bind()
-        except TypeError as error:
-            raise ProgramError(
-                f"{self.path}:{name} needs arguments ({shorten(error)}); name a function without any that calls it, or a "
-                "loader."
-            ) from None
-        except ValueError:  # it does not tell
-            return
-
-    def _only(self, names: Mapping[str, Any]) -> Any:
-        found = loaders_in(names)
-        if len(found) != 1:
-            raise ProgramError(f"{self.path} has {len(found) or 'no'} loaders at its top level; {self._others(names)}")
-        return names[found[0]]
-
-    def _others(self, names: Mapping[str, Any]) -> str:
-        known = loaders_in(names)
-        made = (
-            f"it has {first_few(known, 8)}"
-            if known
-            else "name a loader, or a function without arguments that makes one"
-        )
-        return f"{made}: {self.path}:{known[-1] if known else 'name'}."
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:
@@ -190,24 +182,13 @@ def told_of(path: Path) -> Iterator[None]:
     except Exception as error:
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
         at = f" at line {lines[-1]}" if lines else ""
-        where = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in _notes(error))
+        ours = [
+            note for note in getattr(error, "__notes__", ()) if note.startswith(_OURS)
+        ]  # where in the pipeline it was
+        where = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in ours[:1])
         raise ProgramError(
             f"{path} fails{at}: {type(error).__name__}: {shorten(error)}{where}; run it by itself first."
         ) from error
 
 
 _OURS = "headrace: "
-
-
-def _notes(error: Exception) -> list[str]:
-    """The note that says where in the pipeline it happened."""
-    return [note for note in getattr(error, "__notes__", ()) if note.startswith(_OURS)][:1]
-
-
-def _compiled(path: Path) -> Any:
-    try:
-        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-    except FileNotFoundError:
-        raise ProgramError(f"{path} is not there; pass PROGRAM.py or PROGRAM.py:name.") from None
-    except OSError as error:
-        raise ProgramError(f"{path} cannot be read: {shorten(error)}.") from error

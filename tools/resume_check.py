@@ -30,14 +30,12 @@ from ..operations.trees import flatten
 
 Loader: TypeAlias = "DataLoader | MapDataset[Any] | IterDataset[Any]"
 
-RESUMED_WITH_WORKERS = 4
-"""Steps at which worker processes are started anew: each start takes a third of a second."""
+RESUMED_WITH_WORKERS = 4  # Steps at which worker processes are started anew: each start takes a third of a second
 
 RECORDS_MORE = 100
 """Further records, after the element that differs, on which operations are tried: a few may agree by chance."""
 
-AFTER = 2
-"""Elements compared after each resume."""
+AFTER = 2  # Elements compared after each resume
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,6 @@ _MISSING = "the stream has ended"
 
 
 def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
-    """What makes an element differ, in words."""
     whole = loader.pipeline
     if whole.joins:
         return "check the datasets that come together here one by one, check_resume(dataset), to learn which operation it is."
@@ -185,7 +182,6 @@ def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool
 
 
 def _keys_told(records: Any) -> str:
-    """The keys that `last_records` gave, in words."""
     if isinstance(records, dict):
         return first_few([f"{_keys_told(keys)} of {short_repr(part)}" for part, keys in records.items() if len(keys)])
     keys = ", ".join(map(str, records[:8].tolist())) + (", …" if len(records) > 8 else "")

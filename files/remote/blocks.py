@@ -97,7 +97,6 @@ class Blocks:
         return found | self._from_store([block for block in blocks if block not in found])
 
     def _here(self, block: int) -> CachedBlock | None:
-        """A block, if it is on this machine."""
         kept = HOT.get((self._folder, block))
         if kept is not None:
             return kept

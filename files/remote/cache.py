@@ -82,7 +82,6 @@ class Cache:
             raise self.unusable(error) from error
 
     def remove(self, name: str) -> None:
-        """Remove a piece that was damaged."""
         try:
             _removed(self.path(name))
         except OSError as error:
@@ -163,7 +162,6 @@ class Cache:
         return total
 
     def unusable(self, error: OSError) -> SourceError:
-        """The error of a folder that cannot be written to, with what to do."""
         remedy = "free some space, or lower cache_bytes" if error.errno == errno.ENOSPC else "choose another folder"
         return SourceError(
             f"the cache of remote files in {shorten(self.folder)} cannot be used: {shorten(error)}; {remedy} with "

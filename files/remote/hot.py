@@ -34,7 +34,6 @@ class HotBlocks:
         self._lock = threading.Lock()
 
     def get(self, name: Hashable) -> mmap.mmap | None:
-        """A block, if it is kept."""
         with self._lock:
             block = self._blocks.get(name)
             if block is not None:
@@ -50,7 +49,6 @@ class HotBlocks:
                 self._held -= len(self._blocks.popitem(last=False)[1])
 
     def drop(self, names: Iterable[Hashable]) -> None:
-        """Let go of these, where they are kept."""
         with self._lock:
             self._held -= sum(len(self._blocks.pop(name, b"")) for name in names)
 

@@ -163,8 +163,6 @@ class RemoteFile:
         return found
 
     def _ask(self, start: int, stop: int) -> memoryview:
-        """One request, made again while it fails."""
-
         def question(store: FileStore, key: str) -> memoryview:
             data, stamp = store.read(key, start, stop)
             if stamp is not None:

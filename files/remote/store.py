@@ -18,9 +18,7 @@ from ..urls import scheme_of, split_url
 class FileStore(Protocol):
     """A store on the network. Any thread may call; each call is one request, but for lists."""
 
-    def stamp(self, key: str) -> Stamp:
-        """Size and version of a file."""
-        ...
+    def stamp(self, key: str) -> Stamp: ...
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
         """The bytes `[start, stop)`, and the stamp of the file that they are from, where the answer tells it."""
@@ -34,9 +32,7 @@ class FileStore(Protocol):
         """Those of them without a further `/` after it."""
         ...
 
-    def has_folders(self) -> bool:
-        """True if files can be listed."""
-        ...
+    def has_folders(self) -> bool: ...
 
     def put_file(self, key: str, path: str) -> None:
         """Write a local file, in place of what was there; it appears when it is whole."""

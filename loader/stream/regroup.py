@@ -31,8 +31,8 @@ MIN_ROWS = 1024
 """No memory is looked for, for batches of fewer rows: these are soon gathered. Chosen."""
 
 
-@dataclass(slots=True)
-class Regroup:
+@dataclass
+class Regroup(Pull[Request]):
     """Groups of rows for a stage, from a cursor on, each of `size()`; `whole` if these are all rows of a whole stream.
 
     The size may be any where single rows make a unit: a state counts what came of the rows since a group began, whatever

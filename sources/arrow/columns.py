@@ -26,12 +26,12 @@ Array = npt.NDArray[Any]
 class DecodedColumn(Protocol):
     """The values of one column of a row group."""
 
-    nbytes: int
-    """Bytes that the column keeps in memory."""
-
-    def take(self, rows: list[int]) -> list[Any]:
-        """The values of `rows`, in their order."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the column keeps in memory."""
         ...
+
+    def take(self, rows: list[int]) -> list[Any]: ...
 
 
 class _Dense:
@@ -61,17 +61,19 @@ class _Ragged:
         return [values[start:stop] for start, stop in bounds]
 
 
-class _Nullable:
-    """Another column with None where `is_null`."""
+class Nullable:
+    """Another column with None where `is_null`: an array, or `PieceRows` where rows are `Places`."""
 
-    def __init__(self, column: DecodedColumn, is_null: Array) -> None:
-        self._column = column
-        self._is_null = is_null
-        self.nbytes = column.nbytes + is_null.nbytes
+    def __init__(self, column: Any, is_null: Any) -> None:
+        self._column, self._is_null = column, is_null
 
-    def take(self, rows: list[int]) -> list[Any]:
-        values = self._column.take(rows)
-        for index in np.flatnonzero(self._is_null[rows]).tolist():
+    @property
+    def nbytes(self) -> int:
+        return int(self._column.nbytes + self._is_null.nbytes)
+
+    def take(self, rows: Any) -> list[Any]:
+        values: list[Any] = self._column.take(rows)
+        for index in np.flatnonzero(self._is_null.take(rows)).tolist():
             values[index] = None
         return values
 
@@ -115,7 +117,7 @@ def _column(array: Any) -> DecodedColumn:
     if column is None:
         return _Objects(array)
     if array.null_count and not kinds.is_null(array.type):
-        return _Nullable(column, array.is_null().to_numpy(zero_copy_only=False))
+        return Nullable(column, array.is_null().to_numpy(zero_copy_only=False))
     return column
 
 

@@ -91,7 +91,7 @@ class HuggingFaceDataSource:
 
     def _values(self, name: str, column: TableColumn, places: Places, keys: Int64s) -> list[Any]:
         try:
-            return column.values(places)
+            return column.take(places)
         except (ValueError, LookupError, OverflowError) as error:  # `UnicodeError` and Arrow's are among them
             files = first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
             raise SourceError(
@@ -174,7 +174,6 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _columns(self) -> dict[str, TableColumn]:
-        """By name, as the dataset's format lists them."""
         names = self.dataset.format["columns"]
         return {name: table_column([part.column(name) for part in self._batches], self._as_python) for name in names}
 

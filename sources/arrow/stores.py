@@ -23,7 +23,6 @@ class StoreFiles:
     __hash__ = None  # type: ignore[assignment]
 
     def open(self, path: str, stamp: Stamp | None) -> StoreFile:
-        """Open a file, of a version that is known or of any."""
         return StoreFile(open_file(path, self.options, stamp))
 
 
@@ -31,12 +30,11 @@ class StoreFile(RawFile):
     """A remote file, read at any place."""
 
     def __init__(self, file: OpenFile) -> None:
-        super().__init__(file)
+        super().__init__(file, owned=True)
         self._loaded: list[tuple[int, bytes]] = []
 
     @property
     def stamp(self) -> Stamp:
-        """The stamp of the version that is read."""
         return self._file.stamp
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -59,7 +57,6 @@ class StoreFile(RawFile):
 
     def close(self) -> None:
         self._loaded = []
-        self._file.close()
         super().close()
 
 

@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .columns import Array, dense, filled, is_list, is_scalar, plain
-from .pieces import Int64s, Memory, PieceRows, Places
+from .columns import Array, Nullable, dense, filled, is_list, is_scalar, plain
+from .pieces import Int64s, PieceRows, Places, as_one
 
 
 class TableColumn(Protocol):
     """The values of one column; called from several threads."""
 
-    def values(self, places: Places) -> list[Any]: ...
+    def take(self, places: Places) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Numbers:
     rows: PieceRows
     as_python: bool
 
-    def values(self, places: Places) -> list[Any]:
+    def take(self, places: Places) -> list[Any]:
         taken = self.rows.take(places)
         return taken.tolist() if self.as_python else list(taken)
 
@@ -40,11 +40,10 @@ class Ragged:
 
     def __init__(self, offsets: Sequence[Array], contents: Sequence[Array]) -> None:
         self._offsets = PieceRows(offsets)
-        self._memory = Memory(contents)
-        self.items = self._memory.items
+        self.items, self._starts = as_one(contents)
 
     def bounds(self, places: Places) -> tuple[Int64s, Int64s]:
-        base = self._memory.starts[places.pieces]
+        base = self._starts[places.pieces]
         after = Places(places.pieces, places.rows + 1)  # a piece of n values has n + 1 offsets
         return base + self._offsets.take(places), base + self._offsets.take(after)
 
@@ -56,7 +55,7 @@ class Lists:
     ragged: Ragged
     as_python: bool
 
-    def values(self, places: Places) -> list[Any]:
+    def take(self, places: Places) -> list[Any]:
         items = self.ragged.items
         starts, stops = self.ragged.bounds(places)
         arrays = [items[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
@@ -74,25 +73,11 @@ class Text:
     ragged: Ragged
     is_binary: bool
 
-    def values(self, places: Places) -> list[Any]:
+    def take(self, places: Places) -> list[Any]:
         memory = self.ragged.items.data
         starts, stops = self.ragged.bounds(places)
         parts = [memory[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
         return list(map(bytes, parts)) if self.is_binary else [str(part, "utf-8") for part in parts]
-
-
-@dataclass(frozen=True)
-class Nullable:
-    """Another column with None where `is_null`."""
-
-    column: TableColumn
-    is_null: PieceRows
-
-    def values(self, places: Places) -> list[Any]:
-        values = self.column.values(places)
-        for index in np.flatnonzero(self.is_null.take(places)).tolist():
-            values[index] = None
-        return values
 
 
 @dataclass(frozen=True)
@@ -101,25 +86,21 @@ class Objects:
 
     chunks: Sequence[Any]
 
-    def values(self, places: Places) -> list[Any]:
+    def take(self, places: Places) -> list[Any]:
         pairs = zip(places.pieces.tolist(), places.rows.tolist())
         return [self.chunks[piece][row].as_py() for piece, row in pairs]
 
 
 def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
     """The fastest form of a column, from arrays of pyarrow: at least one, none of them empty."""
-    stored = [_without_extension(chunk) for chunk in chunks]
+    # Without dictionary and extension type, except of arrays of one shape.
+    stored = [chunk if hasattr(chunk.type, "shape") else plain(chunk) for chunk in chunks]
     column = _numbers(stored, as_python) or _lists(stored, as_python) or _text(stored)
     if column is None:
         return Objects(chunks)
     if not any(chunk.null_count for chunk in stored):
         return column
     return Nullable(column, PieceRows([chunk.is_null().to_numpy(zero_copy_only=False) for chunk in stored]))
-
-
-def _without_extension(chunk: Any) -> Any:
-    """Without dictionary and extension type, except of arrays of one shape."""
-    return chunk if hasattr(chunk.type, "shape") else plain(chunk)
 
 
 def _numbers(chunks: Sequence[Any], as_python: bool) -> Numbers | None:

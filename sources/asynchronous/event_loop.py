@@ -35,11 +35,9 @@ class EventLoop:
 
     @property
     def is_here(self) -> bool:
-        """True on the loop's own thread."""
         return self._thread is threading.current_thread()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Have the loop's thread make a call soon."""
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -87,7 +87,6 @@ class MixedSource:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The number of records of each part."""
         return {name: len(source) for name, source in self.parts.items()}
 
     def __len__(self) -> int:
@@ -138,7 +137,6 @@ class MixedSource:
         return [used.named(self._names[part]) for used in used_records(self._sources[part], index)]
 
     def told(self, key: int) -> str:
-        """A key as messages say it."""
         index, part = divmod(key, len(self._sources))
         return f"{index} of part {short_repr(self._names[part])}"
 
@@ -168,7 +166,6 @@ class MixedSource:
 
     @cached_property
     def in_event_loop(self) -> bool:
-        """True if all parts are asynchronous."""
         return all(map(is_in_event_loop, self._sources))
 
     @cached_property

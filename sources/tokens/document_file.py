@@ -86,7 +86,6 @@ class DocumentFile:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """The number of tokens of each document."""
         return np.diff(self._open()[1]).astype(np.int64, copy=False)
 
     def looked_at(self, pieces: int) -> bytes:
@@ -144,7 +143,6 @@ class _RemoteTokens:
         return self._length
 
     def ranges(self, starts: Array, stops: Array) -> tuple[Array, Array]:
-        """Offsets and lengths in bytes."""
         return self._start + starts * self.dtype.itemsize, (stops - starts) * self.dtype.itemsize
 
 

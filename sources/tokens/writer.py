@@ -162,7 +162,6 @@ class _NpyFile(WholeFile):
         self.count += count
 
     def finish(self) -> None:
-        """All is on the disk, but under another name."""
         self.file.seek(0)
         self.file.write(self._header())
         super().finish()

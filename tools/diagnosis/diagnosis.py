@@ -9,14 +9,21 @@ from typing import Any
 
 from ...common.units import format_bytes, format_count, format_seconds, format_share
 from .judging.changes import HELPED_BY_WORKERS, changes
-from .judging.model import all_cores_work, enough_workers, possible, share_waited, slowed, under_way
-from .judging.verdict import Change, Finding, found
+from .judging.verdict import (
+    Change,
+    Finding,
+    all_cores_work,
+    enough_workers,
+    found,
+    possible,
+    share_waited,
+    slowed,
+    under_way,
+)
 from .measured import Measured, WorkPart
 
 MOST_PARTS = 6
-MOST_CHANGES = 5
-"""Lines of a table, and of what would change it."""
-
+MOST_CHANGES = 5  # Lines of a table, and of what would change it
 BUSY = 0.25
 """Share of the processors: if other programs take more, the numbers are not those of a quiet machine. Chosen."""
 
@@ -75,7 +82,6 @@ class Diagnosis:
 
 
 def _extent(measured: Measured) -> str:
-    """The steps that were measured, and the machine."""
     rate, rows, records = 1 / measured.elapsed, measured.batch, measured.records
     each = f"{rows:,.0f} records"
     if measured.rows and not 0.5 < records / max(rows, 1e-9) < 2:
@@ -198,7 +204,6 @@ def _sort(measured: Measured, kind: str) -> str:
 
 
 def _each(measured: Measured, part: WorkPart) -> str:
-    """Seconds for a record, or for a batch."""
     if part.kind == "reading" and measured.reads_ahead and measured.read_seconds and measured.records:
         return f"{format_seconds(measured.read_seconds / measured.records)} a record"
     if part.kind in ("batch", "stacking", "packing") or not measured.records:

@@ -33,13 +33,11 @@ class Clock:
         self._since = perf_counter()
 
     def begin(self, name: str, records: int) -> None:
-        """A node below begins, for these records; the one above it waits."""
         self._charge()
         self.records[name] = self.records.get(name, 0) + records
         self._at_work.append(name)
 
     def end(self) -> None:
-        """It has ended; the one above continues."""
         self._charge()
         self._at_work.pop()
 
@@ -100,7 +98,6 @@ def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
 
 
 def _nodes(source: Any) -> Iterator[Node]:
-    """All nodes of a source."""
     if isinstance(source, MixedSource):
         below: Sequence[Any] = list(source.parts.values())
     elif isinstance(source, Node):

@@ -12,10 +12,7 @@ PartKind: TypeAlias = Literal["sampler", "reading", "record", "batch", "stacking
 """Which records are read; reading; an operation on single records, or on batches; one that makes one element of several;
 headrace's own work between operations; making rows ready for another process."""
 
-SLOW_MEMORY = 50e-6
-"""Seconds for a record: no record that lies in memory takes so long. Chosen."""
-
-
+SLOW_MEMORY = 50e-6  # Seconds for a record: no record that lies in memory takes so long. Chosen
 HANDED = 25e-6
 """Seconds of a processor that a record takes which another thread reads. Measured with 64 and 256 threads."""
 
@@ -121,12 +118,10 @@ class Measured:
 
     @property
     def own(self) -> float:
-        """The user's own work."""
         return max(self.elapsed - self.waited, 0.0)
 
     @property
     def share_waited(self) -> float:
-        """Share of the time."""
         return self.waited / self.elapsed if self.elapsed else 0.0
 
     @property
@@ -145,18 +140,15 @@ class Measured:
 
     @property
     def work(self) -> float:
-        """Seconds of all workers together."""
         return sum(part.seconds for part in self.parts)
 
     @property
     def processor(self) -> float:
-        """Seconds of `work` that need a processor."""
         packing = self.seconds_of("packing")
         return (self.work - self.seconds_of("reading") - packing) * self.at_work + self.reading_processor + packing
 
     @property
     def reading_processor(self) -> float:
-        """Seconds of reading that need a processor."""
         if not self.reads_ahead:
             return self.seconds_of("reading") * self.source.at_work
         return self.records * (self.source.processor + HANDED)
@@ -175,5 +167,4 @@ class Measured:
         return max(self.waited - self.unready, 0.0)
 
     def seconds_of(self, *kinds: PartKind) -> float:
-        """Seconds of the parts of some kinds."""
         return sum(part.seconds for part in self.parts if part.kind in kinds)

@@ -57,7 +57,6 @@ def _loader(program: Program, options: argparse.Namespace) -> Iterator[Any]:
 
 @contextmanager
 def _stream(text: str, options: argparse.Namespace) -> Iterator[Any]:
-    """The loader of a program, or the path of a checkpoint."""
     program = Program.parsed(text)
     if program.path.suffix != ".py":
         yield text

@@ -24,8 +24,7 @@ from ...samplers.mix.weights import in_units
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
 
-MOST = 1 << 24
-"""Positions that are compared: a second's work. Orders that differ mostly do so soon after they may."""
+MOST = 1 << 24  # Positions that are compared: a second's work. Orders that differ mostly do so soon after they may
 
 _BLOCK = 1 << 16
 
@@ -53,7 +52,6 @@ class Order:
 
     @classmethod
     def of_mix(cls, order: MixOrder, length: int, of_rows: bool = False) -> Order:
-        """The order of a mix."""
         stages = [(start, tuple(zip(order.names, in_units(weights, ONE)))) for start, weights in order.stages]
         return cls(order.names, order.places, length, tuple(stages), of_rows)
 
@@ -68,14 +66,12 @@ class Order:
         return cls(names, places, len(sampler))
 
     def told(self, position: int) -> str:
-        """The element at a position, in words."""
         parts, keys = self.places(np.array([position], dtype=np.int64))
         name = self.names[int(parts[0])]
         what = "element" if self.stages else "record"  # of a mix, as the part counts them in its own order
         return f"{what} {int(keys[0])}{f' of {name}' if name else ''}"
 
     def shares(self, position: int) -> dict[str, float]:
-        """The share of each part of a mix at a position."""
         weights = next((weights for start, weights in reversed(self.stages) if start <= position), ())
         whole = sum(weight for _, weight in weights) or 1
         return {name: weight / whole for name, weight in weights}

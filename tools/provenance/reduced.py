@@ -53,7 +53,6 @@ class UnreadSource:
         return None
 
     def __getitems__(self, keys: Sequence[int]) -> list[None]:
-        """None for each key."""
         return [None] * len(keys)
 
 

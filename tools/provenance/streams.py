@@ -63,7 +63,6 @@ class Described:
         raise TypeError(f"{a_kind_of(loader)} describes no stream; pass a DataLoader, a MapDataset or an IterDataset.")
 
     def on(self, shard: ShardOptions) -> Described:
-        """The same for another shard."""
         if shard == self.pipeline.shard:
             return self
         leaves = []
@@ -73,11 +72,9 @@ class Described:
         return replace(self, pipeline=replace(self.pipeline, leaves=tuple(leaves)))
 
     def shard(self, index: int, count: int) -> ShardOptions:
-        """One of the shards that it may have."""
         return ShardOptions(index, count, self.pipeline.shard.drop_remainder)
 
     def in_epoch(self, epoch: int) -> Described:
-        """One epoch of it."""
         return replace(self, pipeline=one_epoch(self.pipeline, epoch))
 
     def stand(self, states: Sequence[LoaderState], strict: bool) -> StreamPosition:

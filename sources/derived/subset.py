@@ -12,11 +12,11 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ..common.fingerprint_values import digest_of
-from .accepted import as_source
-from .keys import Keys, check_key, check_keys
-from .protocol import fingerprint_of, is_in_event_loop, reader_of, reads_singly
-from .provenance import UsedRecord, used_records
+from ...common.fingerprint_values import digest_of
+from ..accepted import as_source
+from ..keys import Keys, check_key, check_keys
+from ..protocol import fingerprint_of, is_in_event_loop, reader_of, reads_singly
+from ..provenance import UsedRecord, used_records
 
 Int64s = npt.NDArray[np.int64]
 

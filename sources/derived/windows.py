@@ -1,0 +1,296 @@
+"""Windows of consecutive frames, of time series and episodes.
+
+In: the number of a window. Out: its frames, as slices of one record's arrays, or of several records that are read at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ...common.fingerprint_values import digest_of
+from ...common.messages import short_repr
+from ...common.validation import whole_number
+from ...errors import LengthsError
+from ..accepted import as_source
+from ..keys import Keys, check_key, check_keys
+from ..lengths import lengths_of
+from ..protocol import fingerprint_of, reader_of, reads_singly
+from ..provenance import TokenSpan, UsedRecord, used_records
+
+Int64s = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+
+class Windows:
+    """Windows of `length` consecutive frames, `stride` apart, never over the end of an episode. Random access; `len` is known.
+
+    Frames may be stored in two ways:
+
+    * A record is an episode: an array whose first axis is time, or a dict of these. Lengths are known or given. A window has a
+      slice of each array that is as long as its episode; other values, such as a label, come as they are.
+    * A record is a frame, and `episodes` says of which episode. A window is the stack of its frames. Of a source of columns
+      (arrays, also of mapped files) it is a slice of each; other sources read its frames in one call.
+
+    An episode of n frames has `(n - length) // stride + 1` windows, or none. They are in the order of episodes and frames, so
+    that a sampler shuffles them all. It is a source: for a `DataLoader`, a mix, or `MapDataset.source(Windows(…))`.
+
+    Args:
+        source: whatever `DataLoader` takes as one, or a `MapDataset`.
+        length: frames of a window.
+        stride: frames from the first of a window to the first of the next; None (default): `length`, so that none overlap.
+        lengths: of episodes that are records: None (default): the source tells them; or an array, the name of a field, or a
+            function of a record.
+        episodes: for records that are frames: the number or name of each frame's episode, where all frames of an episode
+            follow one another; or one number, if all are of one.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        ValueError: no episode is long enough, or there is not one episode for each frame.
+        LengthsError: the source does not tell lengths; when a window is read: an episode has another length than was said.
+
+    >>> frames = {"x": np.arange(10) * 10}
+    >>> windows = Windows(frames, length=3, stride=2, episodes=[0] * 6 + [1] * 4)
+    >>> [window["x"].tolist() for window in windows]
+    [[0, 10, 20], [20, 30, 40], [60, 70, 80]]
+    >>> Windows([np.arange(5), np.arange(2), np.arange(4)], length=2)[2].tolist()
+    [0, 1]
+    """
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+
+    def __init__(
+        self, source: Any, length: int, stride: int | None = None, *, lengths: Any = None, episodes: Any = None
+    ) -> None:
+        self.source = as_source(source)
+        self.length = whole_number("length", length, 1, None, "the number of frames of a window")
+        self.stride = self.length
+        if stride is not None:
+            self.stride = whole_number("stride", stride, 1, None, "frames from one window to the next, at least 1")
+        self._of_frames = episodes is not None
+        if lengths is not None and episodes is not None:
+            raise TypeError("pass lengths=, where records are episodes, or episodes=, where they are frames; not both.")
+        found = _runs(episodes, len(self.source)) if self._of_frames else lengths_of(self.source, lengths)
+        self._lengths: Int64s = found
+        counts = np.where(found < self.length, 0, (found - self.length) // self.stride + 1)
+        self._ends = np.cumsum(counts)
+        if not self._ends[-1]:
+            raise ValueError(
+                f"no episode is as long as a window: the longest of {len(found)} has {found.max()} frames, and "
+                f"length={self.length}; pass a smaller one."
+            )
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        number = check_key(key, len(self), "Windows")
+        episode = int(self._ends.searchsorted(number, "right"))
+        start = (number - int(self._ends[episode - 1] if episode else 0)) * self.stride
+        if not self._of_frames:
+            return self._slice(self._read(np.array([episode]))[0], episode, start)
+        first = int(self._starts[episode]) + start
+        if self._columns is not None:
+            return self._of_columns(first)
+        return _stacked(self._read(np.arange(first, first + self.length)))
+
+    def __getitems__(self, keys: Keys) -> Sequence[Any]:
+        """The windows of `keys`, in their order."""
+        checked = check_keys(keys, len(self), "Windows")
+        return self._windows(checked) if len(checked) else []
+
+    @cached_property
+    def _starts(self) -> Int64s:
+        """The first frame of each episode, where records are frames."""
+        return np.cumsum(self._lengths) - self._lengths
+
+    @cached_property
+    def _read(self) -> Callable[[Int64s], Sequence[Any]]:
+        return reader_of(self.source)
+
+    def _places(self, keys: Int64s) -> tuple[Int64s, Int64s]:
+        """The episode of each window, and the number of its first frame there."""
+        episodes = np.searchsorted(self._ends, keys, side="right")
+        first = np.where(episodes > 0, self._ends[episodes - 1], 0)
+        return episodes, (keys - first) * self.stride
+
+    def _first_frames(self, keys: Int64s) -> Int64s:
+        """The record of the first frame of each window, where records are frames."""
+        episodes, starts = self._places(keys)
+        return self._starts[episodes] + starts
+
+    def _windows(self, keys: Int64s) -> list[Any]:
+        if not self._of_frames:
+            return self._of_episodes(keys)
+        firsts = self._first_frames(keys)
+        if self._columns is not None:
+            return list(map(self._of_columns, firsts.tolist()))
+        frames, places = np.unique(firsts[:, None] + np.arange(self.length), return_inverse=True)
+        records = self._read(frames)
+        return [_stacked([records[place] for place in row]) for row in places.reshape(len(keys), -1).tolist()]
+
+    @cached_property
+    def _columns(self) -> Any:
+        """The columns of a source of frames, if they are plain arrays; else None."""
+        columns = getattr(self.source, "columns", None) if self._of_frames else None
+        plain = columns is not None and all(isinstance(leaf, np.ndarray) for leaf in _leaves(columns))
+        return columns if plain else None
+
+    def _of_columns(self, first: int) -> Any:
+        frames = slice(first, first + self.length)
+        return (
+            self._columns[frames]
+            if isinstance(self._columns, np.ndarray)
+            else _map(lambda column: column[frames], self._columns)
+        )
+
+    def _of_episodes(self, keys: Int64s) -> list[Any]:
+        """Slices of records, each of which is read once."""
+        episodes, starts = self._places(keys)
+        distinct, which = np.unique(episodes, return_inverse=True)
+        records = self._read(distinct)
+        return [
+            self._slice(records[place], int(distinct[place]), start)
+            for place, start in zip(which.tolist(), starts.tolist())
+        ]
+
+    def _slice(self, record: Any, episode: int, start: int) -> Any:
+        length = int(self._lengths[episode])
+        sliced = []
+
+        def of(leaf: Any) -> Any:
+            if not (isinstance(leaf, np.ndarray) and leaf.ndim and len(leaf) == length):
+                return leaf
+            sliced.append(leaf)
+            return leaf[start : start + self.length]
+
+        window = _map(of, record)
+        if not sliced:
+            found = sorted({len(leaf) for leaf in _leaves(record) if isinstance(leaf, np.ndarray) and leaf.ndim})
+            raise LengthsError(
+                f"record {episode} has arrays of {short_repr(found)} frames, and its length was said to be {length}; make its "
+                "length known as it is."
+            )
+        return window
+
+    @cached_property
+    def columns(self) -> Any:
+        """Those of the source, from which windows are taken; None for other sources."""
+        return None if self._columns is None else _map(lambda column: _WindowColumn(column, self), self._columns)
+
+    def first_frames(self, keys: Int64s) -> Int64s:
+        """The record with the first frame of each window, `int64[n]`; where records are frames."""
+        return self._first_frames(keys)
+
+    @property
+    def announce(self) -> Callable[[Int64s], None] | None:
+        """Takes keys that will be asked for soon, where the source wants to know them."""
+        announce = getattr(self.source, "announce", None)
+        return None if announce is None else lambda keys: announce(self._records_of(keys))
+
+    def _records_of(self, keys: Int64s) -> Int64s:
+        """All records that windows are made of."""
+        if self._of_frames:
+            return np.unique(self._first_frames(keys)[:, None] + np.arange(self.length))
+        return np.unique(self._places(keys)[0])
+
+    @property
+    def reads_ahead(self) -> Any:
+        """As many reads at a time as of the source."""
+        return getattr(self.source, "reads_ahead", True)
+
+    @property
+    def reads_singly(self) -> bool:
+        """True if the source is read record by record."""
+        return reads_singly(self.source)
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """That of the source; length and stride of windows, and a digest of the lengths of episodes."""
+        windows = f"{self.length} {self.stride} {digest_of(self._lengths)[:12]}"
+        return {**fingerprint_of(self.source), "windows": windows}
+
+    def made_of(self, key: int) -> list[UsedRecord]:
+        """The frames of a window; or the span of its episode."""
+        keys = np.array([key])
+        if self._of_frames:
+            return [used for frame in self._records_of(keys).tolist() for used in used_records(self.source, frame)]
+        (episode,), (start,) = (place.tolist() for place in self._places(keys))
+        span = TokenSpan(start, start + self.length, int(self._lengths[episode]))
+        return [used.placed(tokens=(span,)) for used in used_records(self.source, episode)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_read", "_columns", "columns")}
+
+    def __repr__(self) -> str:
+        return f"Windows({len(self)} of {self.length} frames, stride={self.stride}, {self.source!r})"
+
+
+class _WindowColumn:
+    """One column of frames as a column of windows, as far as batches need it."""
+
+    def __init__(self, column: Array, windows: Windows) -> None:
+        self._column, self._windows = column, windows
+        self.dtype = column.dtype
+        self.shape = (len(windows), windows.length, *column.shape[1:])
+        self.nbytes = column.nbytes // max(len(column), 1) * windows.length * len(windows)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def take(self, places: Int64s, axis: int, out: Array, mode: str) -> None:
+        """As `ndarray.take`: a copy of a slice for each window."""
+        length = self._windows.length
+        for row, first in zip(out, self._windows.first_frames(places).tolist()):
+            row[...] = self._column[first : first + length]
+
+
+def _runs(episodes: Any, frames: int) -> Int64s:
+    """Lengths of runs of equal values, which come once each."""
+    array = np.asarray(episodes)
+    if array.ndim == 0:
+        array = np.broadcast_to(array, frames)
+    if array.shape != (frames,):
+        raise ValueError(f"episodes have shape {array.shape} for {frames} frames; pass one for each frame.")
+    if array.dtype.kind not in "iubUS":
+        raise TypeError(f"episodes={short_repr(episodes)} have dtype {array.dtype}; pass integers or strings.")
+    starts = np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]]))
+    values, counts = np.unique(array[starts], return_counts=True)
+    if counts.max() > 1:
+        raise ValueError(
+            f"frames of episode {values[counts > 1][0]} do not follow one another; sort the records by episode, or give "
+            "each run of frames an episode of its own."
+        )
+    return np.diff(np.append(starts, frames))
+
+
+def _map(function: Callable[[Any], Any], tree: Any) -> Any:
+    import optree
+
+    return optree.tree_map(function, tree, none_is_leaf=True, namespace="headrace")
+
+
+def _leaves(tree: Any) -> list[Any]:
+    import optree
+
+    return optree.tree_leaves(tree, none_is_leaf=True, namespace="headrace")
+
+
+def _stacked(records: Sequence[Any]) -> Any:
+    """The tree of records with their leaves stacked; bytes, text and objects in an array of objects."""
+    import optree
+
+    return optree.tree_map(_stack, *records, none_is_leaf=True, namespace="headrace")
+
+
+def _stack(*leaves: Any) -> Array:
+    if isinstance(leaves[0], (np.ndarray, np.generic, int, float, complex)):
+        return np.stack(leaves)
+    found = np.empty(len(leaves), dtype=object)
+    found[:] = leaves
+    return found
