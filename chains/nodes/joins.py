@@ -121,7 +121,6 @@ class Chosen(Node):
 
 
 def _one_after_another(lengths: Sequence[Any]) -> Any:
-    """Lengths of several datasets, whose elements have the same leaves."""
     first = lengths[0]
     if not isinstance(first, Mapping):
         return np.concatenate(lengths)
