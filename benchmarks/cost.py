@@ -10,6 +10,10 @@ Printed on 2 cores (the two-rank row is bounded: perfect balance of 16 records a
     two_ranks (tokens/s, ΣL²)              1.28       ≥ 1.6        1.28 is the limit: cost without padding is the same in sum
     two_ranks_padded (tokens/s, n·max L²)  …          ≥ 1.6        …
     plan (ms, step 10^9, 2,048 records)    0.5        ≤ 10         64 shards
+    padding_4 (BudgetBatch, 16,384 tokens) 0.303      ≤ 0.08       0.302 is the least that 4 lengths allow; 0.77 in random order
+    padding_8                              0.165      ≤ 0.04       0.164 is the least; 64 shards have 0.217
+    budget_plan (ms, step 10^9)            0.3        ≤ 10         64 shards
+    budget_speed (batches/s, one process)  360        none
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from numpy.typing import NDArray
 import headrace
 
 RANKS, GLOBAL_BATCH, RECORDS = 64, 2048, 100_000
+BUDGET = 16_384
 TWO_RANK_RECORDS, TWO_RANK_BATCH = 1_600, 32
 SEEDS = range(20)
 
@@ -114,10 +119,69 @@ def plan() -> Row:
     return Row(float(np.median(took)), "≤ 10", f"{max(took):.1f} at most")
 
 
+def _padding(count: int, limit: str) -> Row:
+    """The padding of batches by budget on one shard; beside it, the least that so many lengths allow, and other shards."""
+    lengths = lengths_like_texts(RECORDS)
+    windows = headrace.BudgetBatch(BUDGET, pad_to=count).windows(lengths)
+    tokens = np.array(windows.shapes.lengths) * windows.shapes.rows
+    least = 1 - lengths.sum() / np.array(windows.shapes.lengths)[windows.shapes.numbers(lengths)].sum()
+    found = {}
+    for shards in (1, 2, 7, RANKS):
+        steps = np.diff(windows.steps_on(shards).steps[0], prepend=0)[::-1]
+        found[shards] = 1 - lengths.sum() / (steps * tokens * shards).sum()
+    others = ", ".join(f"{share:.3f} on {shards}" for shards, share in found.items() if shards > 1)
+    return Row(found[1], limit, f"{least:.3f} is the least that {count} lengths allow; {others} shards")
+
+
+def padding_4() -> Row:
+    """With four lengths to pad to."""
+    return _padding(4, "≤ 0.08")
+
+
+def padding_8() -> Row:
+    """With eight."""
+    return _padding(8, "≤ 0.04")
+
+
+def _budget_loader(shard: int, shards: int, num_epochs: int | None) -> headrace.DataLoader:
+    lengths = lengths_like_texts(RECORDS)
+    records = [np.zeros(length, np.int32) for length in lengths]
+    batches = headrace.BudgetBatch(BUDGET, pad_to=8, lengths=lengths)
+    options = headrace.ShardOptions(shard, shards)
+    return headrace.load(
+        records, transformations=[batches], shuffle=True, seed=0, num_epochs=num_epochs, shard_options=options
+    )
+
+
+def budget_plan() -> Row:
+    """Milliseconds until a rank knows the records of its batch at step 10^9; the median of 20 steps."""
+    loader, took = _budget_loader(5, RANKS, None), []
+    for step in range(20):
+        began = time.perf_counter()
+        loader.records_at(10**9 + step)
+        took.append((time.perf_counter() - began) * 1e3)
+    return Row(float(np.median(took)), "≤ 10", f"{max(took):.1f} at most, the first")
+
+
+def budget_speed() -> Row:
+    """Batches a second in one process, without workers."""
+    iterator, count = iter(_budget_loader(0, 1, 1)), 0
+    next(iterator)
+    began = time.perf_counter()
+    for _ in iterator:
+        count += 1
+    took = time.perf_counter() - began
+    return Row(count / took, "none", f"{count} batches in {took:.1f} s")
+
+
 ROWS: dict[str, Callable[[], Row]] = {
     "ranks": ranks,
     "two_ranks": two_ranks,
     "plan": plan,
+    "padding_4": padding_4,
+    "padding_8": padding_8,
+    "budget_plan": budget_plan,
+    "budget_speed": budget_speed,
 }
 
 

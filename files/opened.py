@@ -72,7 +72,8 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
         SourceError: it cannot be opened, or is another version.
     """
     if is_remote(path):
-        return _remote(path, storage_options, stamp)
+        remote: OpenFile = _remote(path, storage_options, stamp)
+        return remote
     file = LocalFile(local_path(path))
     if stamp is not None:
         check_unchanged(path, stamp, file.stamp)

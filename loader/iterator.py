@@ -17,8 +17,7 @@ from ..common.validation import warn
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import NotHere, Remarks
 from .executors.make import make_executor
-from .executors.protocol import Executor
-from .executors.tuner import Tuning
+from .executors.protocol import Executor, Tuning
 from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline

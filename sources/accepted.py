@@ -95,7 +95,12 @@ def as_source(data: Any) -> DataSource[Any]:
 def _refuse_no_source(data: Any) -> None:
     """Raise a TypeError for a path, a table, a stream, a class, or a dict of datasets or of lists, with a remedy."""
     if isinstance(data, (str, bytes, os.PathLike)):
-        raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source; pass {_reader_of(os.fsdecode(data))}.")
+        path = os.fsdecode(data).lower()
+        readers = [reader for suffix, reader in _READERS.items() if suffix in path]
+        reader = (
+            readers[0] if readers else "what reads it, headrace.ArrayRecordDataSource(path) or ParquetDataSource(path)"
+        )
+        raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source; pass {reader}.")
     if isinstance(data, type):
         raise TypeError(f"{data.__name__} is a class, not a source; pass an instance, {data.__name__}(…).")
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(data).__mro__}
@@ -108,7 +113,8 @@ def _refuse_no_source(data: Any) -> None:
             f"a dict of datasets is no source; pass one of them, data[{short_repr(next(iter(data)))}], or mix them: "
             "sampler=headrace.MixSampler(data, weights=…)."
         )
-    if isinstance(data, Mapping) and data and all(map(_is_list_of_records, data.values())):
+    lists = isinstance(data, Mapping) and all(isinstance(value, (list, tuple, range)) for value in data.values())
+    if lists and data and not any(map(_has_array, data.values())):  # a tree of columns has some
         raise TypeError(
             "a dict of lists is no source; for columns, pass arrays, {name: np.asarray(column) for name, column in "
             "data.items()}; to mix the records of the lists, pass headrace.DataLoader(data_source=data, "
@@ -116,21 +122,11 @@ def _refuse_no_source(data: Any) -> None:
         )
 
 
-def _reader_of(path: str) -> str:
-    found = [reader for suffix, reader in _READERS.items() if suffix in path.lower()]
-    return found[0] if found else "what reads it, headrace.ArrayRecordDataSource(path) or ParquetDataSource(path)"
-
-
 def _is_dataset(value: Any) -> bool:
     """True of what gives records by number and is none of the containers that hold leaves."""
     plain = (str, bytes, list, tuple, range, Mapping)
     is_array = hasattr(value, "__array__")
     return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not is_array and not isinstance(value, plain)
-
-
-def _is_list_of_records(value: Any) -> bool:
-    """True of a list, or a range, without arrays in it: a tree of columns has some."""
-    return isinstance(value, (list, tuple, range)) and not _has_array(value)
 
 
 def _has_array(value: Any) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..common.units import format_bytes, format_seconds, format_share
 from .diagnosis.diagnose import work_alone
-from .diagnosis.judging.model import worker_seconds
+from .diagnosis.judging.verdict import worker_seconds
 from .programs import Program, told_of
 
 HEADROOM = 0.1

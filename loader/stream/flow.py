@@ -24,9 +24,9 @@ from ..plan.steps.skipped import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
 from .join import CacheWriter, JoinedRuns
-from .ordered import InOrder, Ordered, Results, span_requests
+from .ordered import InOrder, Ordered, Results
 from .regroup import Regroup
-from .rows import AtHand, Ended, Pull, Request, Rows
+from .rows import AtHand, Ended, Pull, Request, Rows, span_requests
 from .stage_output import SkippedRecords, StageOutput
 from .unfinished_runs import UnfinishedRuns
 

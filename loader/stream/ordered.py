@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import TypeAlias
 
@@ -21,19 +20,6 @@ from .rows import Ended, Pull, Request, span_request
 
 Results: TypeAlias = Pull[tuple[Request, Block]]
 """Has tasks run and gives their blocks in order."""
-
-
-def span_requests(
-    stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
-) -> Iterator[Request]:
-    """Requests for the spans of a leaf: those of `ranges` of local positions, each as long as `length` says then."""
-    for first, stop in ranges:
-        start = first
-        while start < stop:
-            size = length(stage.number)  # where it grows, a span is shorter, so that groups end where it does
-            end = min(start + size - (start - first) % size, stop)
-            yield span_request(SpanTask(stage.number, start, end, leaf), stage)
-            start = end
 
 
 class Ordered:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -190,3 +190,16 @@ def span_request(
     """A request for a span of a leaf; with the notes of cursors before and after it."""
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
     return Request(task, Provenance(stage, start, stop, task.leaf), pieces_left=left)
+
+
+def span_requests(
+    stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
+) -> Iterator[Request]:
+    """Requests for the spans of a leaf: those of `ranges` of local positions, each as long as `length` says then."""
+    for first, stop in ranges:
+        start = first
+        while start < stop:
+            size = length(stage.number)  # where it grows, a span is shorter, so that groups end where it does
+            end = min(start + size - (start - first) % size, stop)
+            yield span_request(SpanTask(stage.number, start, end, leaf), stage)
+            start = end

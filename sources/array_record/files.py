@@ -38,11 +38,6 @@ class FileRange(NamedTuple):
     stop: int | None = None
 
 
-def one_or_many(paths: Any) -> Any:
-    """Paths as `path_list` takes them: a file instruction is one."""
-    return [paths] if isinstance(paths, FileInstruction) else paths
-
-
 def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
     """The ranges of files that a path, glob or folder, a `path[start:end]` or a file instruction means.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -58,12 +57,6 @@ def inspected(path: str, options: str, storage: StorageOptions) -> Content:
         length = min(_INDEX_BYTES, file.size)
         digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
         return Content(_count(file, options, storage), file.stamp, digest)
-
-
-def group_size_of(reader: Any) -> int:
-    """The number of records that are compressed together, by the options of the file's writer."""
-    found = re.search(r"group_size:(\d+)", reader.writer_options_string())
-    return int(found[1]) if found else 1
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import glob
 from typing import Any
 
@@ -49,15 +48,7 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
 
 def is_local(filesystem: Any) -> bool:
     """True of pyarrow's file system of this machine, whose paths Python knows too."""
-    return isinstance(filesystem, _local_file_system())
-
-
-@functools.cache
-def _local_file_system() -> type:
-    from pyarrow import fs
-
-    found: type = fs.LocalFileSystem
-    return found
+    return getattr(filesystem, "type_name", "") == "local"
 
 
 def listing_of(filesystem: Any) -> FileSystem:

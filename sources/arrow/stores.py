@@ -30,7 +30,7 @@ class StoreFile(RawFile):
     """A remote file, read at any place."""
 
     def __init__(self, file: OpenFile) -> None:
-        super().__init__(file)
+        super().__init__(file, owned=True)
         self._loaded: list[tuple[int, bytes]] = []
 
     @property
@@ -57,7 +57,6 @@ class StoreFile(RawFile):
 
     def close(self) -> None:
         self._loaded = []
-        self._file.close()
         super().close()
 
 

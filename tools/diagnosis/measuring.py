@@ -21,7 +21,7 @@ from ...reporting.loops import host_iterator
 from ...reporting.machine import Processors, processors, taken_by_others
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
-from .judging.model import slowed
+from .judging.verdict import slowed
 from .measured import Feeding, Measured, WorkPart
 from .work import Work, grown, slow_reads
 

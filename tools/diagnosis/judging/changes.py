@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
 from ..measured import Measured, PartKind, WorkPart
-from .model import (
+from .verdict import (
     CLOSE,
     HAND_OVER,
     UNLIMITED,
+    Change,
+    Finding,
     enough_reads,
     enough_workers,
     lighter,
@@ -18,7 +20,6 @@ from .model import (
     slowed,
     step_seconds,
 )
-from .verdict import Change, Finding
 
 WORTH = 1.05  # A change that makes less than this many times the steps is left out
 HIDDEN = 0.1  # Share of the time that is waited where work is said to be hidden: what is left is the hand-over
