@@ -254,7 +254,7 @@ class Own(Node):
     @property
     def operations(self) -> int:
         """It may be one itself."""
-        return super().operations + 1
+        return int(super().operations) + 1
 
     @property
     def parameters(self) -> Any:
