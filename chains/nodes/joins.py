@@ -107,7 +107,8 @@ class Chosen(Node):
         """The orders of the nodes become part of one order, which is computed in blocks."""
         parts = [node.apart for node in self.nodes]
         limit = ENDLESS // len(parts)
-        source = MixedSource({name: _as_source(base, limit) for name, (base, _) in zip(self.names, parts)})
+        bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
+        source = MixedSource(dict(zip(self.names, bases)))
         orders = tuple(order.order for _, order in parts)
         return Line(
             source=source,
@@ -125,10 +126,6 @@ def _one_after_another(lengths: Sequence[Any]) -> Any:
     if not isinstance(first, Mapping):
         return np.concatenate(lengths)
     return {name: _one_after_another([part[name] for part in lengths]) for name in first}
-
-
-def _as_source(node: Node, limit: int) -> Any:
-    return node.source if isinstance(node, Source) else Evaluated(node, limit)
 
 
 @dataclass(frozen=True, eq=False)
