@@ -129,7 +129,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @property
     def reads_singly(self) -> bool:
         """True where readers share a batch, record by record, as of a source."""
-        return self.root_node.reads_singly
+        return bool(self.root_node.reads_singly)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
