@@ -3,19 +3,20 @@
     python benchmarks/cost.py [--plot FILE] [ROW …]
 
 Lengths are lognormal(5, 1), clamped to 16…1,024. A row gives what it measured, the limit, and what it is beside.
-Printed on 2 cores (the two-rank row is bounded: perfect balance of 16 records a rank gives at most 1.27 to 1.29 times):
+Printed on 2 cores that were busy with other work:
 
-    row                                    measured   limit        beside
-    ranks (max/mean of aL + L²)            1.0004     ≤ 1.02       1.80 in turn
-    two_ranks (tokens/s, ΣL²)              1.28       ≥ 1.6        1.28 is the limit: cost without padding is the same in sum
-    two_ranks_padded (tokens/s, n·max L²)  …          ≥ 1.6        …
-    plan (ms, step 10^9, 2,048 records)    0.5        ≤ 10         64 shards
-    padding_4 (BudgetBatch, 16,384 tokens) 0.303      ≤ 0.08       0.302 is the least that 4 lengths allow; 0.77 in random order
-    padding_8                              0.165      ≤ 0.04       0.164 is the least; 64 shards have 0.217
-    budget_plan (ms, step 10^9)            0.3        ≤ 10         64 shards
-                                                                     Lhotse 1.33, 8 buckets: 0.192 in 190 shapes; 30: 0.061 in 149
-    budget_plans (batches/s, plan alone)   1610       none         Lhotse 1.33, 8 buckets: 366
-    budget_speed (batches/s, one process)  360        none
+    ranks                 1.0005   ≤ 1.02  1.82 in turn
+    two_ranks             1.2739   ≥ 1.6   1.275 is the most that there is: no order changes the sum of L²
+    two_ranks_padded      6.2948   ≥ 1.6   batches of 16, padded to their longest, in random order
+    plan                  0.7066   ≤ 10    32.9 at most
+    padding_4             0.3033   ≤ 0.08  0.303 is the least that 4 lengths allow; 0.304 on 2, 0.306 on 7, 0.317 on 64 shards
+    padding_8             0.1654   ≤ 0.04  0.164 is the least that 8 lengths allow; 0.166 on 2, 0.169 on 7, 0.217 on 64 shards
+    budget_plan           0.4220   ≤ 10    41.7 at most, the first
+    budget_plans       1071.8503   none    batches/s whose records become known
+    budget_speed        358.4359   none    batches/s, made in one process
+
+Lhotse 1.33 (DynamicBucketingSampler, same lengths and budget): 0.192 with 8 buckets, in 190 shapes, 366 batches/s become known;
+0.061 with 30 buckets, in 149 shapes. In random order, padded to the longest of a batch: 0.77.
 """
 
 from __future__ import annotations
@@ -100,6 +101,29 @@ def two_ranks() -> Row:
     """Tokens a second beside the random order; a rank takes ΣL², and the slower one decides."""
     gain, most = _gain(lambda drawn: (drawn.astype(np.float64) ** 2).sum(axis=2))
     return Row(gain, "≥ 1.6", f"{most:.3f} is the most that there is: no order changes the sum of L²")
+
+
+def two_ranks_padded() -> Row:
+    """The same where batches are padded and padding costs as tokens do: `BudgetBatch` beside batches of 16 in random order."""
+    gains = []
+    for seed in SEEDS:
+        lengths, steps = lengths_like_texts(TWO_RANK_RECORDS, seed), TWO_RANK_RECORDS // TWO_RANK_BATCH
+        drawn = batches_of_ranks(lengths, 2, steps, TWO_RANK_BATCH, None, seed).astype(np.float64)
+        in_turn = (drawn.shape[2] * drawn.max(axis=2) ** 2).max(axis=1).sum()
+        shapes = []
+        for rank in range(2):
+            batches = headrace.load(
+                [np.ones(length, np.bool_) for length in lengths],
+                shuffle=True,
+                seed=seed,
+                num_epochs=1,
+                transformations=[headrace.BudgetBatch(4096, pad_to=8)],
+                shard_options=headrace.ShardOptions(rank, 2),
+            )
+            shapes.append([batch["mask"].shape for batch in batches])
+        rows, padded = np.array(shapes, np.float64).transpose(2, 0, 1)
+        gains.append(in_turn / (rows * padded**2).max(axis=0).sum())
+    return Row(float(np.median(gains)), "≥ 1.6", "batches of 16, padded to their longest, in random order")
 
 
 def plan() -> Row:
@@ -188,6 +212,7 @@ def budget_speed() -> Row:
 ROWS: dict[str, Callable[[], Row]] = {
     "ranks": ranks,
     "two_ranks": two_ranks,
+    "two_ranks_padded": two_ranks_padded,
     "plan": plan,
     "padding_4": padding_4,
     "padding_8": padding_8,
@@ -224,7 +249,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.rows or ROWS:
         row = ROWS[name]()
-        print(f"{name:<12}{row.measured:>10.4f}   {row.limit:<8}{row.beside}", flush=True)
+        print(f"{name:<18}{row.measured:>10.4f}   {row.limit:<8}{row.beside}", flush=True)
     if options.plot is not None:
         draw(options.plot)
 
