@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import orders
 from numpy.typing import NDArray
 
 import headrace
@@ -118,6 +119,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "ranks": ranks,
     "two_ranks": two_ranks,
     "plan": plan,
+    **{name: lambda row=row: Row(*row()) for name, row in orders.ROWS.items()},
 }
 
 
@@ -148,7 +150,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.rows or ROWS:
         row = ROWS[name]()
-        print(f"{name:<12}{row.measured:>10.4f}   {row.limit:<8}{row.beside}", flush=True)
+        print(f"{name:<16}{row.measured:>10.4f}   {row.limit:<8}{row.beside}", flush=True)
     if options.plot is not None:
         draw(options.plot)
 
