@@ -29,6 +29,7 @@ from ..samplers.chain_order import ChainOrder
 from ..samplers.mix.order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
+from ..sources.mixed.source import MixedSource
 from ..sources.run_through import RunThroughSource
 from .nodes.node import Node, Seeds, nearest_first
 
@@ -86,7 +87,7 @@ def stream_of(
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
     dealt = balance_of(line.source, balance, lengths)
-    if dealt is not None:
+    if dealt is not None and not isinstance(line.source, MixedSource):
         dealt.covering(len(line.source))
     tree = line.tree(shard, (Present(),) if leaves_out else (), dealt)
     return Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options))
@@ -222,7 +223,6 @@ def _inputs(tree: Apply | Joined) -> tuple[Tree, ...]:
 
 
 def _named(tree: Tree, name: str) -> Tree:
-    """A tree whose sources are named after the dataset that they belong to."""
 
     def renamed(leaf: Any) -> Any:
         return dataclasses.replace(leaf, name=f"{name}/{leaf.name}" if leaf.name else name)

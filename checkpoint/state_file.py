@@ -18,9 +18,7 @@ from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with
 
 PAGE = 4096
 """The bytes that the kernel copies into a file without a look at signals between them; JSON may end in blanks."""
-
-LOOK_EVERY = 64
-"""Saves from one look whether somebody has removed or replaced the file to the next."""
+LOOK_EVERY = 64  # Saves from one look whether somebody has removed or replaced the file to the next
 
 
 class StateFile:

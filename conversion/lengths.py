@@ -93,8 +93,7 @@ class _Length(MapWithIndexTransform):
     """A record becomes its length."""
 
     def __init__(self, function: Callable[[Any], Any] | str) -> None:
-        named = isinstance(function, str)
-        self._measure = partial(_field, function) if named else partial(_by, function)
+        self._measure = partial(_field, function) if isinstance(function, str) else partial(_by, function)
 
     def map_with_index(self, index: int, element: Any) -> Any:
         """The length of the record with this key."""

@@ -15,6 +15,7 @@ from ..errors import SeedError
 from ..samplers.balance import Balance
 from ..samplers.block_shuffle import BlockShuffle
 from ..sources.lengths import lengths_of
+from ..sources.mixed.source import MixedSource
 from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
@@ -76,6 +77,8 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
             raise TypeError(
                 f"lengths= is for balance=True or a cost, and balance={short_repr(balance)}; leave lengths out."
             )
+        if isinstance(source, MixedSource) and balance and balance.sizes is not None:
+            return balance.of_parts(list(source.parts))
         return balance or None
     if balance is not True and not callable(balance):
         raise TypeError(

@@ -29,7 +29,7 @@ from .arguments import (
 )
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
-from .executors.tuner import Tuning
+from .executors.protocol import Tuning
 from .iterator import DataLoaderIterator, Passes
 from .options import Auto, ExecutionOptions, ReadOptions
 from .plan.build import make_pipeline, not_empty

@@ -17,8 +17,7 @@ from ..common.validation import warn
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import NotHere, Remarks
 from .executors.make import make_executor
-from .executors.protocol import Executor
-from .executors.tuner import Tuning
+from .executors.protocol import Executor, Tuning
 from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
@@ -45,16 +44,17 @@ LOG_SECONDS = 60.0
 class Passes:
     """The runs of one loader. Any thread may end one: all that changes is whether something is true."""
 
-    def __init__(self) -> None:
-        self._ended = self._warned = False
-
-    def end(self) -> None:
-        """A run has come to its end."""
-        self._ended = True
+    ended = False  # a run has come to its end
+    _warned = False
 
     def begin(self, pipeline: Pipeline) -> None:
         """A run gives its first element; a warning if that is of a random epoch which was run to its end before."""
-        if self._warned or not self._ended or not _is_one_random_epoch(pipeline):
+        leaf = pipeline.leaf
+        one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
+        draws = getattr(leaf.sampler, "shuffle", False) or any(
+            operation.needs_seed for operation in pipeline.operations
+        )
+        if self._warned or not (self.ended and one_epoch and draws):
             return
         self._warned = True
         warn(
@@ -62,14 +62,6 @@ class Passes:
             "the same random numbers. For epochs that differ, leave out num_epochs= and write `for epoch in loader.epochs(n): "
             "for batch in epoch: …`; or pass num_epochs=n and loop once."
         )
-
-
-def _is_one_random_epoch(pipeline: Pipeline) -> bool:
-    """Whether the stream is one epoch, of which the next would differ: it is shuffled, or random operations draw in it."""
-    leaf = pipeline.leaf
-    one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
-    draws = any(operation.needs_seed for operation in pipeline.operations)
-    return one_epoch and (bool(getattr(leaf.sampler, "shuffle", False)) or draws)
 
 
 class DataLoaderIterator(StreamPositionAPI, Remarks):
@@ -125,7 +117,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 self._running.finish()
                 self._ended = True
                 if self._passes is not None:
-                    self._passes.end()
+                    self._passes.ended = True
                 if self._log_at is not None:
                     self._log()
                 raise
@@ -195,9 +187,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._execution = options
 
     @property
-    def as_made(
-        self,
-    ) -> tuple[Pipeline, SkippedSteps]:  # for tools: as the loader has them, whatever state was set since
+    def as_made(self) -> tuple[Pipeline, SkippedSteps]:
+        """What the loader has, whatever state was set since; for tools."""
         return self._loaders, self._loaders_skipped_steps
 
     @property
@@ -302,7 +293,6 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return Flow(self._pipeline, self._start, executor, self._skipped, self._observer, self._unread())
 
     def _unread(self) -> Ranges:
-        """Local positions that are to be left out."""
         if not self._pipeline.aligned:
             return ()
         return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)

@@ -14,8 +14,7 @@ from ..loader.state.position import Resumable
 from ..loader.timing.snapshot import Snapshot
 from .loops import snapshot
 
-SECONDS = 0.5
-"""Between two updates of the line, at least: numbers that change faster cannot be read."""
+SECONDS = 0.5  # Between two updates of the line, at least: numbers that change faster cannot be read
 
 
 def progress(

@@ -162,7 +162,7 @@ def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
     """Mean lengths of the arrays of each part's records, of sources that know them."""
     leaves = host.pipeline.leaves
     parts = {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
-    means = {}
+    means: dict[tuple[str, str], float] = {}
     for part, source in (leaves[0].source.parts if isinstance(leaves[0].source, MixedSource) else parts).items():
         lengths = getattr(source, "lengths", None)
         by_name = lengths if isinstance(lengths, dict) else {} if lengths is None else {"": lengths}

@@ -13,8 +13,7 @@ from .files import written
 from .loops import both_stats
 from .timeline import Interval, Timeline, timeline
 
-FEEDER_FLOWS = 1 << 40
-"""Added to the numbers of a feeder's batches, which are below 0: the ids of flows are above 0."""
+FEEDER_FLOWS = 1 << 40  # Added to the numbers of a feeder's batches, which are below 0: the ids of flows are above 0
 
 
 def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:

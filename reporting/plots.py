@@ -34,11 +34,8 @@ COLOURS = {
 INK, PAPER = "#010203", "#040506"
 """Colours that stand for those of the page, which are others in its dark mode."""
 
-STEPS, TRACKS = 8, 24
-"""That the timeline shows, at most: of many workers the first ones stand for the others."""
-
-NAME = 28
-"""Characters of an operation's name."""
+STEPS, TRACKS = 8, 24  # That the timeline shows, at most: of many workers the first ones stand for the others
+NAME = 28  # Characters of an operation's name
 
 
 def check_matplotlib() -> None:

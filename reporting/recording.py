@@ -17,14 +17,12 @@ from .composition import Composition, composition
 from .loops import both_stats, host_iterator, snapshot
 from .machine import memory
 
-SECONDS = 0.1
-"""Between two looks, at first: a look takes about a millisecond."""
+SECONDS = 0.1  # Between two looks, at first: a look takes about a millisecond
 
 MEMORY_SHARE = 0.01
 """Of the time that may be spent to see how much memory is used, which takes longer the more it is. Chosen."""
 
-MOST = 600
-"""Looks that are kept. When there are more, every other one is dropped, and they come half as often."""
+MOST = 600  # Looks that are kept. When there are more, every other one is dropped, and they come half as often
 
 
 class Sample(NamedTuple):
@@ -48,11 +46,7 @@ class Recording:
 
     @classmethod
     def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
-        """Record a loop as it is now.
-
-        Raises:
-            TypeError: it is no loop of headrace.
-        """
+        """Record a loop as it is now; a TypeError if it is no loop of headrace."""
         stats, fed = both_stats(loop)
         return cls(repr(loop), stats, fed, composition(loop), samples)
 

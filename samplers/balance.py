@@ -6,9 +6,10 @@ stripe the run's order, get records of equal cost. Blocks of positions stay toge
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.costs import Cost, as_lengths, costs_of
-from ..common.messages import a_kind_of, short_repr
+from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import whole_number
 from ..errors import LengthsError
 from .dealing import Int64s, dealt
@@ -40,7 +41,7 @@ class Balance:
     millisecond wherever it is.
 
     Args:
-        lengths: of all records, `int[records]`, in the order of keys.
+        lengths: of all records, `int[records]`, in the order of keys; for a mix, a dict of such arrays by part.
         cost: a function of an array of lengths, such as `headrace.attention(a, b)`; None (default): the length.
         global_batch: records in a batch of all shards together; None (default): as the loader's `Batch` has it. A loader
             with a filter, or another operation that leaves out or adds records before the batch, needs it.
@@ -63,7 +64,11 @@ class Balance:
     def __init__(
         self, lengths: Any, cost: Cost | None = None, *, global_batch: int | None = None, batches: int = 1
     ) -> None:
-        if not np.ndim(lengths):
+        if isinstance(lengths, Mapping) and lengths:
+            parts = {name: as_lengths(own, len(own), f"Balance: lengths of {name}") for name, own in lengths.items()}
+            self.sizes = {name: len(own) for name, own in parts.items()}
+            lengths = np.concatenate(list(parts.values()))
+        elif not np.ndim(lengths):
             raise TypeError(
                 f"Balance: lengths={short_repr(lengths)} is {a_kind_of(lengths)}; pass an array with one for each record, or "
                 "headrace.load(…, balance=True, lengths=…)."
@@ -74,6 +79,31 @@ class Balance:
             None if global_batch is None else whole_number("global_batch", global_batch, 1, MAX_BLOCK, remedy)
         )
         self.batches = whole_number("batches", batches, 1, MAX_BLOCK, "the number of batches to be balanced together")
+
+    sizes: Mapping[str, int] | None = None
+    """The number of lengths of each part of a mix, in whose order they are."""
+
+    def of_parts(self, names: Sequence[str]) -> Balance:
+        """It for the record keys of a mix: key i·n + p is record i of part p, of n.
+
+        Raises:
+            LengthsError: it is not of these parts.
+        """
+        if self.sizes is None or self.sizes.keys() != {*names}:
+            known = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"
+            raise LengthsError(
+                f"balance has lengths of {known}, and the mix has the parts {first_few(names, 8)}; pass Balance a dict of "
+                "arrays, one for each part."
+            )
+        ends = dict(zip(self.sizes, np.cumsum(list(self.sizes.values())).tolist()))
+        found = np.zeros(len(names) * max(self.sizes.values()), np.int64)
+        for place, name in enumerate(names):
+            own = self.costs[ends[name] - self.sizes[name] : ends[name]]
+            found[place :: len(names)][: len(own)] = own
+        other = copy.copy(self)
+        vars(other).pop("fingerprint", None)
+        other.costs = found
+        return other
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -93,15 +123,21 @@ class Balance:
     def __repr__(self) -> str:
         return f"Balance({len(self.costs)} lengths, global_batch={self.global_batch}, batches={self.batches})"
 
-    def covering(self, records: int) -> Balance:
-        """It, if it knows the cost of each record.
+    def covering(self, records: int, part: str | None = None) -> Balance:
+        """It, if it knows the cost of each record, of a mix or of a part of one.
 
         Raises:
             LengthsError: it does not.
         """
-        if len(self.costs) < records:
+        if part is None and self.sizes is not None:
             raise LengthsError(
-                f"balance has {len(self.costs)} lengths, and there are {records} records; pass one length for each record."
+                f"balance has lengths of parts {first_few(self.sizes, 8)}, and this is no mix; pass Balance one array."
+            )
+        known = len(self.costs) if part is None or self.sizes is None else self.sizes[part]
+        if known < records:
+            of = "" if part is None else f" of part {short_repr(part)}"
+            raise LengthsError(
+                f"balance has {known} lengths{of}, and there are {records} records; pass one length for each record."
             )
         return self
 
@@ -148,6 +184,17 @@ class Balance:
                 f"balance: {size} records in {self.batches} global batches are more than {MAX_BLOCK}; pass fewer batches=."
             )
         return Blocks(shards, 0, size)
+
+
+def checked(balance: Any) -> Balance:
+    """A balance, if it is one.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(balance, Balance):
+        return balance
+    raise TypeError(f"balance={short_repr(balance)} is {a_kind_of(balance)}; pass headrace.Balance(lengths, cost).")
 
 
 class Blocks(NamedTuple):

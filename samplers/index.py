@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.former_names import now_called
-from ..common.messages import a_kind_of, short_repr
 from ..common.validation import one_of, true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
-from .balance import Balance
+from .balance import Balance, checked
 from .block_shuffle import BlockOrder, BlockShuffle
 from .permutation import MAX_SIZE, permute, place_of
 from .protocol import ENDLESS, RecordMetadata, metadata_at
@@ -95,13 +94,10 @@ class IndexSampler:
             self._grain_order().part()  # a shard without records is an error now, not later
 
     def _check_balance(self) -> None:
-        if not isinstance(self.balance, Balance):
-            raise TypeError(
-                f"balance={short_repr(self.balance)} is {a_kind_of(self.balance)}; pass headrace.Balance(lengths, cost)."
-            )
+        balance = checked(self.balance)
         if self.algorithm == "grain":
             raise ValueError('balance is dealt from one order of all shards; leave out algorithm="grain".')
-        self.balance.covering(self.num_records)
+        balance.covering(self.num_records)
 
     def _keep_whole(self, name: str, low: int, high: int | None, remedy: str) -> None:
         """Check an argument, and keep it as a plain int."""

@@ -222,12 +222,12 @@ class Broken(Exception):  # noqa: N818
 
 
 def _fails(n, broken):
-    """A map that fails on some tokens, as long as it is broken."""
+    """A map that fails on some tokens, as long as it is `broken`: True, or the kind of error."""
 
     def fails(x):
         found = [token for token in tokens(x).tolist() if broken and (7 * token + n) % 11 == 0]
         if found:
-            raise Broken(f"{n} at {found}")
+            raise (Broken if broken is True else broken)(f"{n} at {found}")
         return x
 
     return fails

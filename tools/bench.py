@@ -12,8 +12,6 @@ import argparse
 import contextlib
 import io
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 from ..errors import OutputError
 from ..reporting.files import check_writable
@@ -30,18 +28,23 @@ from .programs import Program, told_of
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the command. What keeps pictures from being written is found before the program runs."""
     if options.html is not None and options.html == options.timeline:
         raise OutputError(f"{options.html} cannot be the page and the timeline, too; name two files.")
-    pictures = _Pictures(options.html, options.timeline)
-    with pictures.of_loops():
+    if options.html is not None:
+        check_matplotlib()
+    wanted = [check_writable(path) for path in (options.html, options.timeline) if path is not None]
+    with Recorder() if wanted else contextlib.nullcontext() as recorder:
         diagnosis = _diagnosed(Program.parsed(options.program), options)
-    files = pictures.write(str(diagnosis))
+    found = recorder.longest() if recorder is not None else None
+    if found is not None and options.html is not None:
+        write_recording(Recording.of(*found), options.html, str(diagnosis))
+    if found is not None and options.timeline is not None:
+        write_timeline(timeline(*both_stats(found[0])), options.timeline)
     if options.json:
         print(json.dumps(diagnosis.to_dict()))
-    else:
-        print(diagnosis)
-        print(*(f"Written: {file}" for file in files), sep="\n", end="\n" * bool(files))
+        return 0
+    print(diagnosis, *(f"Written: {file}" for file in wanted if found is not None), sep="\n")
     return 0
 
 
@@ -54,42 +57,3 @@ def _diagnosed(program: Program, options: argparse.Namespace) -> Diagnosis:
             return diagnosed_program(program, arguments, options.steps, options.seconds, options.step_seconds)
         with program.loader(arguments) as loader, told_of(program.path):
             return diagnose(loader, steps=options.steps, step_seconds=options.step_seconds, seconds=options.seconds)
-
-
-class _Pictures:
-    """Those of one run. What keeps them from being written is found before it.
-
-    Raises:
-        OutputError: a file cannot be written.
-        MissingExtraError: a library is not installed.
-    """
-
-    def __init__(self, report: Path | None, timeline_file: Path | None) -> None:
-        self._report, self._timeline = report, timeline_file
-        self._recorder: Recorder | None = None
-        if report is not None:
-            check_matplotlib()
-        for path in (report, timeline_file):
-            if path is not None:
-                check_writable(path)
-
-    @contextlib.contextmanager
-    def of_loops(self) -> Iterator[None]:
-        """Pictures are of the loops that begin within; where none is wanted, nothing is done."""
-        if self._report is None and self._timeline is None:
-            yield
-            return
-        with Recorder() as self._recorder:
-            yield
-
-    def write(self, verdict: str) -> list[Path]:
-        found = None if self._recorder is None else self._recorder.longest()
-        if found is None:
-            return []
-        loop, samples = found
-        files = []
-        if self._report is not None:
-            files.append(write_recording(Recording.of(loop, samples), self._report, verdict))
-        if self._timeline is not None:
-            files.append(write_timeline(timeline(*both_stats(loop)), self._timeline))
-        return files

@@ -19,18 +19,15 @@ from typing import Any
 
 from ..common.units import format_bytes, format_seconds, format_share
 from .diagnosis.diagnose import work_alone
-from .diagnosis.judging.model import worker_seconds
+from .diagnosis.judging.verdict import worker_seconds
 from .programs import Program, told_of
 
 HEADROOM = 0.1
 """Share of workers and cores beyond what the average needs: tasks differ, and their results are wanted in order. Checked by
 simulation: with it, steps whose tasks vary by half of their length are at most 5 % longer."""
 
-SHORTEST = 1e-6
-"""Seconds of a step: a shorter one is none."""
-
-LISTED = 8
-"""Numbers of nodes for which the step is told, at most."""
+SHORTEST = 1e-6  # Seconds of a step: a shorter one is none
+LISTED = 8  # Numbers of nodes for which the step is told, at most
 
 
 @dataclass(frozen=True)
@@ -96,8 +93,8 @@ class Plan:
         cores = machines.cores_per_node * self.nodes or machines.cores
         rows = [("", "needed", "there is"), ("  cores at work", f"{needs.processor / step:.1f}", f"{cores}")]
         if self.nodes:
-            rates = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
-            rows.append(("  network, into this machine", *rates))
+            needed, there = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
+            rows.append(("  network, into this machine", needed, there))
         lines = [self.sentence, "", *(f"{name:30} {needed:>12} {there:>12}" for name, needed, there in rows)]
         lines += ["", "With so many workers:"]
         for nodes, workers, seconds, share in self._steps():

@@ -30,14 +30,12 @@ from ..operations.trees import flatten
 
 Loader: TypeAlias = "DataLoader | MapDataset[Any] | IterDataset[Any]"
 
-RESUMED_WITH_WORKERS = 4
-"""Steps at which worker processes are started anew: each start takes a third of a second."""
+RESUMED_WITH_WORKERS = 4  # Steps at which worker processes are started anew: each start takes a third of a second
 
 RECORDS_MORE = 100
 """Further records, after the element that differs, on which operations are tried: a few may agree by chance."""
 
-AFTER = 2
-"""Elements compared after each resume."""
+AFTER = 2  # Elements compared after each resume
 
 
 @dataclass(frozen=True)

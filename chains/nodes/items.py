@@ -32,21 +32,31 @@ from .node import Get, Node, OnOne, telling_datasets
 
 
 def applied(node: Node, operation: Operation) -> Node:
-    """The node of an operation's results. Raises TypeError: it cannot be evaluated at an index."""
+    """The node of an operation's results. Raises TypeError, ValueError: it cannot be evaluated at an index."""
     if operation.plans_batches:
         return BudgetBatched.of(node, cast(Any, operation))
     if operation.plans_rows:
         return Packed.of(node, cast(Any, operation), None)
     if operation.takes is not None and operation.one_to_one:
-        return Batched.of(node, operation)
+        if sparse := node.left_out_by:
+            raise ValueError(
+                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which leaves elements out; make batches of the "
+                "stream, to_iter_dataset().batch(…)."
+            )
+        return Batched(node, operation, operation.takes)
     if operation.takes is not None:
         raise TypeError(
             f"{short_repr(operation)} takes several elements, and a MapDataset does not know which ones make the element at an "
             "index; use it in a stream, to_iter_dataset().apply(…)."
         )
-    return (
-        Applied(node, operation) if operation.one_to_one or operation.only_filters else FlatMapped.of(node, operation)
-    )
+    if operation.one_to_one or operation.only_filters:
+        return Applied(node, operation)
+    if not operation.max_fan_out:
+        raise ValueError(
+            "flat_map of a MapDataset needs max_fan_out=, the most elements that one may become, to know what stands at an "
+            "index; pass it, or use to_iter_dataset().flat_map(…), which needs none."
+        )
+    return FlatMapped(node, operation)
 
 
 class Runner:
@@ -85,13 +95,17 @@ class Applied(OnOne):
         return fingerprint(self.operation)
 
     @property
-    def sparse_as(self) -> str | None:
-        """The method of an operation that leaves elements out."""
-        return None if self.operation.one_to_one else self.operation.method or self.kind
+    def left_out_by(self) -> str | None:
+        """The method of an operation that leaves elements out, or the one below."""
+        return super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
+
+    @property
+    def may_be_none(self) -> bool:
+        return not self.operation.one_to_one or super().may_be_none
 
     @property
     def operations(self) -> int:
-        return self.input.operations + 1
+        return int(self.input.operations) + 1
 
     @cached_property
     def _idle(self) -> list[Runner]:
@@ -179,16 +193,6 @@ class Regrouped(Applied):
 class FlatMapped(Regrouped):
     """Several elements of each: as many indices as there may be at most, and None where there are fewer."""
 
-    @classmethod
-    def of(cls, node: Node, operation: Operation) -> FlatMapped:
-        """The node over another one. Raises ValueError: it is unknown how many elements one may become."""
-        if not operation.max_fan_out:
-            raise ValueError(
-                "flat_map of a MapDataset needs max_fan_out=, the most elements that one may become, to know what stands at an "
-                "index; pass it, or use to_iter_dataset().flat_map(…), which needs none."
-            )
-        return cls(node, operation)
-
     @cached_property
     def _fan_out(self) -> int:
         return self.operation.max_fan_out or 0
@@ -233,16 +237,6 @@ class Batched(Regrouped):
     """One element of consecutive ones; each epoch is grouped on its own."""
 
     size: int
-
-    @classmethod
-    def of(cls, node: Node, operation: Operation) -> Batched:
-        """The node over another one. Raises ValueError: a filter or flat map is below."""
-        if sparse := node.left_out_by:
-            raise ValueError(
-                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which leaves elements out; make batches of the "
-                "stream, to_iter_dataset().batch(…)."
-            )
-        return cls(node, operation, operation.takes or 1)
 
     @property
     def length(self) -> int:
@@ -329,7 +323,7 @@ class Packed(OnOne):
 
     @property
     def operations(self) -> int:
-        return self.input.operations + 1
+        return int(self.input.operations) + 1
 
     @property
     def may_be_none(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,6 +46,23 @@ def default_seed(seeds: Seeds) -> int | None:
 Get = Callable[[int], Any]
 
 
+def _of_inputs(name: str, together: Callable[[list[Any]], Any]) -> Any:
+    """A property of a node: that of all nodes right below, put together."""
+    return property(lambda node: together([getattr(below, name) for below in node.inputs]))
+
+
+def _chained(lists: Iterable[Iterable[Any]]) -> list[Any]:
+    return list(chain.from_iterable(lists))
+
+
+def _first(names: list[str | None]) -> str | None:
+    return next(filter(None, names), None)
+
+
+def _most(numbers: list[Any]) -> Any:
+    return True if any(each is True for each in numbers) else max(numbers, default=False)
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """Base of all nodes. They are immutable, and any number of threads may use one."""
@@ -52,11 +70,6 @@ class Node:
     @property
     def kind(self) -> str:
         return type(self).__name__
-
-    @property
-    def sparse_as(self) -> str | None:
-        """The method that made a node which leaves elements out."""
-        return None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -68,7 +81,6 @@ class Node:
         raise NotImplementedError
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """The elements at many indices."""
         raise NotImplementedError
 
     def getter(self) -> Get:
@@ -77,7 +89,6 @@ class Node:
 
     @property
     def parameters(self) -> Any:
-        """The values that tell the node from others of its kind."""
         raise NotImplementedError
 
     @property
@@ -85,56 +96,17 @@ class Node:
         """The node and all below it, in plain values."""
         return [self.kind, self.parameters, *(node.identity for node in self.inputs)]
 
-    @property
-    def mixes(self) -> list[Any]:
-        """The weights of the mixes that this is or is made from: a state keeps them, so that a changed one is noticed."""
-        return [mix for node in self.inputs for mix in node.mixes]
-
-    @property
-    def selections(self) -> list[Any]:
-        """All that is plain in the maps of `select_from_datasets`, here and below; their lengths are among `parameters`."""
-        return [selection for node in self.inputs for selection in node.selections]
-
-    @property
-    def left_out_by(self) -> str | None:
-        """The method whose node leaves elements out, here or below; None if all are there."""
-        return self.sparse_as or next(filter(None, (node.left_out_by for node in self.inputs)), None)
-
-    @property
-    def may_be_none(self) -> bool:
-        """An element may be None because it was left out."""
-        return self.sparse_as is not None or any(node.may_be_none for node in self.inputs)
-
-    @property
-    def seeds(self) -> Seeds:
-        """The nearest seeds below, on each way down; the nearest first."""
-        return nearest_first([node.seeds for node in self.inputs])
-
-    @property
-    def reshuffles(self) -> bool:
-        """Elements have other indices in each epoch."""
-        return any(node.reshuffles for node in self.inputs)
-
-    @property
-    def exchanges(self) -> bool:
-        """Each epoch has other elements, as it is a part of a dataset that is shuffled anew."""
-        return any(node.exchanges for node in self.inputs)
-
-    @property
-    def operations(self) -> int:
-        """The most operations that an element has gone through."""
-        return max((node.operations for node in self.inputs), default=0)
-
-    @property
-    def reads_ahead(self) -> Any:
-        """On how many threads reading ahead helps; True for any number."""
-        found = [node.reads_ahead for node in self.inputs]
-        return True if any(each is True for each in found) else max(found, default=False)
-
-    @property
-    def reads_singly(self) -> bool:
-        """Readers share many elements, one by one."""
-        return any(node.reads_singly for node in self.inputs)
+    # of the nodes right below, where a class of nodes does not say otherwise
+    left_out_by = _of_inputs("left_out_by", _first)  # the method whose node leaves elements out; None: all are there
+    may_be_none = _of_inputs("may_be_none", any)  # an element may be None because it was left out
+    reshuffles = _of_inputs("reshuffles", any)  # elements have other indices in each epoch
+    exchanges = _of_inputs("exchanges", any)  # each epoch has other elements: a part of what is shuffled anew
+    operations = _of_inputs("operations", lambda counts: max(counts, default=0))  # that an element has gone through
+    reads_singly = _of_inputs("reads_singly", any)  # readers share many elements, one by one
+    reads_ahead = _of_inputs("reads_ahead", _most)  # the number of threads that help; True for any number
+    seeds = _of_inputs("seeds", nearest_first)  # the nearest on each way down; the nearest first
+    mixes = _of_inputs("mixes", _chained)  # weights: a state keeps them, so that a changed one is noticed
+    selections = _of_inputs("selections", _chained)  # all that is plain in the maps of `select_from_datasets`
 
     def lengths_at(self, indices: Indices) -> Any:
         """The lengths of the elements at many indices, an array or a dict of these; None where only reading tells."""

@@ -1,26 +1,34 @@
-"""The executor that finds out how many workers are best: it measures, and does what the tuner decides.
+"""The executor that finds out how many workers are best: it measures how fast the stream goes with some, and tries others.
 
 In: tasks. Out: handles, of the executors between which it chooses. A pipeline whose tasks name earlier blocks begins with
-one worker, as blocks that were made here are not known there; others begin in the calling thread.
+one worker, as blocks that were made here are not known there; others begin in the calling thread. `Tuner` decides, purely:
+* it begins small: in the calling thread, where that is possible, or with one worker.
+* who hardly waits needs no more.
+* workers are doubled as long as the stream gets faster by it; what did not help, tried twice, is taken back. Then numbers
+  half-way to the one that did not help are tried, and longer buffers, which help where tasks take unequal times.
+* whatever was best is kept: after that nothing changes any more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from operator import sub
 from time import perf_counter
-from typing import Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from ..options import Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
 from ..work.tasks import NO_BLOCKS, Blocks, Task
 from .local import InlineExecutor
-from .protocol import Executor, Handle
-from .tuner import NOTHING, TUNING_SECONDS, Found, Standing, Stretch, Tuner, Tuning
+from .protocol import Executor, Handle, Tuning
 
 # All chosen: together they keep what is promised, that the search ends within 30 seconds.
+
+TUNING_SECONDS = 24.0
+"""After which nothing more is tried. The last stretch may take some seconds more."""
 
 WARM_SECONDS = 0.4
 """After a change, before anything is measured: what was made before it is delivered, and tasks grow to their length."""
@@ -29,10 +37,146 @@ STRETCH_SECONDS = 1.0
 """For which the speed is measured."""
 
 LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
-"""A stretch goes on until so many tasks came, but no longer than that."""
+"""A stretch lasts until that number of tasks came, but no longer than that."""
 
 POLL_SECONDS = 0.05
 """Between two looks at what is not ready yet."""
+
+GAIN = 1.05
+"""What more workers must bring to be kept. Chosen: more than speeds differ by chance from second to second, mostly."""
+
+ENOUGH = 0.02
+"""Of the time: who waits less needs nothing more. Chosen."""
+
+MOST_BUFFER = 4
+"""Batches ahead for each worker. Chosen."""
+
+
+class Setting(NamedTuple):
+    """A number of workers, and how far they work ahead.
+
+    Attributes:
+        workers: 0: in the calling thread.
+        buffer: finished batches held ready for each.
+    """
+
+    workers: int
+    buffer: int
+
+
+class Stretch(NamedTuple):
+    """Some seconds with one setting.
+
+    Attributes:
+        seconds: how long it was.
+        inputs: records, or rows, that came through.
+        waited: seconds that the user waited.
+        nbytes: of memory that workers share, at most.
+    """
+
+    seconds: float
+    inputs: int
+    waited: float
+    nbytes: int
+
+    @property
+    def rate(self) -> float:
+        """Inputs in a second."""
+        return self.inputs / self.seconds
+
+
+class Tuner:
+    """The setting, and what is tried next.
+
+    Args:
+        least: workers to begin with: 0 or 1.
+        most: workers that there may be.
+        most_bytes: of memory that workers may share with the user; None: any.
+        buffer: to begin with.
+    """
+
+    def __init__(self, least: int, most: int, most_bytes: int | None = None, buffer: int = 1) -> None:
+        self.setting = self._best = Setting(least, buffer)
+        self.settled = False
+        self._most, self._most_bytes = most, most_bytes
+        self._best_rate = 0.0
+        self._bytes_each = 0.0  # of memory, for each batch that is ahead
+        self._tries = self._settings()
+        next(self._tries)
+
+    def note(self, stretch: Stretch) -> Setting:
+        """Note a stretch with the setting; return the next setting."""
+        if self.settled:
+            return self.setting
+        if self.setting.workers:
+            self._bytes_each = max(self._bytes_each, stretch.nbytes / _ahead(self.setting))
+        better = stretch.rate > self._best_rate * GAIN
+        if better or self._best == self.setting:
+            self._best, self._best_rate = self.setting, stretch.rate
+        if stretch.waited <= ENOUGH * stretch.seconds and (better or self._best == self.setting):
+            return self.settle()
+        for setting in self._tries:
+            if self._fits(setting):
+                self.setting = setting
+                return setting
+        return self.settle()
+
+    def settle(self) -> Setting:
+        """Keep what was best."""
+        self.settled, self.setting = True, self._best
+        return self._best
+
+    def _fits(self, setting: Setting) -> bool:
+        return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
+
+    def _settings(self) -> Iterator[Setting]:
+        """Settings to try, one after the other; between two of them `_best` is brought up to date."""
+        yield self._best
+        workers, failed = max(2 * self._best.workers, 2), self._most + 1
+        while workers <= self._most:
+            yield Setting(workers, self._best.buffer)
+            if self._best.workers != workers:  # or something else slowed it down: one after the other, once more
+                yield self._best
+                yield Setting(workers, self._best.buffer)
+            if self._best.workers != workers:
+                failed = workers
+                break
+            workers = 2 * workers if 2 * workers <= self._most else max(self._most, workers + 1)
+        while (between := (self._best.workers + failed) // 2) > self._best.workers:
+            yield Setting(between, self._best.buffer)
+            if self._best.workers != between:
+                failed = between
+        while self._best.workers and self._best.buffer < MOST_BUFFER:
+            tried = Setting(self._best.workers, 2 * self._best.buffer)
+            yield tried
+            if self._best != tried:
+                break
+
+
+def _ahead(setting: Setting) -> int:
+    """Batches that may be in memory at a time."""
+    return setting.workers * (1 + setting.buffer)
+
+
+Counts = tuple[float, int, int, float]
+"""Seconds, inputs, tasks, and seconds that the user waited."""
+
+NOTHING: Counts = (0.0, 0, 0, 0.0)
+
+
+@dataclass
+class Found:
+    """Findings so far.
+
+    Attributes:
+        tuner: has the setting, and what is tried next.
+        seconds_left: in which more may be tried.
+        measured: of a stretch that an epoch's end cut short: it continues in the next epoch.
+    """
+
+    tuner: Tuner
+    seconds_left: float = TUNING_SECONDS
+    measured: Counts = NOTHING
 
 
 class Team(Executor, Protocol):
@@ -68,23 +212,20 @@ class AutoExecutor(Executor):
         most = (
             1 if all(leaf.in_order for leaf in pipeline.leaves) else auto.most
         )  # where one task follows from the other
-        self._tuning, found = tuning, tuning.take()
-        self._found: Found | None = found or Found(
-            Tuner(0 if here else 1, most, auto.most_bytes, options.worker_buffer_size)
-        )
-        self._tuner = self._found.tuner
-        workers, buffer = self._tuner.setting
+        self._tuning = tuning
+        found: Found | None = tuning.take()
+        self.found = found or Found(Tuner(0 if here else 1, most, auto.most_bytes, options.worker_buffer_size))
+        workers, buffer = self.found.tuner.setting
         self._inline = InlineExecutor(pipeline, options) if here else None
         self._team = make_team(max(workers, 1)) if workers or not here else None
         if self._team is not None and found is not None:
             self._team.resize(workers, buffer)
-        self._at_work = self._inline or self._team
+        self._at_work: Executor | None = self._inline or self._team
         self._ends = 0.0  # when the tuner has to have come to an end; 0: no task came yet
-        self._then: Callable[[float], None] = self._begin_stretch  # what is to be done beside tasks …
-        if workers and self._inline is not None:
-            self._then = self._take_over_at_first
-        self._at = 0.0  # … and when
-        self._before = NOTHING  # how things stood when the stretch began
+        self._before: Counts | None = None  # when the stretch began that is being measured
+        self._arriving = False  # the team that the last epoch ended with has not begun yet
+        self._search = self._steps()
+        self._at = next(self._search)  # when it is to be continued
         observer.worker_count = workers
 
     def inputs(self, stage: int) -> int:
@@ -104,102 +245,91 @@ class AutoExecutor(Executor):
         """Have whoever is at work do a task; see now and then who should be."""
         now = perf_counter()
         if now >= self._at:
-            self._ends = self._ends or now + self._seconds_left
-            self._then(now)
+            self._at = self._search.send(now)
         return self._working.submit(task, blocks)
 
-    def _next(self, then: Callable[[float], None], at: float) -> None:
-        self._then, self._at = then, at
+    def _steps(self) -> Generator[float, float, NoReturn]:
+        """The search, beside tasks: gives the time when it is to be continued, and is sent the time then."""
+        tuner, waits = self.found.tuner, self._observer.waits
+        now = yield 0.0
+        self._ends = now + self.found.seconds_left
+        if tuner.setting.workers and self._inline is not None:
+            self._arriving = True
+            now = yield from self._team_begins(now)
+            self._arriving, self._at_work = False, self._team
+        while not tuner.settled:
+            self._ends += waits.paused
+            waits.forget_pauses()
+            measured, self.found.measured = self.found.measured, NOTHING
+            self._before = _less(self._counts(now), measured)
+            now = yield now + max(STRETCH_SECONDS - measured[0], 0.0)
+            while (stretch := self._stretch(now)) is None:
+                now = yield now + POLL_SECONDS
+            self._before = None
+            tuner.note(stretch)
+            if now - waits.paused > self._ends:
+                tuner.settle()
+            now = yield from self._change(now, *tuner.setting)
+        while not tuner.setting.workers and self._team is not None:
+            if self._team.is_idle():
+                team, self._team = self._team, None
+                team.close()
+            else:
+                now = yield now + POLL_SECONDS
+        while True:
+            yield math.inf
 
-    @property
-    def _seconds_left(self) -> float:
-        return TUNING_SECONDS if self._found is None else self._found.seconds_left
-
-    def _begin_stretch(self, now: float) -> None:
-        if self._tuner.settled:
-            self._next(self._begin_stretch, math.inf)
-            return
-        self._ends += self._observer.waits.paused
-        self._observer.waits.forget_pauses()
-        assert self._found is not None, "it is not closed"
-        measured, self._found.measured = self._found.measured, NOTHING
-        seconds, inputs, tasks, waited = map(sub, self._standing(now), measured)
-        self._before = seconds, int(inputs), int(tasks), waited
-        self._next(self._measure, now + max(STRETCH_SECONDS - measured[0], 0.0))
-
-    def _standing(self, now: float) -> Standing:
-        """The time, inputs and tasks that came through so far, and seconds that the user waited."""
-        sums = [self._observer.stage(stage.number) for stage in self._pipeline.stages if stage.leaf is not None]
-        inputs, tasks = sum(one.inputs for one in sums), sum(one.tasks for one in sums)
-        return now, inputs, tasks, self._observer.waits.until(now)
-
-    def _measure(self, now: float) -> None:
-        """See what the stretch gave. Pauses do not count: JAX compiles in the first two steps, others evaluate or save."""
-        paused = self._observer.waits.paused
-        seconds, inputs, tasks, waited = map(sub, self._standing(now), self._before)
-        seconds -= paused
-        if seconds < (STRETCH_SECONDS if tasks >= LEAST_TASKS else LONGEST_SECONDS):
-            self._next(self._measure, now + POLL_SECONDS)
-            return
-        self._tuner.note(Stretch(seconds, int(inputs), waited, self._observer.slab_bytes))
-        if now - paused > self._ends:
-            self._tuner.settle()
-        self._change(now)
-
-    def _change(self, now: float) -> None:
-        """Go on with the tuner's setting."""
-        workers, buffer = self._tuner.setting
+    def _change(self, now: float, workers: int, buffer: int) -> Generator[float, float, float]:
+        """Continue with another setting."""
         self._observer.worker_count = workers
         if workers:
             self._team = self._team or self._make_team(workers)
             self._team.resize(workers, buffer)
-            self._take_over(now)
-            return
-        self._at_work = self._inline
-        self._next(*((self._send_home, now) if self._tuner.settled else (self._begin_stretch, now + WARM_SECONDS)))
+            now = yield from self._team_begins(now)
+        self._at_work = self._team if workers else self._inline
+        return now if self.found.tuner.settled else (yield now + WARM_SECONDS)
 
-    def _take_over(self, now: float) -> None:
-        """Have the team work, once it can; until then the work goes on as before."""
-        if self._team is None or not self._team.has_begun():
-            self._next(self._take_over, now + POLL_SECONDS)
-            return
-        self._at_work = self._team
-        self._next(self._begin_stretch, math.inf if self._tuner.settled else now + WARM_SECONDS)
+    def _team_begins(self, now: float) -> Generator[float, float, float]:
+        """Wait until the team can work; until then the work goes on as before."""
+        while self._team is None or not self._team.has_begun():
+            now = yield now + POLL_SECONDS
+        return now
 
-    def _take_over_at_first(self, now: float) -> None:
-        """Have the team work that the last epoch ended with, once it can."""
-        if self._team is None or not self._team.has_begun():
-            self._next(self._take_over_at_first, now + POLL_SECONDS)
-            return
-        self._at_work = self._team
-        self._begin_stretch(now)
+    def _counts(self, now: float) -> Counts:
+        sums = [self._observer.stage(stage.number) for stage in self._pipeline.stages if stage.leaf is not None]
+        inputs, tasks = sum(one.inputs for one in sums), sum(one.tasks for one in sums)
+        return now, inputs, tasks, self._observer.waits.until(now)
 
-    def _send_home(self, now: float) -> None:
-        """End the team, once what it was given is done."""
-        if self._team is None or self._team.is_idle():
-            team, self._team = self._team, None
-            if team is not None:
-                team.close()
-        self._next(self._send_home, math.inf if self._team is None else now + POLL_SECONDS)
+    def _measured(self, now: float) -> Counts:
+        """The stretch so far. Pauses do not count: JAX compiles in the first two steps, others evaluate or save."""
+        seconds, inputs, tasks, waited = _less(self._counts(now), self._before or NOTHING)
+        return seconds - self._observer.waits.paused, inputs, tasks, waited
 
-    def _keep_found(self, now: float) -> None:
-        found, self._found = self._found, None
-        if found is None or not self._ends:
-            return
-        found.seconds_left = max(self._ends - now, 0.0)
-        if self._then == self._measure:
-            seconds, inputs, tasks, waited = map(sub, self._standing(now), self._before)
-            found.measured = seconds - self._observer.waits.paused, int(inputs), int(tasks), waited
-        if self._then == self._take_over_at_first or not found.seconds_left:  # epochs end before workers begin
-            self._tuner.settle()
-        self._tuning.give_back(found)
+    def _stretch(self, now: float) -> Stretch | None:
+        """The stretch, if it was long enough."""
+        seconds, inputs, tasks, waited = self._measured(now)
+        if seconds < (STRETCH_SECONDS if tasks >= LEAST_TASKS else LONGEST_SECONDS):
+            return None
+        return Stretch(seconds, inputs, waited, self._observer.slab_bytes)
 
     def close(self) -> None:
         """Close all of them; what was found out is for the next epoch."""
-        self._keep_found(perf_counter())
+        if self._ends:
+            found, now = self.found, perf_counter()
+            found.seconds_left, self._ends = max(self._ends - now, 0.0), 0.0
+            if self._before is not None:
+                found.measured = self._measured(now)
+            if self._arriving or not found.seconds_left:  # epochs end before workers begin
+                found.tuner.settle()
+            self._tuning.give_back(found)
         for executor in (self._inline, self._team):
             if executor is not None:
                 executor.close()
+
+
+def _less(counts: Counts, before: Counts) -> Counts:
+    seconds, inputs, tasks, waited = map(sub, counts, before)
+    return seconds, int(inputs), int(tasks), waited
 
 
 def _may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:

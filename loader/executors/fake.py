@@ -22,6 +22,8 @@ from ..work.tasks import Block, Failure, RowOrigins
 from ..work.worker import Worker
 from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Ready, Room, Transport, named_blocks
 
+BY_A_TASK = "by a task"
+
 
 class StuckError(AssertionError):
     """Somebody waits for what will never come."""
@@ -275,7 +277,7 @@ class FakeTransport(Transport):
         try:
             done = [self._done(worker, remote.work.run(task, blocks)) for task in message.tasks]
         except FakeWorkerDeath:
-            self._end(worker, "by a task")
+            self._end(worker, BY_A_TASK)
         else:
             remote.said.append(Answered(worker, done))
         finally:
@@ -296,9 +298,16 @@ class FakeTransport(Transport):
         return done
 
     def _end(self, worker: int, how: str) -> None:
-        """A worker ends: what it said last may be lost with it."""
+        """A worker ends: what it said last may be lost with it.
+
+        A task that ends each of its workers takes no answers along where there is no `depth`: those of processes are not lost.
+        """
         remote = self._workers.pop(worker)
-        kept = [remote.said.popleft() for _ in range(self._chance.randint(0, len(remote.said)))]
+        safe = self.depth is None and how == BY_A_TASK
+        kept = [
+            remote.said.popleft()
+            for _ in range(self._chance.randint(len(remote.said) if safe else 0, len(remote.said)))
+        ]
         self._note(f"{worker} ends {how}, {len(remote.said)} answers lost")
         self._gone[worker] = deque([*kept, Ended(worker, how)])
 

@@ -12,12 +12,11 @@ from ...errors import MissingExtraError
 from ..options import INSIDE_A_TASK, Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
-from .protocol import Executor
+from .protocol import Executor, Tuning
 
 if TYPE_CHECKING:
     from .auto import Team
     from .pooled import PooledExecutor
-    from .tuner import Tuning
 
 
 def make_executor(
@@ -33,7 +32,6 @@ def make_executor(
         return InlineExecutor(pipeline, options)
     if isinstance(options.worker_count, Auto):
         from .auto import AutoExecutor
-        from .tuner import Tuning
 
         return AutoExecutor(
             pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning or Tuning()

@@ -104,7 +104,7 @@ class Pace:
     def __init__(self, limits: Mapping[int, Limits]) -> None:
         self._limits = limits
         self._most_bytes = TASK_BYTES if len(limits) == 1 else REREAD_BYTES
-        self._seconds_per_input: dict[int, float] = {}
+        self.seconds: dict[int, float] = {}  # by stage, of an input
         self._waiting: dict[int, float] = {}  # share of the time
         self._together = {stage: each.least for stage, each in limits.items()}
 
@@ -137,18 +137,13 @@ class Pace:
         self._waiting[stage] = max(share, self._waiting.get(stage, 0.0) * STILL_WAITING)
         inputs = max(task.stop - task.start if isinstance(task, SpanTask) else input_count(task), 1)
         each = (seconds - waited) / inputs
-        self._seconds_per_input[stage] = (self._seconds_per_input.get(stage, each) + each) / 2
+        self.seconds[stage] = (self.seconds.get(stage, each) + each) / 2
         least, _, most = self._limits[stage]
         room = min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1), most / max(rows, 1))
         done = inputs if is_span else self._together[stage]
         wanted = min(inputs * room, 2 * done, most)
         self._together[stage] = least << max(int(wanted / least).bit_length() - 1, 0)
         return before != (self._together[stage], self.waits(stage))
-
-    def expected_seconds(self, task: Task) -> float:
-        """Seconds that a task will take, as far as tasks before it tell."""
-        inputs = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
-        return max(inputs, 1) * self._seconds_per_input.get(task.stage, 1e-6)
 
 
 class Budget:

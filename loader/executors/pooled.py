@@ -14,16 +14,19 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
+from ...common.fields import replaced
 from ...errors import WorkerCrashedError
 from ..options import ExecutionOptions
+from ..plan import stages as plan
 from ..plan.pipeline import Pipeline
+from ..plan.stages import Span
 from ..timing.observer import Observer
-from ..work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task, input_count
-from .failed_tasks import given_up, inputs_of, parts_of
+from ..work.explain import given_up
+from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, input_count, single_rows
 from .pace import Budget, Pace, limits_of, tasks_ahead
 from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
 from .protocol import Executor, window_of
@@ -45,36 +48,34 @@ class PooledHandle(Job):
 
     def ready(self) -> bool:
         """True if the answer has come; handles events."""
-        if self.block is None:
+        if not self._has_come():
             self.executor.handle_events(wait=False)
-            self._look_at_suspects()
-        return self.block is not None
-
-    def _look_at_suspects(self) -> None:
-        """The block of a task that was given up is that of the first input that ended its worker; or says that none did."""
-        if self.block is not None or not self.suspects:
-            return
-        self.block = next((one.block for one in self.suspects if one.gave_up), None)
-        if self.block is None and all(one.block is not None for one in self.suspects):
-            self.block = self.executor.block_given_up(self)
+        return self._has_come()
 
     def result(self) -> Block:
         """The answer; waits for it."""
-        while self.block is None:
+        while not self._has_come():
             self.executor.handle_events(wait=True)
-            self._look_at_suspects()
         block, self.block = self.block, None
+        assert block is not None, "it has come"
         return block
 
+    def _has_come(self) -> bool:
+        """True if the block is there. That of a task that was given up is that of the first input that ended its worker."""
+        if self.block is None and self.suspects:
+            self.block = next((one.block for one in self.suspects if one.gave_up), None)
+            if self.block is None and all(one.block is not None for one in self.suspects):
+                self.block = self.executor.block_given_up(self)  # none did
+        return self.block is not None
 
+
+@dataclass(slots=True, eq=False)
 class RowsWithTask:
     """Rows that may be lost, and the task that makes them again."""
 
-    def __init__(self, executor: PooledExecutor, handle: PooledHandle, rows: Rows) -> None:
-        self._executor = executor
-        self.number, self.task, self.blocks = handle.number, handle.task, handle.blocks
-        self.rows = rows
-        self.again: PooledHandle | None = None  # the task, while it is done again
+    handle: PooledHandle
+    rows: Rows
+    again: PooledHandle | None = None  # the task, while it is done again
 
     def are_lost(self) -> bool:
         """True if the rows are lost; takes those of the task that was done again, or raises why it could not be."""
@@ -91,14 +92,14 @@ class RowsWithTask:
         losses = 0
         while True:
             while self.are_lost():
-                self._executor.make_again(self)
-                self._executor.handle_events(wait=True)
+                self.handle.executor.make_again(self)
+                self.handle.executor.handle_events(wait=True)
             if (elements := self.rows.load()) is not None:
                 return elements
             losses += self.rows.lost
             if losses >= MAX_TRIES:
                 raise WorkerCrashedError(f"the rows of a task were lost on their way here, {MAX_TRIES} times.")
-            self._executor.handle_events(wait=False)
+            self.handle.executor.handle_events(wait=False)
 
 
 class PooledExecutor(Executor):
@@ -200,7 +201,8 @@ class PooledExecutor(Executor):
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
         series = task.stage if task.stage in self._in_order else None
         inputs = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
-        handle = self._handle(task, blocks, series is None and self._is_divisible(task, inputs), series)
+        divisible = series is None and self._is_divisible(task, inputs)
+        handle = self._handle(task, blocks, inputs, divisible, series)
         if isinstance(task, SpanTask):
             self._assign([handle])
             return handle
@@ -209,9 +211,9 @@ class PooledExecutor(Executor):
             self.send_gathered()
         return handle
 
-    def _handle(self, task: Task, blocks: Blocks, divisible: bool, series: int | None) -> PooledHandle:
+    def _handle(self, task: Task, blocks: Blocks, inputs: int, divisible: bool, series: int | None) -> PooledHandle:
         number, self._next_task = self._next_task, self._next_task + 1
-        cost = self._pace.expected_seconds(task)
+        cost = max(inputs, 1) * self._pace.seconds.get(task.stage, 1e-6)
         return PooledHandle(number, divisible, cost, series, executor=self, task=task, blocks=blocks)
 
     def _is_divisible(self, task: Task, inputs: int) -> bool:
@@ -323,14 +325,14 @@ class PooledExecutor(Executor):
         if self._budget is not None:
             self._budget.note(handle.task.stage, input_count(handle.task), block.count, block.nbytes)
         if self._transport.may_lose_rows:
-            block.rows = RowsWithTask(self, handle, block.rows)
+            block.rows = RowsWithTask(handle, block.rows)
         handle.block = block
 
     def make_again(self, rows: RowsWithTask) -> None:
         """Have lost rows made again, unless they are being made."""
         if rows.again is None:
-            seconds = self._pace.expected_seconds(rows.task)
-            rows.again = PooledHandle(rows.number, False, seconds, executor=self, task=rows.task, blocks=rows.blocks)
+            handle = rows.handle
+            rows.again = replace(handle, divisible=False, series=None, block=None, gave_up="", suspects=())
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
@@ -345,7 +347,7 @@ class PooledExecutor(Executor):
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
         """One input of a task that was given up; a single end is enough to find it guilty."""
-        suspect = self._handle(task, handle.blocks, False, handle.series)
+        suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect
 
@@ -357,3 +359,28 @@ class PooledExecutor(Executor):
         """End all workers; nothing is left of them."""
         self._transport.close()
         self._stalled.clear()
+
+
+def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
+    """Parts of a task, each to be tried alone: of several units, or elements of a window, any may have ended the worker."""
+    stage = pipeline.stages[task.stage]
+    if isinstance(task, GroupTask) and not stage.groups:
+        return single_rows(task)
+    if isinstance(task, SpanTask):
+        if task.since is not None:
+            return [task]
+        parts = plan.parts_of(Span(task.start, task.stop), stage.unit)
+        if len(parts) > 1:
+            return [replaced(task, start=part.start, stop=part.stop) for part in parts]
+    if stage.window is None or task.only is not None:
+        return [task]
+    elements = -(-input_count(task) // stage.inputs_of(stage.window))
+    return [replaced(task, only=place) for place in range(elements)]
+
+
+def inputs_of(task: Task) -> Sequence[Task]:
+    """A task for each of the positions or rows of one, all elements of which go on."""
+    task = replaced(task, only=None)
+    if isinstance(task, GroupTask):
+        return single_rows(task)
+    return [replaced(task, start=start, stop=start + 1) for start in range(task.start, task.stop)]

@@ -6,7 +6,7 @@ In: tasks, in the order in which their results will be wanted. Out: blocks.
 from __future__ import annotations
 
 import sys
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
@@ -72,6 +72,25 @@ class Executor(Protocol):
         Called by `run_handle` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or
         is closed; again if that was interrupted. An executor that is dropped without it leaves nothing either.
         """
+
+
+class Tuning:
+    """Findings of one loader's executors, with `worker_count="auto"`. One of them has it at a time; others begin anew."""
+
+    def __init__(self) -> None:
+        self._found: Any = None
+
+    def take(self) -> Any:
+        """The findings; None: there are none, or another executor has them."""
+        found, self._found = self._found, None
+        return found
+
+    def give_back(self, found: Any) -> None:
+        """For the next epoch."""
+        self._found = found
+
+    def __reduce__(self) -> tuple[type[Tuning], tuple[()]]:
+        return type(self), ()
 
 
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:

@@ -59,6 +59,7 @@ def migrate_mix(
         return _with_weights(pipeline, sampler, states, strict)
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
+        _check_dealt(states)
         states = _split_leftover(pipeline, states, saved, run)
         changed = sampler.going_on(saved, _first_unread(pipeline, states), True)
         _check_last_windows(pipeline, states, length_told(saved), len(changed.with_shard_options(NoSharding())))
@@ -90,6 +91,22 @@ def _with_weights(
     total = len(changed.with_shard_options(NoSharding()))
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     return pipeline.with_leaf(leaf), [_adapted(state, known, fingerprint, total) for state in states]
+
+
+def _check_dealt(states: Sequence[LoaderState]) -> None:
+    """Refuse another mix inside global batches that were dealt by cost: what is left of these depends on the former mix."""
+    lineage, shards = states[0].lineages[0], states[0].shard[1]
+    if lineage.blocks is None or lineage.blocks.shards == 1:
+        return
+    reached = {state.cursor.positions[0] for state in states}
+    dense, offset = lineage.dense_from
+    place = min(reached) * shards
+    whole = (place + offset - lineage.blocks.first) % lineage.blocks.size == 0 and place >= dense
+    if len(reached) > 1 or any(map(_is_within, states)) or not whole:
+        raise CheckpointError(
+            f"the mix is another one, and the state stands inside {lineage.blocks.size} records that were dealt to "
+            f"{lineage.blocks.shards} shards by cost; take it between two global batches, at equal steps of all shards."
+        )
 
 
 def _is_within(state: LoaderState) -> bool:
@@ -162,7 +179,7 @@ def _check_present(leaf: Leaf, first: int, stop: int) -> None:
         sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
 
 
-def _is_of_kind(saved: Any, sampler: Any) -> bool:
+def _is_of_kind(saved: Any, sampler: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == type(sampler).__name__
 
 

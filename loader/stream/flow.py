@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Sequence
+from dataclasses import InitVar, dataclass
 from functools import partial
 from itertools import count
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
-from ...common.fields import replaced
 from ..executors.protocol import Executor
 from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.pipeline import Pipeline
@@ -24,15 +24,14 @@ from ..plan.steps.skipped import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
 from .join import CacheWriter, JoinedRuns
-from .ordered import InOrder, Ordered, Results, span_requests
+from .ordered import InOrder, Ordered, Results
 from .regroup import Regroup
-from .rows import AtHand, Ended, Pull, Request, Rows
+from .rows import AtHand, Ended, Pull, Request, Rows, span_requests
 from .stage_output import SkippedRecords, StageOutput
 from .unfinished_runs import UnfinishedRuns
 
-Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | AtHand[Rows] | UnfinishedRuns
 
-
+@dataclass(eq=False)
 class Flow:
     """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`.
 
@@ -40,28 +39,21 @@ class Flow:
     for themselves must be the same place, whatever time the tasks of each take.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        start: Cursor,
-        executor: Executor,
-        skipped: SkippedRecords,
-        observer: Observer,
-        unread: Ranges = (),
-        planned: bool = False,
-    ) -> None:
-        self._pipeline = pipeline
-        self._executor = executor
-        self._skipped = skipped
-        self._observer = observer
-        self._whole = pipeline.whole_from(start)
-        self._unread = unread
-        self._planned = planned
+    pipeline: Pipeline
+    start: InitVar[Cursor]
+    executor: Executor
+    skipped: SkippedRecords
+    observer: Observer
+    unread: Ranges = ()
+    planned: bool = False
+
+    def __post_init__(self, start: Cursor) -> None:
+        self._whole = self.pipeline.whole_from(start)
         self._block_numbers = count()
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
-        self._runs = self._rows(pipeline.top, start)
+        self._runs = self._rows(self.pipeline.top, start)
 
-    def _rows(self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0) -> Runs:
+    def _rows(self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0) -> Pull[Rows]:
         """The rows that come out of a part, which begins at a cursor; of a join, so many at a time.
 
         Of former shards, too, what they had begun; or, with `former`, what comes of one of them.
@@ -69,57 +61,56 @@ class Flow:
         rests = [rest for rest in start.unfinished if rest.stage == part.stage or rest.stage is None]
         if not rests:
             return self._own_rows(part, start, size, former)
-        left = replaced(start, unfinished=tuple(rest for rest in start.unfinished if rest not in rests))
+        left = start.with_unfinished(*(rest for rest in start.unfinished if rest not in rests))
         own = self._own_rows(part, left, size, former)
-        return UnfinishedRuns(self._pipeline, part, rests, left, partial(self._rest, part, size), own)
+        return UnfinishedRuns(self.pipeline, part, tuple(rests), left, partial(self._rest, part, size), own)
 
-    def _rest(self, part: Subtree, size: int, rest: Leftover) -> Runs:
-        return self._rows(part, rest.cursor, size, self._pipeline.former_of(rest))
+    def _rest(self, part: Subtree, size: int, rest: Leftover) -> Pull[Rows]:
+        return self._rows(part, rest.cursor, size, self.pipeline.former_of(rest))
 
-    def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:
+    def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int) -> Pull[Rows]:
         if part.stage is None:
             return self._joined(part, start, size, former)
-        pipeline, executor, stage = self._pipeline, self._executor, self._pipeline.stages[part.stage]
+        pipeline, executor, stage = self.pipeline, self.executor, self.pipeline.stages[part.stage]
         leaf = pipeline.every_leaf[former * len(pipeline.leaves) + pipeline.leaf_number(stage)]
         # of a former shard, work runs only to the end of what was begun, wherever that is
         ahead = not former and executor.window(stage.number) > 1
         results: Results
         if leaf.in_order and stage.leaf is not None:
-            results = InOrder(stage, start, executor, self._planned)
+            results = InOrder(stage, start, executor, self.planned)
         else:
             requests = self._spans(stage, start, former) if stage.input is None else self._groups(stage, start, former)
             results = Ordered(requests, executor, stage.number, ahead)
-        return StageOutput(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
+        return StageOutput(results, leaf, start, self.skipped, self._block_numbers, self.observer, stage)
 
     def _groups(self, stage: Stage, start: Cursor, former: int) -> Pull[Request]:
         assert stage.input is not None, "rows are the input"
-        pipeline = self._pipeline
+        pipeline = self.pipeline
         inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
         whole = self._whole and (not pipeline.joins or stage.number == pipeline.top.stage)
-        fixed = self._planned or former > 0
-        size = (lambda: stage.group) if fixed else partial(self._executor.inputs, stage.number)
+        fixed = self.planned or former > 0
+        size = (lambda: stage.group) if fixed else partial(self.executor.inputs, stage.number)
         return Regroup(inputs, pipeline, stage, start.before(), size, whole, former)
 
-    def _joined(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:
+    def _joined(self, part: Subtree, start: Cursor, size: int, former: int) -> Pull[Rows]:
         assert part.join is not None, "a part ends with a stage or a join"
-        join = self._pipeline.joins_of(former)[part.join]
+        join = self.pipeline.joins_of(former)[part.join]
         opens = [partial(self._rows, one, size=size, former=former) for one in join.inputs]
-        starts, cursors = (self._pipeline.inputs_at(join, at) for at in (self._pipeline.start_of(part), start))
-        runs = JoinedRuns(opens, cursors, starts, join.rule, start.notes[-1], partial(self._at_most, size))
-        repeated = any(above.rule.restarts for above in self._pipeline.joins[join.number + 1 :])
-        if not join.rule.keeps or not repeated or start != self._pipeline.start_of(part):
+        starts, cursors = (self.pipeline.inputs_at(join, at) for at in (self.pipeline.start_of(part), start))
+        runs = JoinedRuns(
+            opens, cursors, starts, join.rule, start.notes[-1], lambda: min(size, self.executor.most_rows())
+        )
+        repeated = any(above.rule.restarts for above in self.pipeline.joins[join.number + 1 :])
+        if not join.rule.keeps or not repeated or start != self.pipeline.start_of(part):
             return runs
         if (kept := self._kept.get(join.number)) is not None:
             return AtHand(iter(kept))
         return CacheWriter(runs, lambda rows: self._kept.update({join.number: rows}))
 
-    def _at_most(self, rows: int) -> int:
-        return min(rows, self._executor.most_rows())
-
     def _spans(self, stage: Stage, start: Cursor, former: int) -> Pull[Request]:
-        leaf, first = self._pipeline.read_by(stage.number, former), start.positions[0]
-        total = first + stage.useful(self._pipeline.every_leaf[leaf].left_from(first))
-        return AtHand(span_requests(stage, leaf, kept(self._unread, first, total), self._executor.inputs))
+        leaf, first = self.pipeline.read_by(stage.number, former), start.positions[0]
+        total = first + stage.useful(self.pipeline.every_leaf[leaf].left_from(first))
+        return AtHand(span_requests(stage, leaf, kept(self.unread, first, total), self.executor.inputs))
 
     def begin(self) -> None:
         self._runs.fill()
@@ -129,7 +120,7 @@ class Flow:
 
         Raises what a task failed with, at its place in the stream.
         """
-        waits = self._observer.waits
+        waits = self.observer.waits
         while True:
             waits.began = perf_counter()
             if "jax.profiler" in sys.modules:

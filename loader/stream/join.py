@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
 from time import perf_counter
 
 import numpy as np
@@ -24,21 +25,22 @@ Open = Callable[[Cursor], Pull[Rows]]
 """Opens an input, from a cursor on."""
 
 
+@dataclass(slots=True, eq=False)
 class Input:
     """One of the streams, from a cursor on. It is opened when its first row is needed."""
 
-    def __init__(self, open_: Open, cursor: Cursor) -> None:
-        self._open = open_
-        self._pull: Pull[Rows] | None = None
-        self._runs: deque[RowsOf] = deque()
-        self.cursor = cursor  # after the rows that were taken
-        self.at_hand = self.rows = 0  # those that were not; how many were, since it was opened
-        self.ended: Ended | None = None  # what came after these, if all are at hand
+    open: Open
+    cursor: Cursor  # after the rows that were taken
+    at_hand: int = 0  # rows that were not
+    rows: int = 0  # that were, since it was opened
+    ended: Ended | None = None  # what came after those at hand, if these are all
+    _pull: Pull[Rows] | None = None
+    _runs: deque[RowsOf] = field(default_factory=deque)
 
     def has(self, count: int, wait: bool) -> bool:
         """True if `count` rows are at hand, or all that there are; False: not without waiting."""
         if self._pull is None:
-            self._pull = self._open(self.cursor)
+            self._pull = self.open(self.cursor)
         while self.at_hand < count and self.ended is None:
             run = self._pull.next(wait)
             if run is None:
@@ -66,30 +68,26 @@ class Input:
         return taken
 
 
+@dataclass(eq=False)
 class JoinedRuns:
-    """The rows of a join, from a note and the cursors of its inputs on. `starts`: where inputs begin anew.
+    """The rows of a join, from a note and the cursors of its inputs on.
 
     As many rows are taken at a time as come soon, `most()` at most: the first one does not wait for others.
     """
 
-    def __init__(
-        self,
-        opens: Sequence[Open],
-        cursors: Sequence[Cursor],
-        starts: Sequence[Cursor],
-        rule: JoinPolicy,
-        note: JoinState,
-        most: Callable[[], int],
-    ) -> None:
-        self._opens = opens
-        self._inputs = [Input(open_, cursor) for open_, cursor in zip(opens, cursors)]
-        self._starts = starts
-        self._rule = rule
-        self._note = note
-        self._size, self._most = 1, most
-        self._taken = 0  # rows; each time so many that they end at a multiple of the size, where groups end, too
-        self._choices: NDArray[np.int64] | None = None
-        self._ended: Ended | None = None
+    opens: Sequence[Open]
+    cursors: InitVar[Sequence[Cursor]]
+    starts: Sequence[Cursor]  # where inputs begin anew
+    rule: JoinPolicy
+    note: JoinState
+    most: Callable[[], int]
+    _size: int = 1
+    _taken: int = 0  # rows; each time so many that they end at a multiple of the size, where groups end, too
+    _choices: NDArray[np.int64] | None = None
+    _ended: Ended | None = None
+
+    def __post_init__(self, cursors: Sequence[Cursor]) -> None:
+        self._inputs = [Input(open_, cursor) for open_, cursor in zip(self.opens, cursors)]
 
     def fill(self) -> None:
         for number in np.unique(self._chosen()).tolist():
@@ -106,7 +104,7 @@ class JoinedRuns:
                 return None
             count = min([len(choices), *(self._missing(number, choices) for number in chosen)])
             if count:
-                self._size = more_or_fewer(self._size, perf_counter() - began, self._most())
+                self._size = more_or_fewer(self._size, perf_counter() - began, self.most())
                 return self._take(choices[:count])
             if not self._go_on(int(choices[0]) if len(choices) else None, wait):
                 return None
@@ -114,22 +112,21 @@ class JoinedRuns:
 
     def _chosen(self) -> NDArray[np.int64]:
         if self._choices is None:
-            self._choices = self._rule.choices(self._note, self._size - self._taken % self._size)
+            self._choices = self.rule.choices(self.note, self._size - self._taken % self._size)
         return self._choices
 
     def _missing(self, number: int, choices: NDArray[np.int64]) -> int:
-        """The first row for which an input has none."""
         rows = np.flatnonzero(choices == number)
         at_hand = self._inputs[number].at_hand
         return int(rows[at_hand]) if at_hand < len(rows) else len(choices)
 
     def _take(self, choices: NDArray[np.int64]) -> Rows:
-        note, rule = self._note, self._rule
+        note, rule = self.note, self.rule
         before = [one.cursor for one in self._inputs]
         counts = np.bincount(choices, minlength=len(self._inputs)).tolist()
         parts = [one.take(count) if count else [] for one, count in zip(self._inputs, counts)]
         origins = [[(rows.origin, start, stop) for rows, start, stop in part] for part in parts]
-        self._note, self._choices = rule.after(note, len(choices)), None
+        self.note, self._choices = rule.after(note, len(choices)), None
         self._taken += len(choices)
 
         def cursor_after(row: int) -> Cursor:
@@ -149,16 +146,16 @@ class JoinedRuns:
             self._ended = ended or Ended()
             return True
         try:
-            if self._rule.strict and number == 0 and not self._all_ended(wait):
+            if self.rule.strict and number == 0 and not self._all_ended(wait):
                 return False
-            note = self._rule.ended(self._note, number)
+            note = self.rule.ended(self.note, number)
         except JoinError as error:
             self._ended = Ended(Failure(error))
             return True
-        if note is None or (self._rule.restarts and not self._begin_anew(number)):
+        if note is None or (self.rule.restarts and not self._begin_anew(number)):
             self._ended = ended
         else:
-            self._note, self._choices = note, None
+            self.note, self._choices = note, None
         return True
 
     def _all_ended(self, wait: bool) -> bool:
@@ -172,24 +169,20 @@ class JoinedRuns:
         return True
 
     def _begin_anew(self, number: int) -> bool:
-        """Open an input from its beginning; not if nothing came of it."""
         before = self._inputs[number]
-        if before.cursor == self._starts[number] and not before.rows:
+        if before.cursor == self.starts[number] and not before.rows:
             return False
-        self._inputs[number] = Input(self._opens[number], self._starts[number])
+        self._inputs[number] = Input(self.opens[number], self.starts[number])
         return True
 
 
-class CacheWriter:
+class CacheWriter(Pull[Rows]):
     """Gives rows, and keeps them; once all have come, `done` is given them."""
 
     def __init__(self, runs: Pull[Rows], done: Callable[[Sequence[Rows]], None]) -> None:
         self._runs = runs
         self._done = done
         self._kept: list[Rows] = []
-
-    def fill(self) -> None:
-        """Nothing runs ahead of the first row."""
 
     def next(self, wait: bool) -> Rows | Ended | None:
         run = self._runs.next(wait)

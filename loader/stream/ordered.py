@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
-from typing import Protocol
+from typing import TypeAlias
 
 from ...errors import WorkerCrashedError
 from ..executors.protocol import Executor, Handle
@@ -19,28 +18,8 @@ from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, SpanTask
 from .rows import Ended, Pull, Request, span_request
 
-
-class Results(Protocol):
-    """Has tasks run and gives their blocks in order. Used by one thread at a time."""
-
-    def fill(self) -> None:
-        """Have work begin, without waiting."""
-
-    def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
-        """The next request and its block; `Ended`, ever again; None if `wait` is False and there is none at hand."""
-
-
-def span_requests(
-    stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
-) -> Iterator[Request]:
-    """Requests for the spans of a leaf: those of `ranges` of local positions, each as long as `length` says then."""
-    for first, stop in ranges:
-        start = first
-        while start < stop:
-            size = length(stage.number)  # where it grows, a span is shorter, so that groups end where it does
-            end = min(start + size - (start - first) % size, stop)
-            yield span_request(SpanTask(stage.number, start, end, leaf), stage)
-            start = end
+Results: TypeAlias = Pull[tuple[Request, Block]]
+"""Has tasks run and gives their blocks in order."""
 
 
 class Ordered:

@@ -31,8 +31,8 @@ MIN_ROWS = 1024
 """No memory is looked for, for batches of fewer rows: these are soon gathered. Chosen."""
 
 
-@dataclass(slots=True)
-class Regroup:
+@dataclass
+class Regroup(Pull[Request]):
     """Groups of rows for a stage, from a cursor on, each of `size()`; `whole` if these are all rows of a whole stream.
 
     The size may be any where single rows make a unit: a state counts what came of the rows since a group began, whatever
@@ -107,7 +107,6 @@ class Regroup:
         )
 
     def _cut(self, count: int) -> None:
-        """Leave out all rows of the group but the first ones."""
         while self._count > count:
             run, start, stop = self._parts.pop()
             over = min(self._count - count, stop - start)
@@ -116,7 +115,6 @@ class Regroup:
                 self._parts.append((run, start, stop - over))
 
     def _take(self, run: Rows) -> None:
-        """Move rows of the run into the group, as many as there is room for."""
         stop = min(run.stop, self._used + self._wanted - self._count)
         self._parts.append((run, self._used, stop))
         self._count += stop - self._used

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -31,7 +31,11 @@ class Ended:
 
 
 class Pull(Protocol[T]):
-    """A supply of items for a stage."""
+    """A supply of items for a stage, in order. Used by one thread at a time."""
+
+    def fill(self) -> None:
+        """Have work begin, without waiting. Here: nothing runs ahead."""
+        return
 
     def next(self, wait: bool) -> T | Ended | None:
         """The next item; `Ended`, ever again; None if `wait` is False and there is none at hand."""
@@ -42,9 +46,6 @@ class AtHand(Pull[T]):
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
-
-    def fill(self) -> None:
-        """Nothing has to begin."""
 
     def next(self, wait: bool) -> T | Ended | None:
         return next(self._items, None) or Ended()
@@ -190,3 +191,16 @@ def span_request(
     """A request for a span of a leaf; with the notes of cursors before and after it."""
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
     return Request(task, Provenance(stage, start, stop, task.leaf), pieces_left=left)
+
+
+def span_requests(
+    stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
+) -> Iterator[Request]:
+    """Requests for the spans of a leaf: those of `ranges` of local positions, each as long as `length` says then."""
+    for first, stop in ranges:
+        start = first
+        while start < stop:
+            size = length(stage.number)  # where it grows, a span is shorter, so that groups end where it does
+            end = min(start + size - (start - first) % size, stop)
+            yield span_request(SpanTask(stage.number, start, end, leaf), stage)
+            start = end

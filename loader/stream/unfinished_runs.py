@@ -6,79 +6,63 @@ In: rows of former shards, and those of the shard of now. Out: all of them in th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from ...common.fields import replaced
 from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.pipeline import Pipeline
 from .rows import Ended, Pull, Rows
 
 
-class Runs(Pull[Rows], Protocol):
-    """Rows that can be worked on ahead."""
-
-    def fill(self) -> None:
-        """Have work begin, without waiting."""
-
-
+@dataclass(eq=False)
 class UnfinishedRuns:
     """The rows of a part: of the `rests`, which are unfinished, and then the shard of now's `own`, from `start` on."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        part: Subtree,
-        rests: Sequence[Leftover],
-        start: Cursor,
-        open_: Callable[[Leftover], Pull[Rows]],
-        own: Runs,
-    ) -> None:
-        self._pipeline = pipeline
-        self._part = part
-        self._rests = tuple(rests)
-        self._start = start
-        self._open = open_
-        self._own = own
-        self._rows: Pull[Rows] | None = None
-        self._over = 0  # rows that were delivered
+    pipeline: Pipeline
+    part: Subtree
+    rests: tuple[Leftover, ...]
+    start: Cursor
+    open: Callable[[Leftover], Pull[Rows]]
+    own: Pull[Rows]
+    _rows: Pull[Rows] | None = None
+    _over: int = 0  # rows that were delivered
 
     def fill(self) -> None:
-        self._own.fill()
+        self.own.fill()
 
     def next(self, wait: bool) -> Rows | Ended | None:
-        while self._rests:
-            rest = self._rests[0]
+        while self.rests:
+            rest = self.rests[0]
             if self._rows is None:
-                self._rows, self._over = self._open(rest), rest.delivered
+                self._rows, self._over = self.open(rest), rest.delivered
             run = self._rows.next(wait)
             if run is None or (isinstance(run, Ended) and run.failure is not None):
                 return run
             if isinstance(run, Ended):
-                self._rests, self._rows = self._rests[1:], None
+                self.rests, self._rows = self.rests[1:], None
             elif (found := self._up_to_end(rest, run)).start < found.stop:
                 return found
-        return self._own.next(wait)
+        return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
         """Those of the rows that belong to what was begun."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
         )
-        left = self._rests[1:]
+        left = self.rests[1:]
         start = min(run.start + self._over, run.stop if stop is None else stop)
         self._over -= start - run.start
         if stop is not None:
-            self._rests, self._rows = left, None
-        origin, begin = run.origin, self._start
+            self.rests, self._rows = left, None
+        origin, begin = run.origin, self.start
 
         def cursor_after(row: int) -> Cursor:
             after = dataclasses.replace(rest, cursor=origin.cursor_after(row), delivered=0)
             unfinished = left if row + 1 == stop else (after, *left)
-            return replaced(begin, unfinished=(*unfinished, *begin.unfinished))
+            return begin.with_unfinished(*unfinished, *begin.unfinished)
 
         return run.with_cursors(cursor_after, start, run.stop if stop is None else stop)
 
     def _is_end(self, rest: Leftover, cursor: Cursor) -> bool:
-        begun = self._pipeline.begun_at(self._part, cursor)
+        begun = self.pipeline.begun_at(self.part, cursor)
         return not begun if rest.stage is None else rest.stage not in begun

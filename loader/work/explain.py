@@ -1,21 +1,25 @@
 """What the user is told about a failure: which operation, on which record, at which position.
 
 In: an exception, and where the work stood. Out: the same exception, with a note, and with only the user's frames in its
-traceback. All of this is found out after the failure, so that work which succeeds pays nothing for it.
+traceback; or a block in place of a task that ended its workers. All of this is found out after the failure, so that work
+which succeeds pays nothing for it.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...common.messages import short_repr, shorten
-from ...errors import StopIterationError
+from ...common.messages import first_few, short_repr, shorten
+from ...errors import StopIterationError, WorkerCrashedError
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
+from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
 
 _PACKAGE = str(Path(__file__).parent.parent.parent)
 _ROOMS = tuple(
@@ -85,6 +89,39 @@ def told(error: Exception) -> str:
     """One line about a failure that is left out."""
     notes = " ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
+
+
+def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
+    """The block of a task that ended its workers too often."""
+    in_words = _task_in_words(task, blocks, pipeline)
+    error = WorkerCrashedError(f"a worker {reason} at the same task: {in_words}.")
+    tags = None if pipeline.aligned else RowOrigins()
+    if pipeline.skips_errors:
+        return Block.of([], tags, skipped=[told(error)])
+    return Block.of([], tags, Failure(error))
+
+
+def _task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
+    """Positions and record keys of a task."""
+    stage = pipeline.stages[task.stage]
+    if isinstance(task, SpanTask):
+        leaf = pipeline.every_leaf[task.leaf]
+        return _keys_in_words(leaf, leaf.positions(task.start, task.stop))
+    parts = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
+    tags = list(dict.fromkeys(chain.from_iterable(parts)))
+    if pipeline.is_below_join(stage) and not stage.on_join:
+        return f"rows {min(tags)} to {max(tags)} of what was joined"
+    by_leaf: dict[int, list[int]] = {}
+    for tag in tags:
+        by_leaf.setdefault(tag % len(pipeline.every_leaf), []).append(tag // len(pipeline.every_leaf))
+    in_words = [_keys_in_words(pipeline.every_leaf[leaf], np.array(places)) for leaf, places in by_leaf.items()]
+    return first_few(in_words, 2) if len(in_words) > 1 else in_words[0]
+
+
+def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
+    keys = [leaf.told(key) for key in leaf.record_keys(positions).tolist()]
+    of = f" of {leaf.name}" if leaf.name else ""
+    return f"positions {positions.min()} to {positions.max()}{of}, record keys {first_few(keys, 8)}"
 
 
 def _key_at(leaf: Leaf, position: int) -> Any:

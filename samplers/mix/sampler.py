@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError
+from ..balance import Balance, checked
 from ..chain_order import ChainOrder
 from ..index import IndexSampler
 from ..own_orders import has_own_orders
@@ -66,9 +67,11 @@ class MixSampler:
         ramp: whether the weights of a schedule change linearly from one stage to the next, in 32 small steps.
         records_per_step: what a step of the schedule counts: 1 (default) for records, the global batch size for batches.
         shard_options: as for `IndexSampler`.
+        balance: likewise; its lengths are a dict of arrays, by part.
 
     Raises:
         TypeError: an argument of the wrong kind.
+        LengthsError: `balance` has fewer lengths than a part has records.
         ValueError: an argument outside its range, or weights that are not those of the parts.
 
     >>> from headrace import DataLoader, MixSampler
@@ -92,6 +95,7 @@ class MixSampler:
         ramp: bool = False,
         records_per_step: int = 1,
         shard_options: ShardOptions | None = None,
+        balance: Balance | None = None,
     ) -> None:
         if seed is not None:
             seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
@@ -108,6 +112,10 @@ class MixSampler:
         self._given = stages_of(weights, list(named), records_per_step)
         self._ramp = bool(ramp and ramped(self._given))
         self._history: dict[str, Any] | None = None
+        self.balance = None if balance is None else checked(balance).of_parts(self.names)
+        for name, part in self._parts.items():
+            if self.balance is not None:
+                self.balance.covering(int(getattr(part, "num_records", 0)), name)
 
     @property
     def names(self) -> list[str]:
@@ -162,6 +170,8 @@ class MixSampler:
             "ramp": self._ramp,
             **{f"part {short_repr(name)}": part.fingerprint for name, part in self._parts.items()},
         }
+        if self.balance is not None:
+            told["balance"] = self.balance.fingerprint
         ended = self._ended[2]
         passing = dict(zip(PASSING, (self._history, ended)))
         return {**told, **{name: value for name, value in passing.items() if value}}

@@ -137,13 +137,14 @@ class _OddOnly(headrace.FlatMap):
         return [key] * int(key % 2)
 
 
-def test_packed_rows_of_balanced_shards_hold_each_document_once():
-    """Also where the run is stopped inside the window of a Pack."""
+@pytest.mark.parametrize("global_batch", [GLOBAL, None])
+def test_packed_rows_of_balanced_shards_hold_each_document_once(global_batch):
+    """Also where the run is stopped inside the window of a Pack, which is what is dealt if nothing else is said."""
     documents = [np.full(length, key) for key, length in enumerate(LENGTHS.tolist())]
 
     def loader(shard, shards):
         sampler = IndexSampler(
-            RECORDS, ShardOptions(shard, shards), num_epochs=1, balance=Balance(LENGTHS, global_batch=GLOBAL)
+            RECORDS, ShardOptions(shard, shards), num_epochs=1, balance=Balance(LENGTHS, global_batch=global_batch)
         )
         return DataLoader(data_source=documents, sampler=sampler, operations=[Pack(256, window=10)], shard_options=None)
 
@@ -183,6 +184,27 @@ def test_a_loop_for_each_epoch_deals_the_batches_of_the_epoch():
     expected = [[sorted(batch.tolist()) for batch in epoch] for epoch in _unsharded_epochs()]
     loops = [list(map(list, _loader(shard, 2).epochs(2))) for shard in range(2)]
     assert [[_keys(batches) for batches in zip(*epochs)] for epochs in zip(*loops)] == expected
+
+
+@pytest.mark.parametrize("others", [2, 3])
+def test_a_loop_for_each_epoch_goes_on_on_other_shards(others):
+    """From any step of the second epoch, too."""
+    loops = [_loader(shard, 4).epochs(2) for shard in range(4)]
+    expected = [[sorted(batch.tolist()) for batch in epoch] for epoch in _unsharded_epochs()]
+    epochs = [next(loop) for loop in loops]
+    for number in range(2):
+        for step in range(4):
+            assert _keys([next(epoch) for epoch in epochs]) == expected[number][step]
+            states = [loop.get_state() for loop in loops]
+            again = [_loader(shard, others).epochs(2) for shard in range(others)]
+            for loop in again:
+                loop.set_states(states)
+            rest = [_keys(batches) for batches in zip(*(next(loop) for loop in again))]
+            assert rest == expected[number][step + 1 :]
+        if number == 0:
+            for epoch in epochs:
+                assert len(list(epoch)) == 1
+            epochs = [next(loop) for loop in loops]
 
 
 def _unsharded_epochs():
@@ -290,6 +312,7 @@ def test_mixes_of_chains_are_balanced():
         return np.array([[sum(map(len, batch)) for batch in stream][:4] for stream in streams])
 
     balanced, in_turn = sums(balance=True), sums()
+    assert sums(balance=Balance({"a": LENGTHS, "b": LENGTHS})).tolist() == balanced.tolist()
     assert balanced.sum(axis=0).tolist() == in_turn.sum(axis=0).tolist()
     assert balanced.max(axis=0).sum() < in_turn.max(axis=0).sum()
 
@@ -303,3 +326,77 @@ def test_chains_whose_source_tells_no_lengths_need_them():
     assert [batch.tolist() for batch in stream] == [[0, 1, 2, 3, 4, 5]]
     with pytest.raises(headrace.errors.LengthsError, match="5 lengths, and there are 6 records"):
         numbers.to_iter_dataset(balance=Balance([1, 2, 3, 4, 5]))
+
+
+PARTS = {"web": LENGTHS, "books": LENGTHS[::-1][:60] * 2}
+
+
+def _mix(shard, shards, weights=None, balance=True, **options):
+    source = {name: np.arange(len(lengths)) + 1000 * (name == "books") for name, lengths in PARTS.items()}
+    sampler = headrace.MixSampler(
+        source,
+        weights or {"web": 0.6, "books": 0.4},
+        shuffle=True,
+        seed=2,
+        when_exhausted="repeat",
+        shard_options=ShardOptions(shard, shards),
+        balance=Balance(PARTS, headrace.attention(0, 1)) if balance else None,
+    )
+    return DataLoader(data_source=source, sampler=sampler, operations=[Batch(GLOBAL // shards)], **options)
+
+
+def _cost(batch):
+    return sum(int(PARTS["books" if key >= 1000 else "web"][key % 1000]) ** 2 for key in batch.tolist())
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_mixes_of_sources_are_balanced(shards):
+    """The same global batches as without, at any step on other shards."""
+    in_turn = [iter(_mix(shard, shards, balance=False)) for shard in range(shards)]
+    balanced = [iter(_mix(shard, shards)) for shard in range(shards)]
+    worst, batches = np.zeros(2), []
+    for step in range(12):
+        if step == 5:
+            states = [iterator.get_state() for iterator in balanced]
+        pairs = [[next(iterator) for iterator in each] for each in (in_turn, balanced)]
+        assert _keys(pairs[0]) == _keys(pairs[1])
+        batches.append(_keys(pairs[1]))
+        worst += [max(map(_cost, each)) for each in pairs]
+    assert worst[1] < worst[0]
+    again = [_resumed(_mix(shard, 3), states) for shard in range(3)]
+    assert [_keys(parts) for parts, _ in zip(zip(*again), range(7))] == batches[5:]
+
+
+def test_a_balanced_mix_is_changed_between_global_batches():
+    """What was dealt by the former mix is read as it was dealt; inside of it a change is refused."""
+    iterators = [iter(_mix(shard, 2)) for shard in range(2)]
+    seen = [next(iterator) for iterator in iterators for _ in range(3)]
+    states = [iterator.get_state() for iterator in iterators]
+    plain = [iter(_mix(shard, 2, balance=False)) for shard in range(2)]
+    assert _keys(seen) == _keys(next(iterator) for iterator in plain for _ in range(3))
+    plain_states = [iterator.get_state() for iterator in plain]
+    found = []
+    for balance, known in ((True, states), (False, plain_states)):
+        changed = [iter(_mix(shard, 2, {"web": 0.1, "books": 0.9}, balance=balance)) for shard in range(2)]
+        for iterator, state in zip(changed, known):
+            iterator.set_state(state, strict=False)
+        found.append([_keys(batches) for batches, _ in zip(zip(*changed), range(6))])
+    assert found[0] == found[1]
+    next(iterators[0])
+    uneven = [iterator.get_state() for iterator in iterators]
+    other = iter(_mix(0, 3, {"web": 0.1, "books": 0.9}))
+    with pytest.raises(CheckpointError, match="inside 24 records that were dealt to 2 shards by cost; take it between"):
+        other.set_states(uneven, strict=False)
+
+
+def test_a_mix_needs_the_lengths_of_its_parts():
+    """By name, one for each record."""
+    for lengths, message in (
+        (LENGTHS, "lengths of one array, and the mix has the parts web, books; pass Balance a dict"),
+        ({"web": LENGTHS}, "lengths of parts web, and the mix has the parts web, books"),
+        ({"web": LENGTHS, "books": LENGTHS[:50]}, "50 lengths of part 'books', and there are 60 records"),
+    ):
+        with pytest.raises(headrace.errors.LengthsError, match=message):
+            headrace.MixSampler({"web": RECORDS, "books": 60}, balance=Balance(lengths))
+    with pytest.raises(headrace.errors.LengthsError, match="lengths of parts web, books, and this is no mix"):
+        IndexSampler(5, balance=Balance(PARTS))

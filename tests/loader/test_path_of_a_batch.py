@@ -12,7 +12,7 @@ import headrace
 ROOT = Path(__file__).parents[2]
 
 LOADER_FILES, WORKER_FILES = 14, 18
-MOVES = 62
+MOVES = 52
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import headrace
 from headrace.loader.options import ReadOptions
 from headrace.tools.diagnosis.diagnosis import Diagnosis
-from headrace.tools.diagnosis.judging.model import step_seconds
-from headrace.tools.diagnosis.judging.verdict import found
+from headrace.tools.diagnosis.judging.verdict import found, step_seconds
 from headrace.tools.diagnosis.measured import Dropped, Measured, Rare, SourceFacts, WorkPart
 
 

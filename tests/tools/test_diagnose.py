@@ -16,8 +16,7 @@ import headrace
 from headrace.errors import ProgramError
 from headrace.tools.diagnosis.diagnosis import Diagnosis
 from headrace.tools.diagnosis.judging.changes import NOISE
-from headrace.tools.diagnosis.judging.model import enough_workers, lighter, step_seconds
-from headrace.tools.diagnosis.judging.verdict import found
+from headrace.tools.diagnosis.judging.verdict import enough_workers, found, lighter, step_seconds
 from headrace.tools.diagnosis.measured import Feeding, Measured, Rare, SourceFacts, WorkPart
 
 RECORDED = json.loads((Path(__file__).parent.parent / "planted.json").read_text())

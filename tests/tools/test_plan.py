@@ -15,7 +15,7 @@ from simulated import simulated_step
 import headrace
 from headrace.tools.command_line import main
 from headrace.tools.diagnosis.diagnose import work_alone
-from headrace.tools.diagnosis.judging.model import worker_seconds
+from headrace.tools.diagnosis.judging.verdict import worker_seconds
 from headrace.tools.plan import Machines, Needs, Plan, step_seconds
 
 COMMANDS = Path(__file__).parent.parent.parent / "docs" / "api" / "command-line.md"

@@ -22,15 +22,13 @@ from .measuring import Lock, Look, closely, host_of, measured
 
 Prepare: TypeAlias = Callable[[Any], None]
 
-WARM = 0.2
-"""Share of the steps that are made first: buffers fill, and files are opened."""
+WARM = 0.2  # Share of the steps that are made first: buffers fill, and files are opened
 
 
 SHORTEST = 0.3
 """Seconds that are measured at least, where the stream does not end. Chosen: a pause of the machine is not all of it."""
 
-LEAST, TASKS = 3, 4
-"""Steps, and tasks of workers, that tell something."""
+LEAST, TASKS = 3, 4  # Steps, and tasks of workers, that tell something
 
 
 def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None, seconds: float = 30.0) -> Diagnosis:
@@ -152,11 +150,7 @@ class Looks:
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:
-        """A look now, and the later of the others that is at least three steps before.
-
-        Raises:
-            ProgramError: there is none.
-        """
+        """A look now, and the later of the others that is at least three steps before; a ProgramError if there is none."""
         after = Look.at_loop(self.loop)
         for before in reversed(self._looks):
             if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:

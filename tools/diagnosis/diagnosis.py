@@ -9,14 +9,21 @@ from typing import Any
 
 from ...common.units import format_bytes, format_count, format_seconds, format_share
 from .judging.changes import HELPED_BY_WORKERS, changes
-from .judging.model import all_cores_work, enough_workers, possible, share_waited, slowed, under_way
-from .judging.verdict import Change, Finding, found
+from .judging.verdict import (
+    Change,
+    Finding,
+    all_cores_work,
+    enough_workers,
+    found,
+    possible,
+    share_waited,
+    slowed,
+    under_way,
+)
 from .measured import Measured, WorkPart
 
 MOST_PARTS = 6
-MOST_CHANGES = 5
-"""Lines of a table, and of what would change it."""
-
+MOST_CHANGES = 5  # Lines of a table, and of what would change it
 BUSY = 0.25
 """Share of the processors: if other programs take more, the numbers are not those of a quiet machine. Chosen."""
 

@@ -24,13 +24,11 @@ from ...sources.mixed.source import MixedSource
 from ...sources.protocol import is_in_event_loop, reader_of, reads_singly
 from .measured import SourceFacts
 
-PROBED = 16
-"""Records that are read to see how fast the source is. Chosen: less than a batch."""
+PROBED = 16  # Records that are read to see how fast the source is. Chosen: less than a batch
 
 TRIES = 3
 
-PROBE_SECONDS = 0.2
-"""If one record takes longer, few are read."""
+PROBE_SECONDS = 0.2  # If one record takes longer, few are read
 
 
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:

@@ -12,10 +12,7 @@ PartKind: TypeAlias = Literal["sampler", "reading", "record", "batch", "stacking
 """Which records are read; reading; an operation on single records, or on batches; one that makes one element of several;
 headrace's own work between operations; making rows ready for another process."""
 
-SLOW_MEMORY = 50e-6
-"""Seconds for a record: no record that lies in memory takes so long. Chosen."""
-
-
+SLOW_MEMORY = 50e-6  # Seconds for a record: no record that lies in memory takes so long. Chosen
 HANDED = 25e-6
 """Seconds of a processor that a record takes which another thread reads. Measured with 64 and 256 threads."""
 

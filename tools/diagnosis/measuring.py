@@ -21,21 +21,15 @@ from ...reporting.loops import host_iterator
 from ...reporting.machine import Processors, processors, taken_by_others
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
-from .judging.model import slowed
+from .judging.verdict import slowed
 from .measured import Feeding, Measured, WorkPart
 from .work import Work, grown, slow_reads
 
-MUCH_READING = 0.25
-"""Share of the work: below it, the source is not asked how fast it is."""
-
-MUCH_SAMPLING = 0.1
-"""Share of the work: below it, the sampler is no part of its own."""
-
+MUCH_READING = 0.25  # Share of the work: below it, the source is not asked how fast it is
+MUCH_SAMPLING = 0.1  # Share of the work: below it, the sampler is no part of its own
 UNEVEN = 1.3
 """Times as long as usual: if reads take longer on average, records are looked for whose reads take far longer."""
-
-WAITS = 0.5
-"""Of the time of operations: with the processors at work for more, it is these that operations wait for."""
+WAITS = 0.5  # Of the time of operations: with the processors at work for more, it is these that operations wait for
 
 
 @dataclass(frozen=True)
@@ -61,11 +55,7 @@ class Look:
 
 
 def host_of(loop: Any) -> DataLoaderIterator:
-    """The iterator that makes the batches.
-
-    Raises:
-        TypeError: it is none of ours.
-    """
+    """The iterator that makes the batches; a TypeError if it is none of ours."""
     found = host_iterator(loop)
     if found is None:
         raise TypeError(

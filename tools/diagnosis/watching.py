@@ -25,17 +25,10 @@ from .diagnose import Looks, diagnose
 from .diagnosis import Diagnosis
 from .measuring import Lock, closely, host_of, measured, of_all_loops
 
-LOOK_SECONDS = 0.05
-"""Between two looks at the loops. Chosen: a few steps of most programs."""
-
-SHORT_LOOPS = 3
-"""So many are seen at least, where no loop makes enough steps by itself."""
-
-AGAIN_SECONDS = 3.0
-"""After which a program that goes on in spite of it is interrupted again."""
-
-PATIENCE_SECONDS = 60.0
-"""After which a program that still goes on is ended. Chosen: time to save a checkpoint."""
+LOOK_SECONDS = 0.05  # Between two looks at the loops. Chosen: a few steps of most programs
+SHORT_LOOPS = 3  # So many are seen at least, where no loop makes enough steps by itself
+AGAIN_SECONDS = 3.0  # After which a program that goes on in spite of it is interrupted again
+PATIENCE_SECONDS = 60.0  # After which a program that still goes on is ended. Chosen: time to save a checkpoint
 
 
 class Enough(KeyboardInterrupt):

@@ -27,27 +27,16 @@ from ...loader.work.worker import Worker
 from ...sources.protocol import reader_of
 from .measured import Dropped, Measured, PartKind, Rare, WorkPart
 
-LONG = 5.0
-"""A task, or a read, is a slow one if it takes so many times what the middle one takes for each record."""
-
-LIKE = 3.0
-"""… and not so many times less than in the slowest."""
+LONG = 5.0  # A task, or a read, is a slow one if it takes so many times what the middle one takes for each record
+LIKE = 3.0  # … and not so many times less than in the slowest
 
 QUICK = 0.25
 """Share of the tasks that are quick: those that rare records are compared with, to tell what could be gained at most."""
 
-TRIES = 2
-"""So many times the same record must be the slowest of its task, when that is done again."""
-
-AGAIN_SECONDS = 5.0
-"""A task that took longer is not done again."""
-
-
-READ_SECONDS = 3.0
-"""For which records are read again. Chosen."""
-
-READ_RECORDS = 512
-"""That are read again, at most."""
+TRIES = 2  # So many times the same record must be the slowest of its task, when that is done again
+AGAIN_SECONDS = 5.0  # A task that took longer is not done again
+READ_SECONDS = 3.0  # For which records are read again. Chosen
+READ_RECORDS = 512  # That are read again, at most
 
 
 class Looking(Stopwatch):

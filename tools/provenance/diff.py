@@ -13,6 +13,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ...chains.map_dataset import MapDataset
+from ...chains.nodes.joins import Chosen
+from ...chains.nodes.node import Evaluated, Node, Source
+from ...chains.nodes.reordered import Reordered
+from ...common.fingerprint_values import described
 from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError
 from ...loader.plan.fingerprint import differences
@@ -20,7 +25,7 @@ from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.steps.skipped import SkippedSteps, within
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
-from .chains import changed_chains
+from ...sources.mixed.source import MixedSource
 from .orders import OrderDifference, first_difference
 from .streams import Described, states_of
 
@@ -181,7 +186,7 @@ def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
     chains = []
     if told and one.pipeline and two.pipeline:  # descriptions know datasets below the order by a digest
         for leaf, other in zip(one.pipeline.leaves, two.pipeline.leaves):
-            chains += [Reason(what, words, 0) for what, words in changed_chains(leaf.source, other.source)]
+            chains += [Reason(what, words, 0) for what, words in _changed_chains(leaf.source, other.source)]
     yield from chains
     if left := [each for each in told if not (chains and ": chain " in each)]:
         yield Reason("source", first_few(left), 0)
@@ -301,3 +306,41 @@ def _size_changed(side: _Side, other: _Side) -> int | None:
         return None
     steps, rest = divmod(state.cursor.positions[0] - unit * state.step, before - unit)
     return steps if not rest and 0 < steps <= state.step else None
+
+
+def _changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
+    """The lowest difference in each dataset that is in both: its kind, and it in words."""
+    known, others = _nodes(one), _nodes(two)
+    for name in filter(others.__contains__, known):
+        if (change := _lowest_change(known[name], others[name])) is not None:
+            yield change[0], f"part {name!r}: {change[1]}" if name else change[1]
+
+
+def _nodes(source: Any) -> dict[str, Node]:
+    parts = source.parts if isinstance(source, MixedSource) else {"": source}
+    return {name: part.root_node for name, part in parts.items() if isinstance(part, (Evaluated, MapDataset))}
+
+
+def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
+    alike = type(one) is type(two) and len(one.inputs) == len(two.inputs)
+    below = next(filter(None, map(_lowest_change, one.inputs, two.inputs)), None) if alike else None
+    if below is not None or (alike and described(one.parameters) == described(two.parameters)):
+        return below
+    orders: list[Any] = [node.index_map for node in (one, two) if isinstance(node, Reordered)]
+    if len(orders) == 1:
+        words = (_node_told(node) if isinstance(node, Reordered) else "none" for node in (one, two))
+        return "order", " → ".join(words)
+    kind = "operation" if hasattr(one, "operation") or hasattr(two, "operation") else "source"
+    if orders:
+        maps = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
+        kind = "seed" if maps[0] == maps[1] else "order"
+    elif isinstance(one, Chosen) and isinstance(two, Chosen):
+        kind = "weights"
+    return kind, f"{_node_told(one)} → {_node_told(two)}"
+
+
+def _node_told(node: Node) -> str:
+    names = (
+        ("index_map",) if isinstance(node, Reordered) else ("source",) if isinstance(node, Source) else ("operation",)
+    )
+    return short_repr(getattr(node, names[0], node.parameters))

@@ -24,8 +24,7 @@ from ...samplers.mix.weights import in_units
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
 
-MOST = 1 << 24
-"""Positions that are compared: a second's work. Orders that differ mostly do so soon after they may."""
+MOST = 1 << 24  # Positions that are compared: a second's work. Orders that differ mostly do so soon after they may
 
 _BLOCK = 1 << 16
 

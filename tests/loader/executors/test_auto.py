@@ -13,9 +13,10 @@ from test_pool import _jobs, _pool
 
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
 from headrace.loader.executors import auto
+from headrace.loader.executors.auto import ENOUGH, Setting, Stretch, Tuner
 from headrace.loader.executors.pool import Give, Kill, Spawn, WorkerPool
+from headrace.loader.executors.protocol import Tuning
 from headrace.loader.executors.thread_pool import Pool
-from headrace.loader.executors.tuner import ENOUGH, Setting, Stretch, Tuner, Tuning
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
 
@@ -262,7 +263,7 @@ def test_the_stream_is_the_same_while_workers_come_and_go(kind, operations):
 
     found = []
     with iter(loader(worker_count="auto", worker_kind=kind)) as iterator:
-        while len(found) < 10 or not iterator._running._executor._tuner.settled:
+        while len(found) < 10 or not iterator._running._executor.found.tuner.settled:
             found.append(next(iterator).tolist())
             time.sleep(1e-3)
             if len(found) == 10:

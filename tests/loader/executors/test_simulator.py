@@ -8,7 +8,7 @@ import random
 import pytest
 import simulate
 
-from headrace import DataLoader, IndexSampler, MapTransform
+from headrace import DataLoader, IndexSampler, MapTransform, load
 from headrace.errors import WorkerCrashedError
 from headrace.loader import iterator as iterator_module
 from headrace.loader.executors import local, pooled
@@ -16,11 +16,13 @@ from headrace.loader.executors.fake import FakeTransport, FakeWorkerDeath, Stuck
 from headrace.loader.executors.pool import WorkerPool
 from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Message
+from headrace.loader.options import ExecutionOptions
 from headrace.loader.state import resume
 from headrace.loader.state.loader_state import LoaderState
 from headrace.loader.stream.ordered import Ordered
 from headrace.loader.stream.provenance import Provenance
 from headrace.loader.stream.stage_output import StageOutput
+from headrace.loader.timing.observer import Observer
 from headrace.loader.work.tasks import SpanTask
 
 HISTORIES = 3000
@@ -99,6 +101,20 @@ def test_a_record_that_ends_its_workers_is_named_or_left_out(on_error, monkeypat
         return
     with pytest.raises(WorkerCrashedError, match="record keys 5"):
         next(iterator)
+
+
+def test_the_inputs_of_a_task_that_was_given_up_may_be_tried_before_anybody_asks_for_it():
+    """The one at fault is named then, and nothing more is waited for."""
+    loader = load(range(6), transformations=[_deadly], batch_size=3, num_epochs=1, read_options=simulate.NO_THREADS)
+    options, pipeline = ExecutionOptions(worker_count=2, observe=False), iter(loader).pipeline
+    executor = _fake_executor(pipeline, options, Observer())
+    good, deadly = (executor.submit(SpanTask(0, start, start + 3)) for start in (0, 3))
+    with pytest.raises(StuckError):
+        while True:
+            executor.handle_events(wait=True)
+    assert good.result().failure is None
+    assert "record keys 5" in str(deadly.result().failure.error)
+    executor.close()
 
 
 def test_the_fake_holds_its_caller_to_the_protocol():

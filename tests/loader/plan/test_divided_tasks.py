@@ -12,8 +12,8 @@ from plain_model import NothingComesError, PlainModel
 from random_programs import Broken, failing_recipes, stream_of
 
 from headrace.errors import EmptyStreamError
-from headrace.loader.executors.failed_tasks import parts_of
 from headrace.loader.executors.pace import limits_of
+from headrace.loader.executors.pooled import parts_of
 from headrace.loader.stream.flow import Flow
 from headrace.loader.stream.stage_output import SkippedRecords
 from headrace.loader.timing.observer import Observer

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
 from ..measured import Measured, PartKind, WorkPart
-from .model import (
+from .verdict import (
     CLOSE,
     HAND_OVER,
     UNLIMITED,
+    Change,
+    Finding,
     enough_reads,
     enough_workers,
     lighter,
@@ -18,16 +20,10 @@ from .model import (
     slowed,
     step_seconds,
 )
-from .verdict import Change, Finding
 
-WORTH = 1.05
-"""A change that makes less than this many times the steps is left out."""
-
-HIDDEN = 0.1
-"""Share of the time that is waited where work is said to be hidden: what is left is the hand-over."""
-
-LARGER = 8
-"""Times the records in a batch: what is proposed for batches that are too small. Chosen."""
+WORTH = 1.05  # A change that makes less than this many times the steps is left out
+HIDDEN = 0.1  # Share of the time that is waited where work is said to be hidden: what is left is the hand-over
+LARGER = 8  # Times the records in a batch: what is proposed for batches that are too small. Chosen
 
 LEAST, FASTEST = 5e-6, 20e9
 """Seconds that no step is shorter than; bytes of batches that are made in a second at most. Chosen: more than was ever seen."""
@@ -40,8 +36,7 @@ SMALL, COLD = 1 / 6, 1.6
 """Work that is less than this share of a step takes up to so many times as long as it does when nothing comes between: its code
 and data are not in the caches. Measured by `benchmarks/cures.py`."""
 
-DEFAULT_BUFFER = 500
-"""Records that are read ahead, unless somebody says otherwise."""
+DEFAULT_BUFFER = 500  # Records that are read ahead, unless somebody says otherwise
 
 HELPED_BY_WORKERS = {
     *("operation", "small calls", "slow record", "stacking", "reading", "groups", "small files", "waiting source"),

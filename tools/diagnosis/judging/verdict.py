@@ -1,12 +1,159 @@
-"""Finds the part of a loop that the user waits for. Pure."""
+"""Finds the part of a loop that the user waits for, and computes the length of a step after a change. Pure.
+
+A step takes as long as the slowest of those who work at the same time: the user's thread, which takes batches over and does the
+user's own work; the workers, who share their work; the reads under way, who share the reading; and the processors, which do
+what of that work is not waiting. Workers in a Ray cluster bring processors of their own.
+
+A source that waits gives a step's records in the time that their reads take, divided by how many are under way. Each place
+that works reads ahead for itself: a worker process, or the user's process. Reads that take far longer among others than alone
+wait for one another, and more of them at a time gain nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..measured import Measured, WorkPart
-from .model import is_limited, waits_for_reads
+from ..measured import Measured, PartKind, WorkPart
+
+HAND_OVER = 1e-4
+"""Seconds that a batch costs the user's thread when a worker made it, where this was not measured. Measured by `mnist`."""
+
+CLOSE = 1.03  # A step that takes so many times the user's own is as good as one that never waits
+FULL = 0.8  # Share of the time of all cores. Chosen: what others and the system do takes the rest
+
+MOST_WORKERS = 512
+
+UNLIMITED = 1 << 40  # Reads under way, where reading takes no time
+
+MOST_THREADS, MOST_COROUTINES = 256, 4096
+"""Reads under way in a place that are proposed, at most. Chosen: more threads take more time than they save."""
+
+AT_ONCE = 4  # Times as many reads as now are proposed at most, where the user's step is not known
+ROOM = 1.1  # Times as many as the average needs: reads differ
+SLOWED = 2.0  # A read that takes so many times as long among others as alone waits for them
+LAGS = 0.2  # Share of their time: places that wait for longer have as many reads under way as they get
+MOST_LAG = 2.0  # At most so many times fewer reads are under way than may be, as far as is believed
+
+
+def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
+    """Seconds of a step with some number of workers, and of reads under way in each place.
+
+    >>> loop = Measured(100, 0.03, 0.02, 0.02, 32, 4096, (), workers=2)
+    >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
+    0.01
+    """
+    reading, busy, fed = reading_seconds(measured, workers, reads), _busy(measured, reads), measured.feeding
+    if workers == 0 and fed is None:
+        return max(measured.own + busy + (measured.hand_over if measured.workers else 0.0), reading)
+    cores = (measured.processor + measured.own_processor) / measured.cores if measured.worker_kind != "ray" else 0.0
+    longest = busy / workers if workers else busy + (fed.transforming if fed else 0.0)  # or the feeder's thread
+    floor = measured.own + (measured.hand_over if measured.workers else HAND_OVER)
+    floor += fed.transforming + fed.agreeing + fed.transfer if fed else 0.0
+    return max(floor, longest, reading, cores) + measured.starting
+
+
+def worker_seconds(alone: Measured) -> float:
+    """Seconds of a worker for a step, that reads ahead while it works; of what was measured in one thread that reads, too."""
+    if not alone.reads_ahead:
+        return alone.work
+    return max(_busy(alone, None), alone.read_seconds / alone.source.reads)
+
+
+def _busy(measured: Measured, reads: int | None) -> float:
+    """Seconds of the work of a step that is done in turn, in a place; without waiting for what others read."""
+    if not measured.reads_ahead and not reads:
+        return measured.work
+    return measured.work - measured.seconds_of("reading") + measured.reading_processor
+
+
+def enough_workers(measured: Measured) -> int:
+    """The smallest number of workers that hides their work, or from which on more of them gain nothing."""
+    goal = CLOSE * step_seconds(measured, MOST_WORKERS)
+    return 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: step_seconds(measured, count) <= goal)
+
+
+def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") -> Measured:
+    """The same, where the parts of some kinds, or one that is `named`, take this share of their seconds."""
+    parts = tuple(
+        replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
+        for part in measured.parts
+    )
+    if "reading" not in kinds:
+        return replace(measured, parts=parts)
+    source = measured.source
+    source = replace(source, random=source.random * keep, processor=source.processor * keep)
+    return replace(measured, parts=parts, read_seconds=measured.read_seconds * keep, source=source)
+
+
+def all_cores_work(measured: Measured) -> bool:
+    """The processors of this machine have hardly anything left to give."""
+    needed = measured.processor + measured.own_processor
+    return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
+
+
+def share_waited(measured: Measured, seconds: float) -> float:
+    """Share of a step of this length."""
+    return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
+
+
+def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
+    """Reads that may be under way at a time in all places; with other numbers of workers, or of reads in each."""
+    each = measured.source.reads if reads is None else reads
+    return max(each, 1) * measured.places(workers)
+
+
+def under_way(measured: Measured) -> float:
+    """Reads under way, on average."""
+    return measured.read_seconds / measured.elapsed if measured.elapsed else 0.0
+
+
+def reading_seconds(measured: Measured, workers: int, reads: int | None = None) -> float:
+    """Seconds of a step in which its records can be read; 0 where nobody reads ahead: then it is work as other work."""
+    if not measured.reads_ahead and not reads:
+        return 0.0
+    seconds = measured.read_seconds * lag(measured) / possible(measured, workers, reads)
+    if is_limited(measured) and measured.places(workers) <= measured.places():
+        seconds = max(seconds, measured.read_seconds / max(under_way(measured), 1e-9))
+    return seconds
+
+
+def waits_for_reads(measured: Measured) -> bool:
+    """Places that work wait for records that are read ahead."""
+    return measured.reads_ahead and measured.seconds_of("reading") > LAGS * max(measured.workers, 1) * measured.elapsed
+
+
+def lag(measured: Measured) -> float:
+    """Possible reads for each that was under way, while places waited for them."""
+    if not waits_for_reads(measured):
+        return 1.0
+    return min(max(possible(measured) / max(under_way(measured), 1e-9), 1.0), MOST_LAG)
+
+
+def slowed(measured: Measured) -> float:
+    """Length of a read among others, for one alone; 1 where that is not known."""
+    alone = measured.source.random
+    if not (measured.source.singly and alone and measured.records and measured.reads_ahead):
+        return 1.0
+    return measured.read_seconds / measured.records / alone
+
+
+def is_limited(measured: Measured) -> bool:
+    """Reads wait for one another, and not for the processors or the interpreter."""
+    at_work = measured.reading_processor / measured.places()
+    return slowed(measured) > SLOWED and at_work < measured.elapsed / 2 and under_way(measured) > SLOWED
+
+
+def enough_reads(measured: Measured, goal: float) -> int:
+    """Reads in each place that read the records of a step in `goal` seconds; those that are proposed, at most."""
+    needed = measured.read_seconds * lag(measured) / measured.places() / max(goal, 1e-9)
+    now = max(measured.source.reads, 1)
+    most = MOST_COROUTINES if measured.source.in_event_loop else MOST_THREADS
+    most = most if measured.step_known else min(most, AT_ONCE * now)
+    return min(max(4 * math.ceil(needed * ROOM / 4 - 1e-9), 4), max(most, now))  # 37.2 reads are 40
+
 
 Kind: TypeAlias = str
 """The thing that is waited for: the user's own "step"; the "start" of workers that begin anew for each loop; a "filter" that
@@ -16,9 +163,7 @@ little; a "slow record", which takes far longer than others; "stacking", the mak
 interpreter's "lock"; "turns" of calls that wait for one another; and, of a device feeder, its "transform", other "hosts", or
 the "transfer"."""
 
-LITTLE = 0.05
-"""Share of the time: a loop that waits for less gains nothing by faster batches."""
-
+LITTLE = 0.05  # Share of the time: a loop that waits for less gains nothing by faster batches
 SHORT_CALL = 50e-6
 """Seconds: calls shorter than this are mostly Python's own cost of a call and of small arrays. Chosen."""
 
@@ -28,20 +173,12 @@ SMALL_BATCH, FEW_IN_BATCH = 1e-3, 64
 RARE, MUCH = 0.45, 0.4
 """Shares of the tasks and of the time: if fewer tasks take more than this, it is rare records that are waited for. Chosen."""
 
-FEW_RECORDS = 64
-"""Records in a file: with fewer, opening files is what takes the time. Chosen."""
-
+FEW_RECORDS = 64  # Records in a file: with fewer, opening files is what takes the time. Chosen
 GROUPED = 2.0
 """If a record takes so many times as long in the sampler's order as among neighbours, much is read in vain."""
-
-MANY_TOGETHER = 8
-"""Records that are decompressed to read one: from here on that is what takes the time. Chosen."""
-
-WAITS = 0.5
-"""Of the time of reading: with the processor at work for less, the source waits for something."""
-
-BUSY = 0.9
-"""Of their time: workers that work for more of it are what decides how long a step is. Chosen."""
+MANY_TOGETHER = 8  # Records that are decompressed to read one: from here on that is what takes the time. Chosen
+WAITS = 0.5  # Of the time of reading: with the processor at work for less, the source waits for something
+BUSY = 0.9  # Of their time: workers that work for more of it are what decides how long a step is. Chosen
 
 FILTERED = 0.5
 """Share of the records that a filter leaves out, and of the work: from here on, work in vain is waited for. Chosen."""
