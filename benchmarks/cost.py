@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import orders
 from numpy.typing import NDArray
 
 import headrace
@@ -219,6 +220,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "budget_plan": budget_plan,
     "budget_plans": budget_plans,
     "budget_speed": budget_speed,
+    **{name: lambda row=row: Row(*row()) for name, row in orders.ROWS.items()},
 }
 
 
