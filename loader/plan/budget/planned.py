@@ -48,8 +48,8 @@ def planned_batches(
         return None
     if getattr(sampler, "balance", None) is not None:
         raise ValueError(
-            "balance= deals records to shards by their costs, and BudgetBatch with known lengths does so itself: at each step all "
-            "shards have batches of one shape. Leave balance= out."
+            "balance= has no effect beside BudgetBatch with known lengths: at each step all shards have batches of one shape. "
+            "Leave balance= out."
         )
     sampler = sampler.with_shard_options(NoSharding())
     epoch, endless = sampler.epoch_length, len(sampler) >= ENDLESS
