@@ -340,6 +340,8 @@ def test_arguments_that_cannot_be_are_refused():
         BudgetBatch(128, meta_features="id")
     with pytest.raises(TypeError, match="pad_value"):
         BudgetBatch(128, pad_value="x")
+    with pytest.raises(ValueError, match="Leave balance= out"):
+        batches_of(balance=headrace.attention(1, 1))
     with pytest.raises(LengthsError, match="changes which there are"):
         batches_of(operations=[Filter(lambda record: True)])
 

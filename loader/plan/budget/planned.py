@@ -35,6 +35,7 @@ def planned_batches(
     """The batches of a loader, and the operations after them.
 
     Raises:
+        ValueError: the sampler balances shards, too.
         LengthsError: `lengths=` is given, and cannot be that of what is batched; or a record is too long.
     """
     number = next((number for number, one in enumerate(operations) if one.plans_batches), None)
@@ -45,6 +46,11 @@ def planned_batches(
     lengths = _known(source, sampler, operation, before)
     if lengths is None:
         return None
+    if getattr(sampler, "balance", None) is not None:
+        raise ValueError(
+            "balance= has no effect beside BudgetBatch with known lengths: at each step all shards have batches of one shape. "
+            "Leave balance= out."
+        )
     sampler = sampler.with_shard_options(NoSharding())
     epoch, endless = sampler.epoch_length, len(sampler) >= ENDLESS
     if not endless and (epoch == 0 or len(sampler) % epoch):
