@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import suppress
 from itertools import combinations, islice, product
 
 import numpy as np
@@ -250,6 +251,15 @@ def test_the_history_of_a_window_ends_with_it():
         shards = 2 + number % 3
         layers = order.after(layers, ShardOptions(0, shards)).layers_after([30] * shards)
         assert len(layers) <= 3
+
+
+@tries(500)
+@given(st.lists(st.lists(st.sampled_from([0, 1, 2, 30, 10**6, 10**12, 2**62]), max_size=3), max_size=4), st.booleans())
+def test_a_damaged_history_is_refused(layers, endless):
+    """By an error of checkpoints, soon; or it happens to be one that could be."""
+    order = BudgetOrder(BudgetBatch(128, pad_to=3, window=25).windows(LENGTHS), None if endless else 2, 1, {})
+    with suppress(CheckpointError):
+        assert len(order.after(tuple(map(tuple, layers)), ShardOptions(0, 3))) >= 0
 
 
 @pytest.mark.parametrize("workers", [0, 2, 3])

@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ Ints = NDArray[np.int64]
 DealtLayers = tuple[tuple[int, ...], ...]
 """The first window of a run and the positions before it; then for each run since, the steps that its shards had taken."""
 
-MOST_STEPS_APART = 1 << 20
+MOST_STEPS_APART = 1 << 14
 """Steps between the first and the last of the shards of a run: what is left of windows is held in memory."""
 
 STEPS_SEED = 1 << 63
@@ -168,8 +169,8 @@ class BudgetOrder:
         """
         order = dataclasses.replace(self, shard_options=shard_options, layers=layers)
         try:
-            possible = order.start is not None
-        except (ValueError, TypeError, IndexError):
+            possible = len(order) >= 0
+        except (ValueError, TypeError, LookupError, ArithmeticError):
             possible = False
         if not possible:
             raise CheckpointError(f"the state is damaged: lineage={short_repr(layers)}.")
@@ -201,6 +202,8 @@ class BudgetOrder:
         if not self.layers:
             return RunStart(self._origin, 0, begun)
         (window, position), *runs = self.layers
+        if not self._origin <= window <= (1 << 62) // prod((*self._radix, max(len(self.windows), 1))):
+            raise ValueError(f"there is no window {window}")
         if not runs:
             return RunStart(window, position, begun)
         former = self.after(self.layers[:-1], ShardOptions(0, len(runs[-1])))
