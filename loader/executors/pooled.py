@@ -316,7 +316,8 @@ class PooledExecutor(Executor):
                 self.make_again(rows)
             return
         tasks = [handle.task for handle in handles]
-        self._transport.send(worker, Message.of(tasks, blocks, self._rows_of) if blocks else Message(tasks))
+        groups = [task for task in tasks if isinstance(task, GroupTask)]
+        self._transport.send(worker, Message.of(groups, blocks, self._rows_of) if groups else Message(tasks))
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
         if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):

@@ -68,8 +68,8 @@ class TaskRunner(Generic[T]):
         ended = perf_counter()
         block.seconds = ended - began
         if (times := block.times) is not None:
-            worker, before, done, reading, _, *rest = times
-            block.times = TaskTimes(worker, before, ended, reading, ended - done, *rest)
+            packing = ended - times.ended
+            block.times = TaskTimes(times.worker, times.began, ended, times.reading, packing, *times[5:])
         return block.header, rows
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.fields import replaced
 from ...operations import Operation
 from ...operations.memory import allocated
 from ...operations.protocol import Allocate, ArraySpec, Element
@@ -103,7 +104,7 @@ class Reader:
         """The records that were read ahead; those that could not be are read again, up to a failure, and why it failed."""
         records = read.records
         for start, stop in read.unread:
-            part = span._replace(start=span.start + start, stop=span.start + stop)
+            part = replaced(span, start=span.start + start, stop=span.start + stop)
             again: Sequence[Any]
             try:
                 again = self.records(part)

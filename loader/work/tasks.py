@@ -159,7 +159,7 @@ class Block:
     @property
     def header(self) -> tuple[Any, ...]:
         """The header, to be sent: `Block(*header, rows)` is the block again. Pickle takes ten times as long for an object."""
-        return _IN_HEADER(self)  # type: ignore[no-any-return]
+        return _IN_HEADER(self)
 
     @property
     def elements(self) -> Any:
@@ -168,14 +168,14 @@ class Block:
             self.here, self.rows = self.rows.load(), None
         return self.here
 
-    def look(self) -> Any:
-        """The rows, which stay where they are: tasks may still name them."""
-        return self.here if self.rows is None else self.rows.load()
-
     @elements.setter
     def elements(self, elements: Any) -> None:
         self.here = elements
         self.count = len(elements)
+
+    def look(self) -> Any:
+        """The rows, which stay where they are: tasks may still name them."""
+        return self.here if self.rows is None else self.rows.load()
 
 
 _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))

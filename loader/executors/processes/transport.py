@@ -155,7 +155,7 @@ class ProcessTransport(Transport):
         elif isinstance(received[0], Done):
             done, descriptors = received
             rows = worker.slabs.take(done, descriptors)
-            blocks = [Block(*header, some) for (header, _, _), some in zip(done.answers, rows)]
+            blocks = [Block(*(*header, some)) for (header, _, _), some in zip(done.answers, rows)]
             self._events.append(Answered(worker.number, blocks))
             if done.dropped:
                 self._forget(worker.slabs.drop(done.dropped))

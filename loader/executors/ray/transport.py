@@ -173,7 +173,7 @@ class RayTransport(Transport):
     def _finish(self, remote: _Remote, sent: _Sent, headers: Sequence[Any]) -> None:
         blocks = []
         for header, reference in zip(headers, sent.rows):
-            block = Block(*header, RayRows(reference, remote.node, self._gone, self._fetch))
+            block = Block(*(*header, RayRows(reference, remote.node, self._gone, self._fetch)))
             block.times = block.times and block.times.moved(remote.clock)
             blocks.append(block)
         self._events.append(Answered(remote.number, blocks))
