@@ -73,21 +73,6 @@ class PieceSize:
 class Reading:
     """The records of a span, which come in piece by piece. `read` takes keys and gives their records, or awaits them."""
 
-    __slots__ = (
-        "_arrived",
-        "_pieces",
-        "_unread",
-        "asked",
-        "begun",
-        "count",
-        "keys",
-        "left",
-        "read",
-        "reads",
-        "seconds",
-        "size",
-    )
-
     def __init__(self, reads: Reads, read: Callable[[Keys], Any], keys: Keys, size: PieceSize) -> None:
         self.reads = reads
         self.read = read
