@@ -3,13 +3,12 @@
     python benchmarks/cost.py [--plot FILE] [ROW …]
 
 Lengths are lognormal(5, 1), clamped to 16…1,024. A row gives what it measured, the limit, and what it is beside.
-Printed on 2 cores (the two-rank row is bounded: perfect balance of 16 records a rank gives at most 1.27 to 1.29 times):
+Printed on 2 cores that were busy with other work:
 
-    row                                    measured   limit        beside
-    ranks (max/mean of aL + L²)            1.0004     ≤ 1.02       1.80 in turn
-    two_ranks (tokens/s, ΣL²)              1.28       ≥ 1.6        1.28 is the limit: cost without padding is the same in sum
-    two_ranks_padded (tokens/s, n·max L²)  …          ≥ 1.6        …
-    plan (ms, step 10^9, 2,048 records)    0.5        ≤ 10         64 shards
+    ranks                 1.0005   ≤ 1.02  1.82 in turn
+    two_ranks             1.2739   ≥ 1.6   1.275 is the most that there is: no order changes the sum of L²
+    two_ranks_padded      6.2948   ≥ 1.6   batches of 16, padded to their longest, in random order
+    plan                  0.7066   ≤ 10    32.9 at most
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 import headrace
 
 RANKS, GLOBAL_BATCH, RECORDS = 64, 2048, 100_000
+BUDGET = 16_384
 TWO_RANK_RECORDS, TWO_RANK_BATCH = 1_600, 32
 SEEDS = range(20)
 
@@ -95,6 +95,29 @@ def two_ranks() -> Row:
     return Row(gain, "≥ 1.6", f"{most:.3f} is the most that there is: no order changes the sum of L²")
 
 
+def two_ranks_padded() -> Row:
+    """The same where batches are padded and padding costs as tokens do: `BudgetBatch` beside batches of 16 in random order."""
+    gains = []
+    for seed in SEEDS:
+        lengths, steps = lengths_like_texts(TWO_RANK_RECORDS, seed), TWO_RANK_RECORDS // TWO_RANK_BATCH
+        drawn = batches_of_ranks(lengths, 2, steps, TWO_RANK_BATCH, None, seed).astype(np.float64)
+        in_turn = (drawn.shape[2] * drawn.max(axis=2) ** 2).max(axis=1).sum()
+        shapes = []
+        for rank in range(2):
+            batches = headrace.load(
+                [np.ones(length, np.bool_) for length in lengths],
+                shuffle=True,
+                seed=seed,
+                num_epochs=1,
+                transformations=[headrace.BudgetBatch(4096, pad_to=8)],
+                shard_options=headrace.ShardOptions(rank, 2),
+            )
+            shapes.append([batch["mask"].shape for batch in batches])
+        rows, padded = np.array(shapes, np.float64).transpose(2, 0, 1)
+        gains.append(in_turn / (rows * padded**2).max(axis=0).sum())
+    return Row(float(np.median(gains)), "≥ 1.6", "batches of 16, padded to their longest, in random order")
+
+
 def plan() -> Row:
     """Milliseconds until a rank knows its records at step 10^9; the median, each with a loader of its own."""
     lengths, took = lengths_like_texts(RECORDS), []
@@ -114,10 +137,70 @@ def plan() -> Row:
     return Row(float(np.median(took)), "≤ 10", f"{max(took):.1f} at most")
 
 
+def _padding(count: int, limit: str) -> Row:
+    """The padding of batches by budget on one shard; beside it, the least that so many lengths allow, and other shards."""
+    lengths = lengths_like_texts(RECORDS)
+    windows = headrace.BudgetBatch(BUDGET, pad_to=count).windows(lengths)
+    tokens = np.array(windows.shapes.lengths) * windows.shapes.rows
+    least = 1 - lengths.sum() / np.array(windows.shapes.lengths)[windows.shapes.numbers(lengths)].sum()
+    found = {}
+    for shards in (1, 2, 7, RANKS):
+        steps = np.diff(windows.steps_on(shards).steps[0], prepend=0)[::-1]
+        found[shards] = 1 - lengths.sum() / (steps * tokens * shards).sum()
+    others = ", ".join(f"{share:.3f} on {shards}" for shards, share in found.items() if shards > 1)
+    return Row(found[1], limit, f"{least:.3f} is the least that {count} lengths allow; {others} shards")
+
+
+def padding_4() -> Row:
+    """With four lengths to pad to."""
+    return _padding(4, "≤ 0.08")
+
+
+def padding_8() -> Row:
+    """With eight."""
+    return _padding(8, "≤ 0.04")
+
+
+def _budget_loader(shard: int, shards: int, num_epochs: int | None) -> headrace.DataLoader:
+    lengths = lengths_like_texts(RECORDS)
+    records = [np.zeros(length, np.int32) for length in lengths]
+    batches = headrace.BudgetBatch(BUDGET, pad_to=8, lengths=lengths)
+    options = headrace.ShardOptions(shard, shards)
+    return headrace.load(
+        records, transformations=[batches], shuffle=True, seed=0, num_epochs=num_epochs, shard_options=options
+    )
+
+
+def budget_plan() -> Row:
+    """Milliseconds until a rank knows the records of its batch at step 10^9; the median of 20 steps."""
+    loader, took = _budget_loader(5, RANKS, None), []
+    for step in range(20):
+        began = time.perf_counter()
+        loader.records_at(10**9 + step)
+        took.append((time.perf_counter() - began) * 1e3)
+    return Row(float(np.median(took)), "≤ 10", f"{max(took):.1f} at most, the first")
+
+
+def budget_speed() -> Row:
+    """Batches a second in one process, without workers."""
+    iterator, count = iter(_budget_loader(0, 1, 1)), 0
+    next(iterator)
+    began = time.perf_counter()
+    for _ in iterator:
+        count += 1
+    took = time.perf_counter() - began
+    return Row(count / took, "none", f"{count} batches in {took:.1f} s")
+
+
 ROWS: dict[str, Callable[[], Row]] = {
     "ranks": ranks,
     "two_ranks": two_ranks,
+    "two_ranks_padded": two_ranks_padded,
     "plan": plan,
+    "padding_4": padding_4,
+    "padding_8": padding_8,
+    "budget_plan": budget_plan,
+    "budget_speed": budget_speed,
 }
 
 
@@ -148,7 +231,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.rows or ROWS:
         row = ROWS[name]()
-        print(f"{name:<12}{row.measured:>10.4f}   {row.limit:<8}{row.beside}", flush=True)
+        print(f"{name:<18}{row.measured:>10.4f}   {row.limit:<8}{row.beside}", flush=True)
     if options.plot is not None:
         draw(options.plot)
 

@@ -64,13 +64,6 @@ def finite(method: str, length: int) -> int:
     return length
 
 
-def not_empty(method: str, length: int) -> int:
-    """A length, if it is not 0. Raises ValueError: it is."""
-    if not length:
-        raise ValueError(f"{method}: it is empty; leave it out, from the weights too.")
-    return length
-
-
 def warn_of_exchange(node: Node, what: str) -> None:
     """Warn of `what` asks for later epochs, where these have elements that the first one kept apart."""
     if node.exchanges:
@@ -94,7 +87,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
     if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:
         return array.astype(np.int64)
     listed = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
-    if array.ndim != 1 or not all(_is_whole(index) for index in listed):
+    if array.ndim != 1 or not all(type(index) is not bool and isinstance(index, (int, np.integer)) for index in listed):
         raise TypeError(f"indices {short_repr(indices)} are no list of whole numbers; pass dataset[[3, 1, 4]].")
     return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)
 
@@ -107,10 +100,6 @@ def checked_index(index: int) -> int:
         f"index {short_repr(index)} is too large: indices go from -2**63 to 2**63 - 1; pass index % len(dataset) for the "
         "element of the first epoch."
     )
-
-
-def _is_whole(index: Any) -> bool:
-    return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
 
 
 _OF_WRONG_KIND = {

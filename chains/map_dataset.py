@@ -20,7 +20,7 @@ from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..samplers.mix.weights import MaxEpochs
 from ..sources import RangeDataSource, as_source
-from .arguments import as_named, checked_index, finite, indices_of, joins, not_empty, warn_of_exchange
+from .arguments import as_named, checked_index, finite, indices_of, joins, warn_of_exchange
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
@@ -129,7 +129,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @property
     def reads_singly(self) -> bool:
         """True where readers share a batch, record by record, as of a source."""
-        return self.root_node.reads_singly
+        return bool(self.root_node.reads_singly)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -259,7 +259,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         (100, 'wbwwbwwwbw')
         """
         named = _nodes("mix", datasets)
-        lengths = {name: not_empty(f"mix: dataset {name}", node.length) for name, node in named.items()}
+        lengths = {name: node.length for name, node in named.items()}
+        if empty := [name for name, length in lengths.items() if not length]:
+            raise ValueError(f"mix: dataset {empty[0]}: it is empty; leave it out, from the weights too.")
         return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step, max_epochs)))
 
     @joins

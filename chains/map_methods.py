@@ -46,7 +46,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
     @property
     def _operation_count(self) -> int:
-        return self.root_node.operations
+        return int(self.root_node.operations)
 
     def seed(self, seed: int) -> Self:
         """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another.

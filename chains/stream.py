@@ -223,7 +223,6 @@ def _inputs(tree: Apply | Joined) -> tuple[Tree, ...]:
 
 
 def _named(tree: Tree, name: str) -> Tree:
-    """A tree whose sources are named after the dataset that they belong to."""
 
     def renamed(leaf: Any) -> Any:
         return dataclasses.replace(leaf, name=f"{name}/{leaf.name}" if leaf.name else name)

@@ -27,17 +27,11 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 @dataclass
 class Uses:
-    """The names of Grain that a program used.
+    """The names of Grain that a program used."""
 
-    Attributes:
-        found: names that were looked up and are here.
-        missing: names that are not here, and why.
-        raised: names in the line of the program that failed, and with what.
-    """
-
-    found: set[str] = field(default_factory=set)
-    missing: dict[str, str] = field(default_factory=dict)
-    raised: dict[str, str] = field(default_factory=dict)
+    found: set[str] = field(default_factory=set)  # names that were looked up and are here
+    missing: dict[str, str] = field(default_factory=dict)  # names that are not here, and why
+    raised: dict[str, str] = field(default_factory=dict)  # names in the line of the program that failed, and with what
 
     def lines(self) -> list[str]:
         """A line for each name, those that went wrong last."""

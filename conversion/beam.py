@@ -20,12 +20,6 @@ from .shards import convert_shard
 def run_on_beam(job: ConversionJob, shards: Sequence[Shard], runner: str, options: Sequence[str]) -> None:
     """Convert shards on a runner of Beam.
 
-    Args:
-        job: what they have in common.
-        shards: to be made.
-        runner: such as "DirectRunner", "DataflowRunner", "FlinkRunner" or "SparkRunner".
-        options: Beam's, as on its command line.
-
     Raises:
         MissingExtraError: apache_beam is not installed.
         ConversionError: Beam does not know the runner, or ended without some shards.

@@ -38,8 +38,7 @@ class InputPart:
     name: str
     start: int = 0
     stop: int | None = None
-    share: float = 1.0
-    """How much of the whole that is."""
+    share: float = 1.0  # how much of the whole that is
 
     @property
     def is_whole(self) -> bool:
@@ -51,8 +50,7 @@ class InputPart:
 class Shard:
     """One file of the target, and what comes into it."""
 
-    name: str
-    """Its path in the target, with `/` between the folders."""
+    name: str  # its path in the target, with `/` between the folders
     parts: tuple[InputPart, ...]
 
 
@@ -93,21 +91,16 @@ class Receipt:
 class Chunk:
     """Some records of a part, in their order."""
 
-    records: list[tuple[int, Any]]
-    """Each with its place: its offset in the file, or its number."""
-    done: float
-    """How much of the part's weight has been read by now."""
+    records: list[tuple[int, Any]]  # each with its place: its offset in the file, or its number
+    done: float  # how much of the part's weight has been read by now
 
 
 class RecordInput(Protocol):
     """The records to convert. Picklable: each worker reads other parts."""
 
-    unit: str
-    """Of the weights: "B" or "records"."""
-    format: str
-    """Of files; "" for a source."""
-    encode: str
-    """How records that are no bytes become bytes: "example" or "json"."""
+    unit: str  # of the weights: "B" or "records"
+    format: str  # of files; "" for a source
+    encode: str  # how records that are no bytes become bytes: "example" or "json"
 
     def names(self) -> Sequence[str]:
         """The files, or the one name of a source, in their order."""
@@ -147,8 +140,7 @@ class ShardWriter(Protocol):
 class Output(Protocol):
     """A format to write. Picklable."""
 
-    suffix: str
-    """What the names of shards end in."""
+    suffix: str  # what the names of shards end in
 
     def identity(self) -> dict[str, Any]:
         """All that the bytes depend on, in plain JSON values."""
@@ -174,10 +166,8 @@ class ConversionJob:
 
     input: RecordInput
     output: Output
-    steps: tuple[Callable[[Any], Any], ...]
-    """What happens to each record before it is encoded."""
-    skips: bool
-    """Whether damaged records are left out."""
+    steps: tuple[Callable[[Any], Any], ...]  # what happens to each record before it is encoded
+    skips: bool  # whether damaged records are left out
     target: str
     storage: StorageOptions
 

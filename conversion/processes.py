@@ -56,10 +56,10 @@ class Said:
 def run(
     work: Work, job: ConversionJob, arguments: Sequence[Any], workers: int, report: Report
 ) -> Generator[Any, None, None]:
-    """Do a part of a job for each argument.
+    """Do a part of a job for each argument, by a function that can be imported.
 
     Args:
-        work: does one part; a function that can be imported.
+        work: does one part.
         job: shared by all parts.
         arguments: one for each part.
         workers: number of processes; 0 for none, and the calling thread.

@@ -29,7 +29,7 @@ from ..common.messages import shorten
 from ..errors import ConversionError, HeadraceError
 from ..files.opened import stamp_of
 from ..files.paths import file_system_of
-from ..files.remote.retries import ask
+from ..files.remote.store import ask
 from ..files.storage_options import StorageOptions, storage_options_of
 from ..files.streams import open_stream
 from ..files.urls import is_remote, local_path

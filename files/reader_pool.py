@@ -81,7 +81,10 @@ class ReaderPool(Generic[ReaderT]):
             yield loan.reader
         except BaseException:
             if not self._keep_failed:
-                self._retire(number, loan)
+                with self._lock:
+                    loan.retired = True
+                    if self._loans.get(number) is loan:
+                        self._pop(number)
             raise
         finally:
             self._give_back(loan)
@@ -126,12 +129,6 @@ class ReaderPool(Generic[ReaderT]):
             surplus = self._take_surplus()
         _close_all(surplus if loan is mine else [*surplus, mine])
         return loan
-
-    def _retire(self, number: int, loan: _Loan[ReaderT]) -> None:
-        with self._lock:
-            loan.retired = True
-            if self._loans.get(number) is loan:
-                self._pop(number)
 
     def _give_back(self, loan: _Loan[ReaderT]) -> None:
         with self._lock:

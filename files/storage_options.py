@@ -67,9 +67,13 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     folder = given.pop("cache_dir", None) or os.environ.get(variable("HEADRACE_CACHE_DIR"))
     if not folder:
         folder = os.path.join(folder_of(os.environ.get("XDG_CACHE_HOME") or "~/.cache"), "files")
-    budget = given.pop("cache_bytes", None)
+    budget, name = given.pop("cache_bytes", None), variable("HEADRACE_CACHE_BYTES")
     if budget is None:
-        budget = _from_environment()
+        text = os.environ.get(name, str(CACHE_BYTES))
+        try:
+            budget = int(text)
+        except ValueError:
+            raise ValueError(f"{name}={short_repr(text)} is no whole number of bytes.") from None
     budget = whole_number("cache_bytes", budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
     tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "how many times to ask, such as 8")
     timeout = given.pop("timeout", TIMEOUT_SECONDS)
@@ -77,12 +81,3 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
         raise ValueError(f"timeout={short_repr(timeout)} must be a positive number of seconds.")
     folder = os.path.abspath(os.path.expanduser(folder))
     return StorageOptions(folder, budget, tries, float(timeout), tuple(given.items()))
-
-
-def _from_environment() -> int:
-    name = variable("HEADRACE_CACHE_BYTES")
-    text = os.environ.get(name, str(CACHE_BYTES))
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{name}={short_repr(text)} is no whole number of bytes.") from None

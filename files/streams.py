@@ -62,7 +62,7 @@ def open_stream(
     if kind == "auto":
         kind = compression_of(path)
     file = open_file(path, storage_options)
-    packed = io.BufferedReader(_OwnFile(file), _BUFFER_BYTES)
+    packed = io.BufferedReader(RawFile(file, owned=True), _BUFFER_BYTES)
     if kind is None:
         return packed
     return io.BufferedReader(_Unpacked(packed, kind, path, file.size, max_expansion), _BUFFER_BYTES)
@@ -95,10 +95,10 @@ def zstd_library() -> Any:
 
 
 class RawFile(io.RawIOBase):
-    """An open file with a place in it. It leaves the file open."""
+    """An open file with a place in it. It closes the file only if that is its own."""
 
-    def __init__(self, file: OpenFile) -> None:
-        self._file, self._place = file, 0
+    def __init__(self, file: OpenFile, owned: bool = False) -> None:
+        self._file, self._owned, self._place = file, owned, 0
 
     def read_at(self, length: int, offset: int) -> bytes:
         return self._file.read(offset, length)
@@ -122,12 +122,9 @@ class RawFile(io.RawIOBase):
         self._place += length
         return length
 
-
-class _OwnFile(RawFile):
-    """A file that nobody else uses."""
-
     def close(self) -> None:
-        self._file.close()
+        if self._owned:
+            self._file.close()
         super().close()
 
 

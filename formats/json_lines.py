@@ -17,7 +17,7 @@ from ..errors import SourceError
 from ..files.opened import OpenFile
 from .damage import OnDamage, leave_out
 
-_AT_ONCE = 1 << 22
+AT_ONCE = 1 << 22
 _NEWLINE = 10
 _BLANK = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -72,8 +72,8 @@ def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
             "convert it under a name that ends in .gz."
         )
     found, starts_at, has_text = [], 0, False
-    for offset in range(0, file.size, _AT_ONCE):
-        piece = np.frombuffer(file.read(offset, min(_AT_ONCE, file.size - offset)), np.uint8)
+    for offset in range(0, file.size, AT_ONCE):
+        piece = np.frombuffer(file.read(offset, min(AT_ONCE, file.size - offset)), np.uint8)
         ends = np.flatnonzero(piece == _NEWLINE)
         text = np.add.reduceat(~_BLANK[piece], np.concatenate(([0], ends)), dtype=np.int64) > 0
         text[0] |= has_text

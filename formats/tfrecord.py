@@ -30,7 +30,7 @@ FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 _MASK = 0xA282EAD8
-_AT_ONCE = 1 << 20
+AT_ONCE = 1 << 20
 _LENGTHS_KEPT = 4096
 _SCAN_BYTES, _HEADER_ALONE = 1 << 18, 1 << 12
 """So much is read at a time to find headers: where records are long, little more than the header."""
@@ -133,7 +133,7 @@ class _Window:
         pieces, found = [self.buffer[self.at :]], len(self.buffer) - self.at
         # In pieces: a length may be damaged, and ask for more than the memory holds.
         # By `read1`: where a stream fails, it does so after all that comes before was taken.
-        while found < count and (piece := self._stream.read1(_AT_ONCE)):
+        while found < count and (piece := self._stream.read1(AT_ONCE)):
             pieces.append(piece)
             found += len(piece)
         self.start, self.at, self.buffer = self.start + self.at, 0, b"".join(pieces)

@@ -129,7 +129,6 @@ class Epochs(Resumable, Generic[Kind]):
         self._number, self._batches, self._begun = number, batches, False
 
     def _state_after(self) -> bytes:
-        """The state at the beginning of the next epoch."""
         state = LoaderState.from_json(self._batches.get_state())
         sampler = {**state.fingerprint["sampler"], "epoch": self._number + 1}
         start = Cursor((0,) * len(state.cursor.positions), (0,) * len(state.cursor.skips))

@@ -293,7 +293,6 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return Flow(self._pipeline, self._start, executor, self._skipped, self._observer, self._unread())
 
     def _unread(self) -> Ranges:
-        """Local positions that are to be left out."""
         if not self._pipeline.aligned:
             return ()
         return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)

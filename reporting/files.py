@@ -13,11 +13,7 @@ from ..files.whole_files import WholeFile, written_whole
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Try to write there, before much is done for it; nothing is left.
-
-    Raises:
-        OutputError: it cannot.
-    """
+    """Try to write there, before much is done for it; nothing is left; an OutputError if it cannot."""
     with _told(path):
         place = Path(path)
         if place.is_dir():

@@ -46,11 +46,7 @@ class Recording:
 
     @classmethod
     def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
-        """Record a loop as it is now.
-
-        Raises:
-            TypeError: it is no loop of headrace.
-        """
+        """Record a loop as it is now; a TypeError if it is no loop of headrace."""
         stats, fed = both_stats(loop)
         return cls(repr(loop), stats, fed, composition(loop), samples)
 

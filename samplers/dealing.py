@@ -6,6 +6,8 @@ In: the costs of a block's records, and the number of shards and of batches. Out
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,13 @@ NEAR = 2000
 
 LOWEST = 4
 """With so many of the sets of the least sums, the set of the largest sum may exchange records."""
+
+
+SINGLE, TOGETHER = 16, 16
+"""Rounds of the largest records that are dealt one by one, and the deals of all others. Later ones matter less."""
+
+LOOKED_AT = 48
+"""Records of a set at most that are looked at for an exchange."""
 
 
 def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s:
@@ -66,13 +75,19 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
         order: those that are dealt out, the largest cost first.
         count: of sets.
     """
-    rounds = order.reshape(-1, count)
+    rounds = order.reshape(-1, count).copy()
+    rounds[1::2] = rounds[1::2, ::-1]  # there and back, so that columns of several rounds are nearly equal
     sets = np.empty((count, len(rounds)), np.int64)
     sums = np.zeros(count, np.int64)
-    for number, some in enumerate(rounds):
+    single = min(SINGLE, len(rounds))
+    step = max(-(-(len(rounds) - single) // TOGETHER), 1)
+    for start, stop in pairwise([*range(single), *range(single, len(rounds), step), len(rounds)]):
+        columns = rounds[start:stop]
+        added = costs[columns].sum(axis=0)
+        highest = np.argsort(-added, kind="stable")
         lowest = np.argsort(sums, kind="stable")
-        sets[lowest, number] = some
-        sums[lowest] += costs[some]
+        sets[lowest, start:stop] = columns[:, highest].T
+        sums[lowest] += added[highest]
     _exchange(costs, sets, sums)
     return sets
 
@@ -80,6 +95,8 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
     """Exchange records of the set with the largest sum for smaller ones of other sets, while that helps."""
     count, each = sets.shape
+    looked_at = np.arange(0, each, -(-each // LOOKED_AT))
+    few = len(looked_at)
     enough = int(sums.sum()) // count * (NEAR + 1) // NEAR
     for _ in range(4 * count):
         high = int(np.argmax(sums))
@@ -89,12 +106,13 @@ def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
             np.argpartition(sums, LOWEST)[:LOWEST] if count > 2 * LOWEST else np.flatnonzero(np.arange(count) != high)
         )
         lows = np.sort(lows)
-        moved = costs[sets[high]][None, :, None] - costs[sets[lows]][:, None, :]  # other set, its giver, its taker
+        givers, takers = sets[high, looked_at], sets[lows[:, None], looked_at]
+        moved = costs[givers][None, :, None] - costs[takers][:, None, :]
         worst = np.maximum(sums[high] - moved, sums[lows][:, None, None] + moved)
         best = int(np.argmin(worst))
         if worst.flat[best] >= sums[high]:
             return
-        low, mine, theirs = best // (each * each), best // each % each, best % each
+        low, mine, theirs = best // (few * few), looked_at[best // few % few], looked_at[best % few]
         other, difference = int(lows[low]), int(moved.flat[best])
         sets[high, mine], sets[other, theirs] = sets[other, theirs], sets[high, mine]
         sums[high] -= difference

@@ -112,7 +112,7 @@ def reader_of(source: DataSource[Any]) -> Reader:
     >>> reader_of("a b c".split())(np.array([2, 0]))
     ['c', 'a']
     """
-    many: Any = getattr(source, "__getitems__", None)
+    many: Callable[[Any], Any] | None = getattr(source, "__getitems__", None)
     if many is not None and getattr(source, "answers_exactly", False):
         return many
     as_array, length, name = bool(getattr(source, "array_keys", False)), len(source), type(source).__qualname__

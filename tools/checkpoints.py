@@ -36,11 +36,7 @@ class Checkpoint:
     missing: tuple[str, ...] = ()  # names of the files of processes whose states are not there
 
     def check_complete(self) -> None:
-        """Whether the states of all processes are there.
-
-        Raises:
-            CheckpointError: some are missing.
-        """
+        """Check that the states of all processes are there; a CheckpointError if some are missing."""
         if self.missing:
             raise CheckpointError(
                 f"{shorten(self.path)} lacks {first_few(self.missing)}: it holds the states of some processes only; "

@@ -93,11 +93,7 @@ class Program:
             loops[0].close()
 
     def execute(self, own: ModuleType) -> None:
-        """Run the program in a module that was made for it.
-
-        Raises:
-            ProgramError: it cannot be read, or fails.
-        """
+        """Run the program in a module that was made for it; a ProgramError if it cannot be read, or fails."""
         with told_of(self.path):
             try:
                 code = compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)

@@ -120,7 +120,7 @@ class BudgetBatched(OnOne):
 
     @property
     def operations(self) -> int:
-        return self.input.operations + 1
+        return int(self.input.operations) + 1
 
     @property
     def may_be_none(self) -> bool:

@@ -46,7 +46,6 @@ class Choice(Protocol):
         """The numbers of the datasets, and the indices in each."""
 
     def one(self, index: int) -> tuple[int, int]:
-        """The number of the dataset, and the index in it."""
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 

@@ -105,7 +105,7 @@ class Applied(OnOne):
 
     @property
     def operations(self) -> int:
-        return self.input.operations + 1
+        return int(self.input.operations) + 1
 
     @cached_property
     def _idle(self) -> list[Runner]:
@@ -323,7 +323,7 @@ class Packed(OnOne):
 
     @property
     def operations(self) -> int:
-        return self.input.operations + 1
+        return int(self.input.operations) + 1
 
     @property
     def may_be_none(self) -> bool:

@@ -107,7 +107,8 @@ class Chosen(Node):
         """The orders of the nodes become part of one order, which is computed in blocks."""
         parts = [node.apart for node in self.nodes]
         limit = ENDLESS // len(parts)
-        source = MixedSource({name: _as_source(base, limit) for name, (base, _) in zip(self.names, parts)})
+        bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
+        source = MixedSource(dict(zip(self.names, bases)))
         orders = tuple(order.order for _, order in parts)
         return Line(
             source=source,
@@ -121,15 +122,10 @@ class Chosen(Node):
 
 
 def _one_after_another(lengths: Sequence[Any]) -> Any:
-    """Lengths of several datasets, whose elements have the same leaves."""
     first = lengths[0]
     if not isinstance(first, Mapping):
         return np.concatenate(lengths)
     return {name: _one_after_another([part[name] for part in lengths]) for name in first}
-
-
-def _as_source(node: Node, limit: int) -> Any:
-    return node.source if isinstance(node, Source) else Evaluated(node, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +251,7 @@ class Own(Node):
     @property
     def operations(self) -> int:
         """It may be one itself."""
-        return super().operations + 1
+        return int(super().operations) + 1
 
     @property
     def parameters(self) -> Any:

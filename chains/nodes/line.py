@@ -89,5 +89,4 @@ class Line:
 
     @property
     def order(self) -> ChainOrder:
-        """The order of the records, unsharded."""
         return ChainOrder(self.maps, self.length, self.epoch_length, self.records)

@@ -81,7 +81,6 @@ class Node:
         raise NotImplementedError
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """The elements at many indices."""
         raise NotImplementedError
 
     def getter(self) -> Get:
@@ -90,7 +89,6 @@ class Node:
 
     @property
     def parameters(self) -> Any:
-        """The values that tell the node from others of its kind."""
         raise NotImplementedError
 
     @property

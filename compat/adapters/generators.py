@@ -16,9 +16,6 @@ _MASK = (1 << 64) - 1
 class _Moved(threading.local):
     """A generator for each thread, with lists in place of Philox's arrays: so it is set twice as fast.
 
-    Args:
-        arguments: of Philox.
-
     Attributes:
         current: the generator of the index asked for last, as operations left it.
     """

@@ -82,12 +82,7 @@ class OnDevice(IterDataset[Any]):
 
 
 class _Follower(DatasetIterator[Any]):
-    """The elements of another iterator, whose state is its own.
-
-    Args:
-        leader: the other iterator.
-        parent: what that one takes from.
-    """
+    """The elements of another iterator, the leader, whose state is its own."""
 
     def __init__(self, leader: Any, parent: Any) -> None:
         super().__init__(parent)

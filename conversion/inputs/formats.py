@@ -36,15 +36,11 @@ Records = Iterator[tuple[int, Any]]
 class Opening:
     """The arguments to open files with, besides their paths."""
 
-    types: Mapping[str, str]
-    """Of the columns of CSV files."""
-    index_dir: str
-    """Where indices are kept, of files that are read at random."""
+    types: Mapping[str, str]  # of the columns of CSV files
+    index_dir: str  # where indices are kept, of files that are read at random
     storage: StorageOptions
-    max_expansion: int
-    """How many times its size a compressed file may unpack to."""
-    document_length: int | None = None
-    """Into pieces of which length `.npy` files with one axis are divided."""
+    max_expansion: int  # how many times its size a compressed file may unpack to
+    document_length: int | None = None  # into pieces of which length `.npy` files with one axis are divided
 
 
 @dataclass(frozen=True)
@@ -54,15 +50,12 @@ class Format:
     name: str
     suffixes: tuple[str, ...]
     """What names of files have; also before a compression's suffix, or a number as in `.tfrecord-00000-of-00010`."""
-    place: str
-    """What a record's place counts, in a stream."""
-    stream: str | None = None
-    """The module whose `read_records` reads a stream."""
+    place: str  # what a record's place counts, in a stream
+    stream: str | None = None  # the module whose `read_records` reads a stream
     source: Callable[[str, Opening], Any] | None = None
     schema: Callable[[str, Opening], Any] | None = None
     """The Arrow schema of a file's records, or None; where one is known without reading them."""
-    encode: str = "example"
-    """How records that are no bytes become bytes: "example" or "json"."""
+    encode: str = "example"  # how records that are no bytes become bytes: "example" or "json"
 
     @property
     def patterns(self) -> tuple[str, ...]:

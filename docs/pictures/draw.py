@@ -185,7 +185,69 @@ def pack() -> Drawing:
     return picture
 
 
-PICTURES = {"flow": flow, "shards": shards, "mix": mix, "pack": pack}
+def budget() -> Drawing:
+    """The same records in batches of random order, and in batches by budget."""
+    lengths = np.clip(np.random.default_rng(3).lognormal(2.6, 0.8, 36), 3, 60).astype(int)
+    picture = Drawing(WIDTH, 372, "Batches in random order are mostly padding; batches by budget are not")
+    random = lengths.reshape(-1, 6)
+    padded = sum(part.max() * len(part) for part in random)
+    picture.text(20, 30, f"Batches of 6 in random order: {1 - lengths.sum() / padded:.0%} padding", "strong")
+    x = 20.0
+    for number, part in enumerate(random):
+        _batch(picture, x, 46, part, part.max(), COLOURS[number % 4])
+        x += 1.9 * part.max() + 10
+    tokens = [np.zeros(length, np.int32) for length in lengths]
+    dataset = headrace.MapDataset.source(tokens).budget_batch(168, pad_to=4, lengths=lengths)
+    batches = sorted((dataset[index] for index in range(len(dataset))), key=lambda batch: batch["mask"].shape[1])
+    sizes = sum(batch["mask"].size for batch in batches)
+    shapes = len({batch["mask"].shape for batch in batches})
+    title = f"At most 168 tokens, {shapes} shapes: {1 - lengths.sum() / sizes:.0%} padding"
+    picture.text(20, 152, title, "strong")
+    x = 20.0
+    for number, batch in enumerate(batches):
+        _batch(picture, x, 168, batch["lengths"], batch["mask"].shape[1], COLOURS[number % 4])
+        x += 1.9 * batch["mask"].shape[1] + 10
+    picture.text(20, 354, "A coloured bar is a record, grey is padding. They come in a random order.", "small quiet")
+    return picture
+
+
+def _batch(picture: Drawing, x: float, y: float, lengths: np.ndarray, width: int, kind: str) -> None:
+    for row, length in enumerate(lengths.tolist()):
+        picture.rectangle(x, y + 11 * row, 1.9 * width, 10, "cell empty", 1)
+        if length:
+            picture.rectangle(x, y + 11 * row, 1.9 * length, 10, f"cell {kind}", 1)
+
+
+def ranks() -> Drawing:
+    """The time that four ranks take for some steps, and wait for one another."""
+    lengths = np.clip(np.random.default_rng(1).lognormal(5, 1, 4000), 16, 1024).astype(int)
+    windows = headrace.BudgetBatch(8192, pad_to=8).windows(lengths)
+    shapes = windows.shapes
+    rows = round(float(np.mean(shapes.rows)))
+    before = lengths[: 6 * 4 * rows].reshape(6, 4, rows).max(axis=2) ** 2 * float(rows)
+    numbers = np.random.default_rng(2).permutation(int(windows.steps_on(4).before[-1]))[:6]
+    shape = windows.pieces(4, np.zeros(6, int), numbers, np.zeros(6, int))[2]
+    after = np.repeat((np.array(shapes.rows) * np.array(shapes.lengths) ** 2.0)[shape][:, None], 4, axis=1)
+    picture = Drawing(
+        WIDTH, 330, "Four ranks wait for the one with the longest record; with batches by budget, for none"
+    )
+    for y, title, costs in ((30, "Batches in random order", before), (180, "Batches by budget", after)):
+        waited = 1 - costs.mean(axis=1).sum() / costs.max(axis=1).sum()
+        picture.text(20, y, f"{title}: {waited:.0%} of the time of the ranks is waiting", "strong")
+        scale = 640 / costs.max(axis=1).sum()
+        for rank in range(4):
+            x, top = 90.0, y + 14 + 26 * rank
+            picture.text(20, top + 15, f"rank {rank}", "small")
+            for step, cost in enumerate(costs):
+                picture.rectangle(x, top, cost.max() * scale, 22, "cell empty")
+                picture.rectangle(x, top, cost[rank] * scale, 22, f"cell {COLOURS[step % 4]}")
+                x += cost.max() * scale
+    text = "Six steps each, a colour for each. The time of a batch is rows · length², as of attention; grey is waiting."
+    picture.text(20, 316, text, "small quiet")
+    return picture
+
+
+PICTURES = {"flow": flow, "shards": shards, "mix": mix, "pack": pack, "budget": budget, "ranks": ranks}
 
 
 def main() -> None:

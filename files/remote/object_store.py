@@ -53,7 +53,7 @@ class ObjectStore:
         _check_process()
         given = dict(options.store)
         client = {**_client_options(root, given, options.timeout), **_of_client(given)}
-        # The retries are ours, in `retries.py`: one place counts them for all stores, and for answers that are cut off.
+        # The retries are ours, in `store.py`: one place counts them for all stores, and for answers that are cut off.
         never = {"max_retries": 0, "retry_timeout": timedelta(0)}
         arguments: dict[str, Any] = {"client_options": client, "retry_config": never}
         self._is_http = root.startswith("http")

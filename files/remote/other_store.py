@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from contextlib import suppress
 from typing import Any
@@ -17,7 +16,7 @@ from ..urls import scheme_of
 _VERSIONS = ("ETag", "etag", "oid", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
 """Names under which file systems keep what tells one version of a file from the next."""
 
-_KNOWN_SECONDS = 30.0
+KNOWN_SECONDS = 30.0
 """For so long a branch is not asked for its commit again when a file is looked up."""
 
 
@@ -100,7 +99,7 @@ class HubStore(OtherStore):
         """Of files at commits, which do not change."""
 
     def stamp(self, key: str) -> Stamp:
-        at = self._at_commit(key, time.monotonic() - _KNOWN_SECONDS)
+        at = self._at_commit(key, time.monotonic() - KNOWN_SECONDS)
         return super().stamp(key) if at is None else self._stamp_at(at)
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
@@ -129,7 +128,6 @@ class HubStore(OtherStore):
         return f"hf://{kind}{found.repo_id}@{commit}/{found.path_in_repo}"
 
 
-@functools.cache
 def _library() -> Any:
     try:
         import fsspec

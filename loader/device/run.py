@@ -135,7 +135,6 @@ class Run:
         self.ready.put(last)
 
     def _transfer_to_end(self) -> End | Failed | None:
-        """The last item; None if it was stopped."""
         ended: End | None = None
         while self.ready.wait_for_room():
             item = ended or self._loaded.first()

@@ -127,7 +127,6 @@ class Watch:
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def note(self, began: float, ended: float, times: Times) -> None:
-        """The user waited from `began` to `ended` for a batch."""
         self._noted.append(BatchTimes(began, ended, times))
         if len(self._noted) >= KEPT:
             self._add_up()
@@ -158,7 +157,6 @@ class Watch:
         return dataclasses.replace(loader or Snapshot(0, 0.0, 0.0), **own)
 
     def stats(self, loader: IteratorStats | None) -> FeederStats:
-        """All of it, beside what the loader tells."""
         with self._adding:
             self._add_up()
             batches = tuple(self._last)

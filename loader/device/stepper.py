@@ -73,7 +73,6 @@ class Stepper:
             raise
 
     def _prepared(self, item: Loaded) -> Prepared | Failed:
-        """The batch taken apart, or why it cannot be."""
         try:
             prepared = self._transfer.prepare(item.batch)
             if self._constants is not None and prepared.constants() != self._constants:

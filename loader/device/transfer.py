@@ -262,7 +262,6 @@ def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
 
 
 def _dtype(leaf: Any) -> Any:
-    """The dtype of what jax may take; of others the type."""
     if type(leaf) is np.ndarray:
         return leaf.dtype
     dtype = getattr(leaf, "dtype", None)

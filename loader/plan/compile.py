@@ -93,11 +93,7 @@ class _Numbering:
 
 
 def check_shards(operations: Sequence[Operation], shards: int) -> None:
-    """Refuse operations that only work on one shard where there are several.
-
-    Raises:
-        ShardingError: there is one.
-    """
+    """Refuse operations that only work on one shard where there are several. Raises ShardingError: there is one."""
     for operation in operations if shards > 1 else ():
         if operation.single_shard:
             raise ShardingError(f"{operation!r} on {shards} shards: it {operation.single_shard}.")

@@ -121,7 +121,6 @@ class Identity:
 
 
 def _without_later(present: Any, saved: Any) -> Any:
-    """A fingerprint without what the saved one does not tell, because it is of before that was told."""
     if isinstance(present, Redescribed) and isinstance(saved, dict) and not present.keys() <= saved.keys():
         return present.before
     if isinstance(present, dict) and isinstance(saved, dict):

@@ -105,7 +105,8 @@ class Leaf:
     def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
         """Global positions `int64[n]` before they are dealt: later local ones have higher ones, but after another run."""
         if self.plans_batches:
-            return self.shard.global_positions(local) + int(self.sampler.first_position)  # type: ignore[attr-defined]
+            first: int = self.sampler.first_position  # type: ignore[attr-defined]
+            return self.shard.global_positions(local) + first
         if self.lineage.within_shard:
             return self.shard.global_positions(self.lineage.positions(local))
         return self.lineage.positions(self.shard.global_positions(local))

@@ -179,7 +179,7 @@ def _check_present(leaf: Leaf, first: int, stop: int) -> None:
         sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
 
 
-def _is_of_kind(saved: Any, sampler: Any) -> bool:
+def _is_of_kind(saved: Any, sampler: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == type(sampler).__name__
 
 

@@ -140,7 +140,6 @@ def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
 
 
 def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:
-    """The pipeline of a former shard."""
     former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
     if rest.mix:
         former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], rest.mix)))

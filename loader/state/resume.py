@@ -116,7 +116,6 @@ def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
 
 
 def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[JoinState, ...]:
-    """The notes of the joins of each shard, after former shards that stand at these cursors."""
     shards = pipeline.shard.shard_count
     try:
         return tuple(
@@ -129,7 +128,6 @@ def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[JoinState, ..
 def _lineage_after(
     pipeline: Pipeline, number: int, states: Sequence[LoaderState], cursors: Sequence[Cursor], skipped: SkippedSteps
 ) -> ReshardHistory:
-    """The lineage of a leaf, after all shards of a run that stand at these cursors."""
     leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
     before = states[0].lineages[number]
     if leaf.plans_batches:

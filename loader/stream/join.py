@@ -116,7 +116,6 @@ class JoinedRuns:
         return self._choices
 
     def _missing(self, number: int, choices: NDArray[np.int64]) -> int:
-        """The first row for which an input has none."""
         rows = np.flatnonzero(choices == number)
         at_hand = self._inputs[number].at_hand
         return int(rows[at_hand]) if at_hand < len(rows) else len(choices)
@@ -170,7 +169,6 @@ class JoinedRuns:
         return True
 
     def _begin_anew(self, number: int) -> bool:
-        """Open an input from its beginning; not if nothing came of it."""
         before = self._inputs[number]
         if before.cursor == self.starts[number] and not before.rows:
             return False

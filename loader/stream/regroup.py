@@ -107,7 +107,6 @@ class Regroup(Pull[Request]):
         )
 
     def _cut(self, count: int) -> None:
-        """Leave out all rows of the group but the first ones."""
         while self._count > count:
             run, start, stop = self._parts.pop()
             over = min(self._count - count, stop - start)
@@ -116,7 +115,6 @@ class Regroup(Pull[Request]):
                 self._parts.append((run, start, stop - over))
 
     def _take(self, run: Rows) -> None:
-        """Move rows of the run into the group, as many as there is room for."""
         stop = min(run.stop, self._used + self._wanted - self._count)
         self._parts.append((run, self._used, stop))
         self._count += stop - self._used

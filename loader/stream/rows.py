@@ -35,6 +35,7 @@ class Pull(Protocol[T]):
 
     def fill(self) -> None:
         """Have work begin, without waiting. Here: nothing runs ahead."""
+        return
 
     def next(self, wait: bool) -> T | Ended | None:
         """The next item; `Ended`, ever again; None if `wait` is False and there is none at hand."""

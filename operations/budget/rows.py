@@ -5,7 +5,7 @@ In: records, and a shape. Out: a dict of arrays with a row for each record, padd
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,14 @@ class RowPadding:
         named = _named(record)
         return {key: value for key, value in named.items() if key not in self.meta_features}
 
-    def batch(self, records: Sequence[Element], count: int, rows: int, length: int) -> dict[str, Any]:
+    def batch(
+        self,
+        records: Sequence[Element],
+        count: int,
+        rows: int,
+        length: int,
+        check: Callable[[Ints], None] | None = None,
+    ) -> dict[str, Any]:
         """The batch of the first `count` records.
 
         Args:
@@ -55,13 +62,15 @@ class RowPadding:
             count: of them that are in it; the other rows are padding.
             rows: of the batch.
             length: of its rows; what is over is cut.
+            check: is called with the lengths that the records have.
 
         Raises:
             BatchError: records differ in their form, or have a leaf that is none.
         """
-        flat = [flatten(_named(record)) for record in records]
+        named = [_named(record) for record in records]
+        flat = [flatten(record) for record in named]
         structure = flat[0][1]
-        if lists := bare_lists(_named(records[0])):
+        if lists := bare_lists(named[0]):
             raise BatchError(f"leaf {lists[0]} is a list; map it to an array before BudgetBatch.")
         for _, other in flat:
             if other != structure:
@@ -69,16 +78,18 @@ class RowPadding:
                     f"records of one batch differ in structure: {short_repr(str(structure))} and {short_repr(str(other))}; "
                     "map them to one before BudgetBatch."
                 )
-        paths, lengths = structure.paths(), np.zeros(rows, np.int32)
+        paths, real = structure.paths(), np.zeros(rows, np.int64)
         columns = []
         for path, *leaves in zip(paths, *(leaves for leaves, _ in flat)):
             arrays = [as_array(leaf) for leaf in leaves]
             if arrays[0].ndim and path[0] not in self.meta_features:
-                lengths[:count] = np.maximum(lengths[:count], [len(each) for each in arrays[:count]])
+                real[:count] = np.maximum(real[:count], [len(each) for each in arrays[:count]])
                 columns.append(self._padded(path, arrays, count, (rows, length)))
             else:
                 columns.append(_stacked(path, arrays, count, rows))
-        lengths = np.minimum(lengths, length)
+        if check is not None:
+            check(real[:count])
+        lengths = np.minimum(real, length).astype(np.int32)
         batch: Any = structure.unflatten(columns)
         for key in (LENGTHS, MASK):
             if key in batch:
@@ -99,6 +110,8 @@ class RowPadding:
 
 def _named(record: Element) -> Mapping[Any, Any]:
     """A record as a dict."""
+    if isinstance(record, np.ndarray):
+        return {BARE: record}
     if isinstance(record, Mapping):
         return record
     fields = fields_of(record)

@@ -30,17 +30,11 @@ def specs_of(leaf: Leaf, rows: int) -> list[ArraySpec]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The rows of one leaf, end to end: pieces, and after those of each row a gap.
+    """The rows of one leaf, end to end: pieces, and after those of each row a gap."""
 
-    Attributes:
-        lengths: of all of them, in order.
-        pieces: which of them are pieces.
-        gaps: which are gaps.
-    """
-
-    lengths: Ints
-    pieces: Ints
-    gaps: Ints
+    lengths: Ints  # of all of them, in order
+    pieces: Ints  # which of them are pieces
+    gaps: Ints  # which are gaps
 
     @classmethod
     def of(cls, sizes: Ints, pieces: Pieces, capacity: int) -> Line:

@@ -27,25 +27,15 @@ Columns = list[Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf that is packed.
+    """A leaf that is packed."""
 
-    Attributes:
-        number: among the leaves of an element.
-        path: the keys that lead to it.
-        capacity: the length of a row.
-        dtype: of each document, and of the rows.
-        tail: the shape of a token, () for a number.
-        pad: stands after the last token.
-        bos: begins segments or rows; None: nothing is put there.
-    """
-
-    number: int
-    path: Path
-    capacity: int
-    dtype: np.dtype[Any]
-    tail: tuple[int, ...]
-    pad: NDArray[Any]
-    bos: NDArray[Any] | None
+    number: int  # among the leaves of an element
+    path: Path  # the keys that lead to it
+    capacity: int  # the length of a row
+    dtype: np.dtype[Any]  # of each document, and of the rows
+    tail: tuple[int, ...]  # the shape of a token, () for a number
+    pad: NDArray[Any]  # stands after the last token
+    bos: NDArray[Any] | None  # begins segments or rows; None: nothing is put there
 
     @classmethod
     def of(cls, number: int, path: Path, example: Any, settings: Settings) -> Leaf:

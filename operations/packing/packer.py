@@ -24,10 +24,6 @@ from .settings import Path, Settings, name, value_at
 class Packer:
     """Makes rows of documents.
 
-    Args:
-        settings: what the user says.
-        allocate: gives the memory of rows.
-
     Attributes:
         at: after a failure, the number of the document at fault.
     """

@@ -21,17 +21,11 @@ KEPT_DOCUMENTS = 1 << 20
 
 
 class Windows(NamedTuple):
-    """Facts of all windows, found once, so that the pieces of each are soon made.
+    """Facts of all windows, found once, so that the pieces of each are soon made."""
 
-    Attributes:
-        rows: `int64[windows + 1]`, rows before each window, and of all.
-        pieces: `int64[windows + 1]`, and pieces.
-        rows_by_document: `[pieces]`, of each window as of `Pieces`, in two or four bytes each.
-    """
-
-    rows: Ints
-    pieces: Ints
-    rows_by_document: NDArray[Any]
+    rows: Ints  # `int64[windows + 1]`, rows before each window, and of all
+    pieces: Ints  # `int64[windows + 1]`, and pieces
+    rows_by_document: NDArray[Any]  # `[pieces]`, of each window as of `Pieces`, in two or four bytes each
 
 
 class PackPlan:

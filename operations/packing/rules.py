@@ -25,19 +25,12 @@ TOO_LONG = ("split", "cut", "error")
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules by which documents are packed.
+    """The rules by which documents are packed."""
 
-    Attributes:
-        capacity: the length of a row, in each leaf.
-        strategy: which row a document goes to.
-        max_segments: pieces that a row may have; None: any number.
-        too_long: what becomes of documents that are longer than a row.
-    """
-
-    capacity: tuple[int, ...]
-    strategy: Strategy
-    max_segments: int | None
-    too_long: TooLong
+    capacity: tuple[int, ...]  # the length of a row, in each leaf
+    strategy: Strategy  # which row a document goes to
+    max_segments: int | None  # pieces that a row may have; None: any number
+    too_long: TooLong  # what becomes of documents that are longer than a row
 
     def refused(self, lengths: Ints) -> Ints:
         """The numbers of the documents that are too long to be taken."""

@@ -7,6 +7,7 @@ anew, when it first needs them. File format: https://github.com/google/array_rec
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -24,8 +25,17 @@ from ...files.urls import is_remote, name_of
 from ..file_source import FileSource, hex_digest, open_files_limit
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
-from .files import ArrayRecordPath, bounded, one_or_many, parts_of
-from .reader import RANDOM_ACCESS, array_record_library, group_size_of, inspected, open_number, read_positions
+from .files import (
+    RANDOM_ACCESS,
+    ArrayRecordPath,
+    FileInstruction,
+    array_record_library,
+    bounded,
+    inspected,
+    open_number,
+    parts_of,
+    read_positions,
+)
 
 
 class ArrayRecordDataSource(FileSource[bytes]):
@@ -79,7 +89,11 @@ class ArrayRecordDataSource(FileSource[bytes]):
         options = {**RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
         self._max_open_files = open_files_limit(max_open_files)
-        wanted = [part for path in path_list(one_or_many(paths)) for part in parts_of(path, self._storage)]
+        wanted = [
+            part
+            for path in path_list([paths] if isinstance(paths, FileInstruction) else paths)
+            for part in parts_of(path, self._storage)
+        ]
         self._paths = tuple(part.path for part in wanted)
         inspect = functools.partial(inspected, options=self._options, storage=self._storage)
         contents = of_each(inspect, self._paths)
@@ -108,7 +122,8 @@ class ArrayRecordDataSource(FileSource[bytes]):
     def records_together(self) -> int:
         """The number of records decompressed to read one: the first file's `group_size`."""
         with self._pool.lend(self._file_of_part[0]) as reader:
-            return group_size_of(reader)
+            found = re.search(r"group_size:(\d+)", reader.writer_options_string())
+        return int(found[1]) if found else 1
 
     def _read_part(self, part: int, keys: npt.NDArray[np.int64]) -> list[bytes]:
         positions = (keys - self._starts[part]).tolist()

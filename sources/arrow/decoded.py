@@ -28,7 +28,7 @@ class Form:
         self.names = tuple(names)
         self._places: list[int] | None = None
         values = [_value_of(kind) for kind in kinds]
-        self.values = [value or _as_it_is for value in values]
+        self.values = [value or (lambda found: found) for value in values]
         self.wholes = [number for number, value in enumerate(values) if value is None]
         """The columns whose values depend on the whole column: they are converted at once."""
         self.flags = sum(1 for kind in kinds if kind == pa.bool_())
@@ -90,10 +90,6 @@ class _Whole:
 
     def __getitem__(self, row: int) -> Any:
         return self.column.take([row])[0]
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _value_of(kind: Any) -> ValueOf | None:

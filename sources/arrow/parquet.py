@@ -195,7 +195,10 @@ def _inspect(filesystem: Any, path: str) -> tuple[ParquetPart, Any]:
             counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
             schema = file.schema_arrow.remove_metadata()
             _check_names(schema, path)
-            return ParquetPart(path, stamp, counts, _digest_of_footer(handle)), schema
+            # The file ends in the footer, its length, and PAR1.
+            length = int.from_bytes(handle.read_at(4, stamp.size - 8), "little")
+            footer = hashlib.sha256(handle.read_at(length, stamp.size - 8 - length)).hexdigest()[:16]
+            return ParquetPart(path, stamp, counts, footer), schema
     except unreadable() as error:
         raise SourceError(f"{shorten(path)}: not a Parquet file, or truncated: {shorten(error)}") from error
 
@@ -219,12 +222,6 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
         )
     for field in fields:
         _check_names([field.type.field(number) for number in range(field.type.num_fields)], path)
-
-
-def _digest_of_footer(handle: Any) -> str:
-    """A digest of the footer of a Parquet file, which ends in the footer's length, 4 bytes, and PAR1."""
-    length = int.from_bytes(handle.read_at(4, handle.size() - 8), "little")
-    return hashlib.sha256(handle.read_at(length, handle.size() - 8 - length)).hexdigest()[:16]
 
 
 def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[str, ...], whole: bool) -> None:

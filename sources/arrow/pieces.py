@@ -43,37 +43,25 @@ class Finder:
         return Places(pieces, rows - self._starts[pieces])
 
 
-class Memory:
-    """Pieces of one dtype as one array, read-only. Nothing is copied, unless a piece is not aligned.
+def as_one(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
+    """Pieces of one dtype as one read-only array, and where in it each begins. Nothing is copied, unless one is not aligned.
 
     The pieces are C-contiguous arrays `[items]`, at least one; they are kept alive. Nothing but what lies in them may be read.
 
     >>> whole = np.arange(10)
-    >>> memory = Memory([whole[6:9], whole[2:4]])
-    >>> memory.starts, memory.items[memory.starts[0]]
+    >>> items, starts = as_one([whole[6:9], whole[2:4]])
+    >>> starts, items[starts[0]]
     (array([4, 0]), np.int64(6))
     """
-
-    items: Array
-    starts: Int64s
-    """Where in `items` each piece begins."""
-
-    def __init__(self, pieces: Sequence[Array]) -> None:
-        addresses = np.array([_address(piece) for piece in pieces], np.int64)
-        if (addresses % pieces[0].itemsize).any():
-            self.items, self.starts = np.concatenate(pieces), _starts(pieces)
-        else:
-            self.items, self.starts = _shown_as_one(pieces, addresses)
-
-
-def _shown_as_one(pieces: Sequence[Array], addresses: Int64s) -> tuple[Array, Int64s]:
-    sizes = np.array([piece.nbytes for piece in pieces], np.int64)
+    addresses = np.array([piece.__array_interface__["data"][0] for piece in pieces], np.int64)
+    sizes, itemsize = np.array([piece.nbytes for piece in pieces], np.int64), pieces[0].itemsize
+    if (addresses % itemsize).any():
+        return np.concatenate(pieces), (np.cumsum(sizes) - sizes) // itemsize
     full = sizes > 0
     if not full.any():
         return pieces[0], np.zeros(len(pieces), np.int64)
     first, last = int(addresses[full].min()), int((addresses + sizes)[full].max())
-    starts = np.where(full, addresses - first, 0) // pieces[0].itemsize
-    return np.asarray(_Range(first, last, pieces)), starts
+    return np.asarray(_Range(first, last, pieces)), np.where(full, addresses - first, 0) // itemsize
 
 
 class _Range:
@@ -88,16 +76,6 @@ class _Range:
             "typestr": dtype.str,
             "version": 3,
         }
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _starts(pieces: Sequence[Array]) -> Int64s:
-    lengths = np.array([len(piece) for piece in pieces], np.int64)
-    return np.cumsum(lengths) - lengths
 
 
 class PieceRows:
@@ -117,9 +95,7 @@ class PieceRows:
         self.dtype = pieces[0].dtype
         self.nbytes = sum(piece.nbytes for piece in pieces)
         self._size = math.prod(self.shape)
-        memory = Memory([piece.reshape(-1) for piece in pieces])
-        self._items = memory.items
-        self._starts = memory.starts
+        self._items, self._starts = as_one([piece.reshape(-1) for piece in pieces])
 
     def take(self, places: Places) -> Array:
         """`[places, *shape]`, new."""

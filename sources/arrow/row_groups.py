@@ -24,10 +24,9 @@ from ..block_cache import BlockCache
 from ..parts import part_of
 from .columns import lengths_of_column
 from .decoded import DecodedRows, Form
-from .files import is_local, parquet_library
-from .stores import StoreFile, StoreFiles, chunks_of
+from .files import StoreFile, StoreFiles, chunks_of, is_local, parquet_library
 
-_FOOTER_BYTES = 128 * 2**20
+FOOTER_BYTES = 128 * 2**20
 """Bytes of parsed footers that stay in memory, and of those of open files; the last one always stays."""
 
 _PARSED = 7
@@ -50,8 +49,8 @@ class RowGroups:
     def __init__(self, filesystem: Any, columns: tuple[str, ...], files: tuple[ParquetPart, ...]) -> None:
         self.filesystem, self.columns, self.files = filesystem, columns, files
         self._ends = np.cumsum([len(file.group_rows) for file in files], dtype=np.int64)
-        self._footers = BlockCache(self._footer, _FOOTER_BYTES)
-        self._readers = ReaderPool(self._reader, None, _FOOTER_BYTES, keep_failed=False)
+        self._footers = BlockCache(self._footer, FOOTER_BYTES)
+        self._readers = ReaderPool(self._reader, None, FOOTER_BYTES, keep_failed=False)
 
     def __reduce__(self) -> tuple[type[RowGroups], tuple[Any, tuple[str, ...], tuple[ParquetPart, ...]]]:
         return RowGroups, (self.filesystem, self.columns, self.files)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .columns import Array, Nullable, dense, filled, is_list, is_scalar, plain
-from .pieces import Int64s, Memory, PieceRows, Places
+from .pieces import Int64s, PieceRows, Places, as_one
 
 
 class TableColumn(Protocol):
@@ -40,11 +40,10 @@ class Ragged:
 
     def __init__(self, offsets: Sequence[Array], contents: Sequence[Array]) -> None:
         self._offsets = PieceRows(offsets)
-        self._memory = Memory(contents)
-        self.items = self._memory.items
+        self.items, self._starts = as_one(contents)
 
     def bounds(self, places: Places) -> tuple[Int64s, Int64s]:
-        base = self._memory.starts[places.pieces]
+        base = self._starts[places.pieces]
         after = Places(places.pieces, places.rows + 1)  # a piece of n values has n + 1 offsets
         return base + self._offsets.take(places), base + self._offsets.take(after)
 
@@ -94,18 +93,14 @@ class Objects:
 
 def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
     """The fastest form of a column, from arrays of pyarrow: at least one, none of them empty."""
-    stored = [_without_extension(chunk) for chunk in chunks]
+    # Without dictionary and extension type, except of arrays of one shape.
+    stored = [chunk if hasattr(chunk.type, "shape") else plain(chunk) for chunk in chunks]
     column = _numbers(stored, as_python) or _lists(stored, as_python) or _text(stored)
     if column is None:
         return Objects(chunks)
     if not any(chunk.null_count for chunk in stored):
         return column
     return Nullable(column, PieceRows([chunk.is_null().to_numpy(zero_copy_only=False) for chunk in stored]))
-
-
-def _without_extension(chunk: Any) -> Any:
-    """Without dictionary and extension type, except of arrays of one shape."""
-    return chunk if hasattr(chunk.type, "shape") else plain(chunk)
 
 
 def _numbers(chunks: Sequence[Any], as_python: bool) -> Numbers | None:

@@ -19,7 +19,7 @@ from ...files.opened import OpenFile, open_file
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.reader_pool import ReaderPool
 from ...files.stamps import Stamp
-from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ...formats.index import SUFFIXES, FoundRecords, Index, IndexKind, index_of
 from ..file_source import FileSource, RecordT, hex_digest, open_files_limit
@@ -78,8 +78,12 @@ class IndexedSource(FileSource[RecordT]):
 
     def _prepare(self) -> None:
         self._indices: dict[int, Index] = {}
-        opener = functools.partial(_open_number, self._paths, self._stamps, self._storage)
-        self._pool: ReaderPool[OpenFile] = ReaderPool(opener, self._max_open_files)
+        paths, stamps, storage = self._paths, self._stamps, self._storage  # the pool must not hold this object
+
+        def opened(number: int) -> OpenFile:
+            return open_file(paths[number], storage, stamps[number])
+
+        self._pool: ReaderPool[OpenFile] = ReaderPool(opened, self._max_open_files)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[RecordT]:
         """The records at these places of one file, in their order; raises SourceError where one cannot be read."""
@@ -164,7 +168,3 @@ class IndexedSource(FileSource[RecordT]):
             index = index_of(self._paths[number], self.index_kind, self._index_dir, self._storage, self._stamps[number])
             self._indices[number] = index
         return index
-
-
-def _open_number(paths: tuple[str, ...], stamps: tuple[Stamp, ...], storage: StorageOptions, number: int) -> OpenFile:
-    return open_file(paths[number], storage, stamps[number])

@@ -110,11 +110,16 @@ class TokenSource(FileSource[Any]):
 
         self._paths, self._files = tuple(found), tuple(of_each(opened, found))
         self._ends = np.cumsum([file.count for file in self._files], dtype=np.int64)
-        _check_dtypes(self._files)
+        for file in self._files:
+            if file.dtype != self._files[0].dtype:
+                raise SourceError(
+                    f"{shorten(file.path)} has tokens of dtype {file.dtype}, and {shorten(self._paths[0])} of "
+                    f"{self._files[0].dtype}; write all files of a source with one dtype."
+                )
         if not found or not self._ends[-1]:
-            raise NoRecordsError(
-                _no_documents(found or [shorten(paths)], sum(file.tokens for file in self._files), document_length)
-            )
+            less = f"{sum(file.tokens for file in self._files)} tokens are less than one document of {document_length=}"
+            told = "" if document_length is None else f": {less} in each file."
+            raise NoRecordsError(f"no documents in {first_few(found or [shorten(paths)])}{told}")
 
     def _read_part(self, number: int, keys: npt.NDArray[np.int64]) -> list[Any]:
         documents, name = self._files[number].read(self._places(number, keys)), self._name
@@ -182,21 +187,3 @@ def _offsets(offsets: Any) -> str | Array:
         raise TypeError(f"offsets={short_repr(offsets)} must be integers with one axis: n + 1 of them for n documents.")
     array.flags.writeable = False
     return array
-
-
-def _check_dtypes(files: tuple[DocumentFile, ...]) -> None:
-    for file in files:
-        if file.dtype != files[0].dtype:
-            raise SourceError(
-                f"{shorten(file.path)} has tokens of dtype {file.dtype}, and {shorten(files[0].path)} of {files[0].dtype}; "
-                "write all files of a source with one dtype."
-            )
-
-
-def _no_documents(paths: list[str], tokens: int, document_length: int | None) -> str:
-    if document_length is None:
-        return f"no documents in {first_few(paths)}"
-    return (
-        f"no documents in {first_few(paths)}: {tokens} tokens are less than one document of "
-        f"document_length={document_length} in each file."
-    )

@@ -248,9 +248,6 @@ def test_without_the_extra_an_error_names_it(monkeypatch):
     """It says what to install."""
     for name in ("obstore", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
-    from headrace.files.remote.other_store import _library
-
-    _library.cache_clear()
     for url in ("gs://x/y", "hf://x/y"):
         with pytest.raises(MissingExtraError, match=r'pip install "headrace\[remote\]"'):
             open_file(url)

@@ -29,7 +29,7 @@ FILES = [
 @pytest.mark.parametrize("at_once", [1, 3, 7, 1 << 22])
 def test_the_index_finds_the_lines_that_are_read(content, at_once, tmp_path, monkeypatch):
     """Pieces of any size give the places of exactly the lines that hold something."""
-    monkeypatch.setattr(json_lines, "_AT_ONCE", at_once)
+    monkeypatch.setattr(json_lines, "AT_ONCE", at_once)
     path = tmp_path / "x.jsonl"
     path.write_bytes(content)
     file = open_file(str(path))

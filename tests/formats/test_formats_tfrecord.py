@@ -82,7 +82,7 @@ def test_a_damaged_record_is_named_or_left_out():
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
 def test_after_a_damaged_length_one_goes_on_at_the_next_record(content, at_once, monkeypatch):
     """Whatever lies between; the file ends there, if no record is left. Without `on_damage` it is an error."""
-    monkeypatch.setattr(tfrecord, "_AT_ONCE", at_once)
+    monkeypatch.setattr(tfrecord, "AT_ONCE", at_once)
     damaged = bytearray(framed(content))
     damaged[9] ^= 1
     data = framed(b"first") + bytes(damaged) + framed(b"second") * 2

@@ -137,13 +137,14 @@ class _OddOnly(headrace.FlatMap):
         return [key] * int(key % 2)
 
 
-def test_packed_rows_of_balanced_shards_hold_each_document_once():
-    """Also where the run is stopped inside the window of a Pack."""
+@pytest.mark.parametrize("global_batch", [GLOBAL, None])
+def test_packed_rows_of_balanced_shards_hold_each_document_once(global_batch):
+    """Also where the run is stopped inside the window of a Pack, which is what is dealt if nothing else is said."""
     documents = [np.full(length, key) for key, length in enumerate(LENGTHS.tolist())]
 
     def loader(shard, shards):
         sampler = IndexSampler(
-            RECORDS, ShardOptions(shard, shards), num_epochs=1, balance=Balance(LENGTHS, global_batch=GLOBAL)
+            RECORDS, ShardOptions(shard, shards), num_epochs=1, balance=Balance(LENGTHS, global_batch=global_batch)
         )
         return DataLoader(data_source=documents, sampler=sampler, operations=[Pack(256, window=10)], shard_options=None)
 
@@ -183,6 +184,27 @@ def test_a_loop_for_each_epoch_deals_the_batches_of_the_epoch():
     expected = [[sorted(batch.tolist()) for batch in epoch] for epoch in _unsharded_epochs()]
     loops = [list(map(list, _loader(shard, 2).epochs(2))) for shard in range(2)]
     assert [[_keys(batches) for batches in zip(*epochs)] for epochs in zip(*loops)] == expected
+
+
+@pytest.mark.parametrize("others", [2, 3])
+def test_a_loop_for_each_epoch_goes_on_on_other_shards(others):
+    """From any step of the second epoch, too."""
+    loops = [_loader(shard, 4).epochs(2) for shard in range(4)]
+    expected = [[sorted(batch.tolist()) for batch in epoch] for epoch in _unsharded_epochs()]
+    epochs = [next(loop) for loop in loops]
+    for number in range(2):
+        for step in range(4):
+            assert _keys([next(epoch) for epoch in epochs]) == expected[number][step]
+            states = [loop.get_state() for loop in loops]
+            again = [_loader(shard, others).epochs(2) for shard in range(others)]
+            for loop in again:
+                loop.set_states(states)
+            rest = [_keys(batches) for batches in zip(*(next(loop) for loop in again))]
+            assert rest == expected[number][step + 1 :]
+        if number == 0:
+            for epoch in epochs:
+                assert len(list(epoch)) == 1
+            epochs = [next(loop) for loop in loops]
 
 
 def _unsharded_epochs():

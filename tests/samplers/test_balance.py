@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import combinations
 
 import numpy as np
@@ -72,6 +73,31 @@ def test_several_batches_together_hide_long_records():
     one = sum(_sums(part, dealt(part, 8), 8).max() for part in costs.reshape(8, -1))
     together = _sums(costs, dealt(costs, 8, batches=8), 8, batches=8).max(axis=1).sum()
     assert together <= 1.1 * costs.sum() / 8 < 1.5 * costs.sum() / 8 < one
+
+
+@pytest.mark.parametrize(
+    ("shards", "count", "batches", "turn", "digest"),
+    [
+        (64, 2048, 1, 3, "62361ce7d842"),
+        (3, 96, 1, 0, "a3862833d61a"),
+        (8, 256, 8, 5, "880a60c90af2"),
+        (2, 4096, 1, 1, "de8d633ba8d8"),
+        (5, 20, 4, 2, "5093f8c9c4c9"),
+    ],
+)
+def test_deals_stay_what_they_are(shards, count, batches, turn, digest):
+    """States outlive releases: what is left of a block that was begun depends on its deal."""
+    costs = (np.arange(count, dtype=np.int64) * 2654435761 % 100003) ** 2 // 7
+    places = dealt(costs, shards, batches, turn).astype("<i8")
+    assert hashlib.sha256(places.tobytes()).hexdigest()[:12] == digest
+
+
+@pytest.mark.parametrize("count", [4096, 4096 * 3])
+def test_large_shares_are_balanced_in_few_deals(count):
+    """Two shards of thousands of records."""
+    costs = _lengths(count) ** 2
+    sums = _sums(costs, dealt(costs, 2), 2)
+    assert sums.max() <= 1.001 * sums.mean()
 
 
 def test_no_shard_always_has_the_largest_record():

@@ -93,7 +93,7 @@ def test_a_file_is_read_at_one_commit(hub, monkeypatch):
     assert file.read(0, 3) == b"old"
     repository.push(b"new, and longer")
     assert file.read(4, 7) == b"content"
-    monkeypatch.setattr(other_store, "_KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr(other_store, "KNOWN_SECONDS", 0.0)
     assert open_file(URL, options).read(0, 3) == b"new"
     with pytest.raises(SourceError, match=r"a\.bin: the file was changed after the source was made \(11 → 15 bytes\)"):
         file.read(4, 7)

@@ -363,7 +363,7 @@ def test_no_two_threads_read_by_one_reader_of_the_library(tmp_path, monkeypatch)
 
 def test_parsed_footers_stay_within_their_bytes(tmp_path, monkeypatch):
     """Where they are larger than that, the least recently used is parsed again, and rows are the same."""
-    monkeypatch.setattr(row_groups, "_FOOTER_BYTES", 1)
+    monkeypatch.setattr(row_groups, "FOOTER_BYTES", 1)
     for number in range(3):
         pq.write_table(pa.table({"key": np.arange(9) + 9 * number}), tmp_path / f"{number}.parquet", row_group_size=3)
     source = ParquetDataSource(tmp_path, cache_bytes=0)

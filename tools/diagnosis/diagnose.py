@@ -150,11 +150,7 @@ class Looks:
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:
-        """A look now, and the later of the others that is at least three steps before.
-
-        Raises:
-            ProgramError: there is none.
-        """
+        """A look now, and the later of the others that is at least three steps before; a ProgramError if there is none."""
         after = Look.at_loop(self.loop)
         for before in reversed(self._looks):
             if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:

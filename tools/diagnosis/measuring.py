@@ -55,11 +55,7 @@ class Look:
 
 
 def host_of(loop: Any) -> DataLoaderIterator:
-    """The iterator that makes the batches.
-
-    Raises:
-        TypeError: it is none of ours.
-    """
+    """The iterator that makes the batches; a TypeError if it is none of ours."""
     found = host_iterator(loop)
     if found is None:
         raise TypeError(

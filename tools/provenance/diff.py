@@ -326,13 +326,13 @@ def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
     below = next(filter(None, map(_lowest_change, one.inputs, two.inputs)), None) if alike else None
     if below is not None or (alike and described(one.parameters) == described(two.parameters)):
         return below
-    orders = [node.index_map for node in (one, two) if isinstance(node, Reordered)]
+    orders: list[Any] = [node.index_map for node in (one, two) if isinstance(node, Reordered)]
     if len(orders) == 1:
         words = (_node_told(node) if isinstance(node, Reordered) else "none" for node in (one, two))
         return "order", " → ".join(words)
     kind = "operation" if hasattr(one, "operation") or hasattr(two, "operation") else "source"
     if orders:
-        maps: list[Any] = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
+        maps = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
         kind = "seed" if maps[0] == maps[1] else "order"
     elif isinstance(one, Chosen) and isinstance(two, Chosen):
         kind = "weights"

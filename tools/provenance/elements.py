@@ -144,11 +144,7 @@ class Search:
         return cls(described, described.in_epoch(epoch).stand(states, strict), epoch)
 
     def found(self, step: int) -> Element:
-        """The element of a step.
-
-        Raises:
-            TraceError: the stream ends before.
-        """
+        """The element of a step; a TraceError if the stream ends before."""
         search, left = self._in_epoch_of(step)
         began: int | None = None
         while True:

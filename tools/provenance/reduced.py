@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ...common.fields import replaced
 from ...loader.plan.cursor import Subtree
@@ -17,6 +17,7 @@ from ...loader.plan.pipeline import Pipeline
 from ...operations import Operation
 from ...operations.protocol import Context, Step
 from ...operations.several import in_groups
+from ...sources.range import RangeDataSource
 
 
 class LeftOut(Operation):
@@ -36,26 +37,6 @@ class LeftOut(Operation):
         return in_groups(self.takes, push_group, context, number, keeps_rest=not self.drops_remainder)
 
 
-class UnreadSource:
-    """Gives None in place of each record."""
-
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-    reads_ahead: ClassVar[bool] = False
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, key: int) -> None:
-        return None
-
-    def __getitems__(self, keys: Sequence[int]) -> list[None]:
-        return [None] * len(keys)
-
-
 def reduced(pipeline: Pipeline) -> Pipeline:
     """The pipeline without what decides nothing."""
     looked_at = [False] * len(pipeline.stages)  # whether something above looks at what a stage gives
@@ -70,9 +51,11 @@ def reduced(pipeline: Pipeline) -> Pipeline:
             look(below, looks)
 
     def leaf_of(leaf: Leaf, number: int) -> Leaf:
-        return (
-            leaf if leaf.in_order or read[number] else dataclasses.replace(leaf, source=UnreadSource(len(leaf.source)))
-        )
+        if leaf.in_order or read[number]:
+            return leaf
+        return dataclasses.replace(
+            leaf, source=RangeDataSource(max(len(leaf.source), 1))
+        )  # nobody looks at these numbers
 
     look(pipeline.top, pipeline.skips_errors)
     for stage in reversed(pipeline.stages):

@@ -185,11 +185,7 @@ def trace(
 
 
 def _weights(element: Element) -> list[str]:
-    """The weights that drew the records of an element, in words.
-
-    Raises:
-        TraceError: others did, of a former run.
-    """
+    """The weights that drew the records of an element, in words; a TraceError if others did, of a former run."""
     samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
     weighted = {number: sampler for number, sampler in samplers.items() if isinstance(sampler, WeightedSampler)}
     for found in element.records:

@@ -29,16 +29,11 @@ class Below(NamedTuple):
     """The part of Grain's state of an operation that describes the elements that come to it.
 
     The method `below` of an operation gives it, if its iterators have states of their own in Grain.
-
-    Attributes:
-        state: of the dataset below, from which these elements begin.
-        taken: how many came before these; None: that is not told.
-        given: how many elements that are made of these were delivered.
     """
 
-    state: Any
-    taken: int | None = None
-    given: int = 0
+    state: Any  # of the dataset below, from which these elements begin
+    taken: int | None = None  # how many came before these; None: that is not told
+    given: int = 0  # how many elements that are made of these were delivered
 
 
 class AtIndex(Operation):
@@ -86,13 +81,7 @@ class AtIndex(Operation):
 
 
 class RandomAtIndex(AtIndex):
-    """A function of each element and Grain's generator of its index.
-
-    Args:
-        transform: that the user passed.
-        unit: as of `AtIndex`.
-        seed: any number that is not negative.
-    """
+    """A function of each element and Grain's generator of its index."""
 
     def __init__(self, transform: RandomMapTransform, unit: int, seed: int) -> None:
         super().__init__(transform, unit)
@@ -105,13 +94,7 @@ class RandomAtIndex(AtIndex):
 
 
 class ShuffledWindows(WindowShuffle):
-    """Windows of consecutive elements, each in Grain's order of its number.
-
-    Args:
-        window_size: elements of a window.
-        seed: any number.
-        unit: as of `AtIndex`.
-    """
+    """Windows of consecutive elements, each in Grain's order of its number."""
 
     def __init__(self, window_size: int, seed: int, unit: int) -> None:
         super().__init__(window_size, seed % WORD)

@@ -5,11 +5,13 @@ In: a dataset with random access. Out: this shard's part of each global batch; a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ....common.messages import a_kind_of
 from .iter_dataset import IterDataset
-from .iterators import DatasetIterator
+from .iterators import Resumed
 from .map_dataset import MapDataset
 
 _STREAMS = (
@@ -55,7 +57,8 @@ class ElasticIterator(IterDataset[Any]):
             raise ValueError(
                 f"global_batch_size={global_batch_size} is not divisible by {shard_options.shard_count} shards; use a multiple."
             )
-        self._iterator = _ElasticIterator(ds, global_batch_size, shard_options, read_options, multiprocessing_options)
+        begin = partial(_batches, ds, global_batch_size, shard_options, read_options, multiprocessing_options)
+        self._iterator: Resumed[Any] = Resumed(begin, {"global_next_index": 0})
 
     def __iter__(self) -> Any:
         return self._iterator
@@ -76,36 +79,17 @@ class ElasticIterator(IterDataset[Any]):
         self._iterator.close()
 
 
-class _ElasticIterator(DatasetIterator[Any]):
+def _batches(
+    dataset: Any, size: int, shard: Any, read_options: Any, workers: Any, state: dict[str, int]
+) -> Iterator[tuple[Any, dict[str, int]]]:
     """The elements of a shard from a global index on, in batches."""
-
-    def __init__(self, dataset: Any, batch_size: int, shard: Any, read_options: Any, workers: Any) -> None:
-        super().__init__()
-        self._dataset, self._batch_size, self._shard = dataset, batch_size, shard
-        self._read_options, self._workers = read_options, workers
-        self._next_index = 0
-        self._batches: Any = None
-
-    def __next__(self) -> Any:
-        self._batches = self._batches or self._begin()
-        batch = next(self._batches)
-        self._next_index += self._batch_size
-        return batch
-
-    def _begin(self) -> Any:
-        first, count = self._next_index + self._shard.shard_index, self._shard.shard_count
-        batches = self._dataset[first::count].batch(self._batch_size // count, drop_remainder=True)
-        stream = batches.to_iter_dataset(self._read_options)
-        return iter(stream if self._workers is None else stream.mp_prefetch(self._workers))
-
-    def get_state(self) -> dict[str, Any]:
-        return {"global_next_index": self._next_index}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self.close()
-        self._next_index = state["global_next_index"]
-
-    def close(self) -> None:
-        batches, self._batches = self._batches, None
-        if batches is not None:
-            batches.close()
+    index, count = state["global_next_index"], shard.shard_count
+    local = dataset[index + shard.shard_index :: count].batch(size // count, drop_remainder=True)
+    stream = local.to_iter_dataset(read_options)
+    batches = iter(stream if workers is None else stream.mp_prefetch(workers))
+    try:
+        for batch in batches:
+            index += size
+            yield batch, {"global_next_index": index}
+    finally:
+        batches.close()

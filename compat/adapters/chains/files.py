@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from ....common.messages import shorten
@@ -18,6 +17,7 @@ from .iter_dataset import IterDataset, as_stream
 from .iterators import Resumed
 
 _CYCLE = 16
+_NOTHING = object()
 _HEAD, _CHECKSUM = struct.Struct("<QI"), 4
 
 
@@ -130,11 +130,11 @@ class InterleaveIterDataset(IterDataset[Any]):
                 if opened[turn] is None and following < len(self.datasets):
                     opened[turn], following = self._at(following), following + 1
                 place, here = turn, opened[turn]
-                found = [] if here is None else list(islice(here[1], 1))
+                element = _NOTHING if here is None else next(here[1], _NOTHING)
                 idle, turn = idle + 1 if here is None else 0, (turn + 1) % len(opened)
-                if not found:
+                if element is _NOTHING:
                     opened[place] = None
-                for element in found:
+                else:
                     yield element, reached
         finally:
             for each in opened:

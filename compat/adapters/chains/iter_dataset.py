@@ -80,9 +80,9 @@ class IterDataset(OurIterDataset[T]):
         return compiled(self.chain_stream.tree, self.chain_stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
-        return EngineIterator(self._begin, self.chain_stream.tree)
+        return EngineIterator(self._engine_run, self.chain_stream.tree)
 
-    def _begin(self) -> EngineRun:
+    def _engine_run(self) -> EngineRun:
         warn_of_no_effect(self.chain_stream.execution)
         return EngineRun(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
 
@@ -222,9 +222,6 @@ class MixedIterDataset(Named[Any]):
         super().__init__(streams, merged([each.chain_stream for each in streams], names, rule))
 
 
-T = TypeVar("T")
-
-
 class LimitIterDataset(Named[T]):
     """The first elements.
 
@@ -320,7 +317,7 @@ class FlatMapIterDataset(Named[Any]):
 
 
 def _same(dataset: Any) -> Stream:
-    stream = dataset.chain_stream
+    stream: Stream = dataset.chain_stream
     return stream.on(stream.tree)
 
 

@@ -130,12 +130,7 @@ class EngineRun(DataLoaderIterator):
 
 
 class EngineIterator(DatasetIterator[T]):
-    """One pass over a dataset, by the engine.
-
-    Args:
-        begin: makes an iterator of ours.
-        tree: what the engine runs.
-    """
+    """One pass over a dataset, by the engine."""
 
     def __init__(self, begin: Callable[[], EngineRun], tree: Node) -> None:
         self._begin, self._tree = begin, tree

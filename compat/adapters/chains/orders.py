@@ -56,30 +56,19 @@ class _ByGroup:
 
 @dataclass(frozen=True)
 class Shuffle(_ByGroup):
-    """Each epoch in an order of its own.
+    """Each epoch in an order of its own."""
 
-    Attributes:
-        length: of an epoch.
-        seed: in `[0, 2^32)`.
-    """
-
-    length: int
-    seed: int
+    length: int  # of an epoch
+    seed: int  # in `[0, 2^32)`
 
 
 @dataclass(frozen=True)
 class WindowShuffle(_ByGroup):
-    """Each window of consecutive indices in an order of its own; windows do not mind where an epoch ends.
+    """Each window of consecutive indices in an order of its own; windows do not mind where an epoch ends."""
 
-    Attributes:
-        window: indices.
-        seed: in `[0, 2^32)`.
-        length: of an epoch.
-    """
-
-    window: int
-    seed: int
-    length: int
+    window: int  # indices
+    seed: int  # in `[0, 2^32)`
+    length: int  # of an epoch
 
     @property
     def group(self) -> int:
@@ -88,15 +77,10 @@ class WindowShuffle(_ByGroup):
 
 @dataclass(frozen=True)
 class Mix(Choice):
-    """Elements of several datasets in proportion to their weights; the index of a dataset only grows, past its epochs, too.
+    """Elements of several datasets in proportion to their weights; the index of a dataset only grows, past its epochs, too."""
 
-    Attributes:
-        lengths: of the datasets.
-        weights: as `whole_weights` gives them.
-    """
-
-    lengths: tuple[int, ...]
-    weights: tuple[int, ...]
+    lengths: tuple[int, ...]  # of the datasets
+    weights: tuple[int, ...]  # as `whole_weights` gives them
 
     @cached_property
     def length(self) -> int:

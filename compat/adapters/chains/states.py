@@ -53,11 +53,6 @@ def is_of_another_mix(state: LoaderState, pipeline: Pipeline) -> bool:
 def chain_state_after(state: dict[str, Any], tree: Node, pipeline: Pipeline) -> LoaderState:
     """The state of a pipeline that goes on from a Grain state.
 
-    Args:
-        state: what Grain's iterator gave.
-        tree: of the same dataset.
-        pipeline: of this tree.
-
     Raises:
         CheckpointError: it is no state of Grain's, or cannot be gone on with.
     """

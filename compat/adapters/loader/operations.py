@@ -164,12 +164,7 @@ _MADE: dict[str, Callable[[Any, Record[Any]], Any]] = {
 def on_records(
     operation: Any, metadata: Callable[[RecordMetadata], RecordMetadata] = lambda metadata: metadata
 ) -> Callable[[Records], Records]:
-    """An operation, as a function of an iterator of records.
-
-    Args:
-        operation: a transform, or a user's own function of this kind.
-        metadata: that of an element that is made of a record.
-    """
+    """An operation, as a function of an iterator of records; `metadata` gives that of an element that is made of one."""
     if not isinstance(operation, Operation):
         return operation  # type: ignore[no-any-return]
     if hasattr(operation, "batch_fn"):

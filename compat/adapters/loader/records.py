@@ -101,12 +101,7 @@ class SequentialSampler(_Sampler, OurSequentialSampler):
 
 
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
-    """The shard that a loader is to read: as in Grain, all shards are equally long.
-
-    Args:
-        sampler: of the loader.
-        shard_options: of the loader; None: the sampler's.
-    """
+    """The shard that a loader is to read: as in Grain, all shards are equally long."""
     if shard_options is None:
         shard_options = getattr(sampler, "shard_options", None) or getattr(sampler, "_shard_options", None)
     if shard_options is None:

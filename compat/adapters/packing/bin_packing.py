@@ -95,9 +95,9 @@ class BinPack(Packing):
 
     def __iter__(self) -> Any:
         parent = iter(self._parent)
-        return Resumed(partial(self._begin, parent), partial(_state, parent.state_later(), 0, 0), parent)
+        return Resumed(partial(self._resumed, parent), partial(_state, parent.state_later(), 0, 0), parent)
 
-    def _begin(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
+    def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
         """From a state: that of the parent before the first document of bins, and how many of them were emitted."""
         if state is None:
             return self._rows(parent, parent.state_later(), 0, 0)
@@ -109,7 +109,8 @@ class BinPack(Packing):
         while True:
             bins: Bins | None = None
             while True:  # fill them
-                before, element = first or (parent.state_later(), next(parent, None))
+                taken: tuple[Later, Element | None] = first or (parent.state_later(), next(parent, None))
+                before, element = taken
                 first = None
                 if element is None:
                     break

@@ -69,9 +69,9 @@ class ConcatThenSplitIterDataset(Packing):
 
     def __iter__(self) -> Any:
         parent = iter(self._parent)
-        return Resumed(partial(self._begin, parent), partial(_state, parent.state_later(), None, 0), parent)
+        return Resumed(partial(self._resumed, parent), partial(_state, parent.state_later(), None, 0), parent)
 
-    def _begin(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
+    def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
         """From a state, or one of Grain's: that of the parent, what was cut off its next document, and the rows since."""
         if state is None:
             return self._rows(parent, None, 0)

@@ -38,7 +38,6 @@ class Store:
         self._client = _client()
 
     def set(self, key: str, value: str) -> None:
-        """Leave a text; a key is set once."""
         self._client.key_value_set(key, value)
 
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
@@ -55,7 +54,6 @@ class Store:
         return {key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)}
 
     def delete(self, folder: str) -> None:
-        """Forget all keys of a folder."""
         self._client.key_value_delete(folder)
 
     def count(self, key: str) -> int:

@@ -61,7 +61,6 @@ def _told(tree: Any) -> Any:
 
 
 def _fields(kind: Any) -> tuple[str, ...] | None:
-    """The names of what is in a named tuple or a dataclass; None for other classes."""
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return tuple(kind.__match_args__)
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None

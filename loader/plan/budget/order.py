@@ -333,7 +333,7 @@ class BudgetOrder:
         counts = self.windows.counts[local]
         ends = np.cumsum(counts)
         rank = np.searchsorted(ends, slots, side="right")
-        for each in np.unique(rank).tolist():
+        for each in range(int(rank[0]), int(rank[-1]) + 1) if count else ():
             chosen, begin = rank == each, int(ends[each] - counts[each])
             epochs = np.full(int(chosen.sum()), self._line_number(window, each))
             slots[chosen] = begin + permute(slots[chosen] - begin, epochs, int(counts[each]), self.seed)

@@ -89,8 +89,12 @@ class BudgetSource:
 
     def _batch(self, records: list[Any], places: Ints, count: int, shape: int) -> Any:
         padding, shapes = self._operation.padding, self._order.windows.shapes
-        check_lengths(padding.lengths_of(records), self._lengths[places], self._input.keys(places).tolist())
-        return padding.batch(records, count, shapes.rows[shape], shapes.lengths[shape])
+
+        def check(real: Ints) -> None:
+            if (real > self._lengths[places[:count]]).any():
+                check_lengths(real, self._lengths[places[:count]], self._input.keys(places[:count]).tolist())
+
+        return padding.batch(records, count, shapes.rows[shape], shapes.lengths[shape], check)
 
     def records_of(self, keys: Ints) -> Ints:
         """The keys of the records in batches."""
