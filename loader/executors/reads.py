@@ -144,7 +144,6 @@ class Piece(NamedTuple):
 
     @property
     def keys(self) -> Keys:
-        """Theirs."""
         return self.reading.keys[self.start : self.stop]
 
 
@@ -218,7 +217,6 @@ class Reads:
             return Piece(first, start, stop)
 
     def _next_piece(self, first: Reading) -> int:
-        """Number of records of the first span that are read next."""
         room = first.count if first.asked else self._ahead - self._begun_ahead
         return first.size.next(first.count, self._waiting, room)
 
@@ -230,7 +228,6 @@ class Reads:
             piece.reading.put(piece, records, seconds)
 
     def work(self) -> None:
-        """Be a reader on this thread."""
         while (piece := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):  # the worker meets it again, and tells the user
@@ -238,7 +235,6 @@ class Reads:
             self.done(piece, records, perf_counter() - began)
 
     async def work_in_loop(self) -> None:
-        """Be a reader in an event loop."""
         while (piece := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):
@@ -277,7 +273,6 @@ class ReadAhead:
 
     @property
     def helps(self) -> bool:
-        """True if anything is read ahead."""
         return bool(self._sources)
 
     def begin(self, task: Any) -> RecordsAhead | None:

@@ -57,7 +57,6 @@ class TaskRunner(Generic[T]):
     def run(
         self, task: Task, blocks: Blocks = NO_BLOCKS, reading: RecordsAhead | None = None
     ) -> tuple[tuple[Any, ...], T]:
-        """Do a task: its header, and its rows."""
         began = perf_counter()
         block = Block(failure=self._unready) if self._unready else self._worker.run(task, blocks, reading)
         try:
@@ -132,7 +131,6 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
 
 
 def _place(block: Block, task: Task, pipeline: Pipeline, row: int) -> str:
-    """The record of a row, in words."""
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"

@@ -172,7 +172,6 @@ class Worker:
             source.close()
 
     def _run_through(self, task: SpanTask) -> Block:
-        """Do a task on a source that can only be run through."""
         reader = self._run_throughs[task.stage]
         began = perf_counter()
         records, failure, stand = reader.read(task)
@@ -260,7 +259,6 @@ class Worker:
         return whole
 
     def _span(self, task: SpanTask) -> int:
-        """Positions in a span of the plan."""
         leaf = self._pipeline.stages[task.stage].leaf
         assert leaf is not None, "only stages on leaves are given spans"
         return self._pipeline.spans[leaf]

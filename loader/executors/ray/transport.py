@@ -145,7 +145,6 @@ class RayTransport(Transport):
         return events
 
     def _hear(self, remote: _Remote) -> None:
-        """Take an answer."""
         sent = remote.messages[0]
         try:
             answer = ray.get(sent.headers)
