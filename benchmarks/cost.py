@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import orders
 from numpy.typing import NDArray
 
 import headrace
@@ -201,6 +202,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "padding_8": padding_8,
     "budget_plan": budget_plan,
     "budget_speed": budget_speed,
+    **{name: lambda row=row: Row(*row()) for name, row in orders.ROWS.items()},
 }
 
 
