@@ -23,13 +23,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ..common.messages import shorten
 from ..errors import ConversionError, HeadraceError
 from ..files.opened import stamp_of
 from ..files.paths import file_system_of
-from ..files.remote.retries import ask
+from ..files.remote.store import ask
 from ..files.storage_options import StorageOptions, storage_options_of
 from ..files.streams import open_stream
 from ..files.urls import is_remote, local_path
@@ -311,10 +312,10 @@ class StoreTarget(Target):
         return open_stream(self.place(name), None, self._storage)
 
     def write(self, name: str, data: bytes) -> None:
-        ask(self.place(name), self._storage, lambda store, key: store.put_bytes(key, data))
+        ask(self.place(name), self._storage, lambda store, key: store.put(key, data))
 
     def put(self, path: str, name: str) -> None:
-        ask(self.place(name), self._storage, lambda store, key: store.put_file(key, path))
+        ask(self.place(name), self._storage, lambda store, key: store.put(key, Path(path)))
 
     def remove(self, name: str) -> None:
         ask(self.place(name), self._storage, lambda store, key: store.remove(key))

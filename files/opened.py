@@ -27,19 +27,11 @@ class OpenFile(Protocol):
     stamp: Stamp
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes `[offset, offset + length)`; any thread may call it.
-
-        Raises:
-            SourceError: there are fewer, or they cannot be read; the message names file and offset.
-        """
+        """The bytes `[offset, offset + length)`, or a SourceError that names file and offset; any thread may call it."""
         ...
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
-        """The bytes of each range, in their order; a remote file is asked for neighbours at once, and in parallel.
-
-        Raises:
-            SourceError: as `read`.
-        """
+        """The bytes of each range, in their order; a remote file is asked for neighbours at once, and in parallel."""
         ...
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
@@ -47,11 +39,7 @@ class OpenFile(Protocol):
         ...
 
     def check_unchanged(self) -> None:
-        """See that nobody wrote to it since it was opened; one that was removed or replaced stays whole for who has it open.
-
-        Raises:
-            SourceError: it was written to.
-        """
+        """Raise SourceError if somebody wrote to it since it was opened; if it was removed, who has it open still reads it."""
         ...
 
     def close(self) -> None:

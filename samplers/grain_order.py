@@ -86,7 +86,7 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
     bits = _bits(max_index)
     keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:
-        return _small_epoch(max_index, keys).take(places & 0xFFFF).astype(np.int64)
+        return small_epoch(max_index, keys).take(places & 0xFFFF).astype(np.int64)
     out = np.empty(len(places), dtype=np.int64)
     for start in range(0, len(places), BLOCK):
         block = slice(start, start + BLOCK)
@@ -106,7 +106,7 @@ def shuffled_one(place: int, max_index: int, seed: int) -> int:
     width = bits // 2
     keys = round_keys(seed, width)
     if bits == TABLE_BITS:
-        return int(_small_epoch(max_index, keys)[place])
+        return int(small_epoch(max_index, keys)[place])
     mask: Any = (1 << width) - 1
     while True:
         left, right = _rounds(place >> width, place & mask, keys, width, mask)
@@ -122,7 +122,7 @@ def place_of(key: int, max_index: int, seed: int) -> int:
     bits = _bits(max_index)
     keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:
-        return int(np.argmax(_small_epoch(max_index, keys) == key))
+        return int(np.argmax(small_epoch(max_index, keys) == key))
     key = _decipher(key, keys, bits // 2)
     while key > max_index:
         key = _decipher(key, keys, bits // 2)
@@ -145,7 +145,7 @@ def _decipher(number: int, keys: tuple[int, ...], width: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def _small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
+def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
     """The images of all numbers of the smallest cipher, up to `max_index`.
 
     All walk at once, twice as far each time: `walk` is a step of the cipher, then two, then four, and ends inside.

@@ -24,34 +24,22 @@ _READERS = {
 }
 
 _TABLES = {
-    ("pandas", "DataFrame"): "its columns, {name: table[name].to_numpy() for name in table}",
-    ("pandas", "Series"): "its array, series.to_numpy()",
-    ("polars", "DataFrame"): "its columns, {name: table[name].to_numpy() for name in table.columns}",
-    ("pyarrow", "Table"): "its columns, {name: table[name].to_numpy() for name in table.column_names}",
-    ("torch", "DataLoader"): "its dataset, loader.dataset, with the batch size in a headrace.Batch",
-    ("headrace", "DataLoader"): "the source that it reads, and put more operations into its own: "
+    "pandas.DataFrame": "its columns, {name: table[name].to_numpy() for name in table}",
+    "pandas.Series": "its array, series.to_numpy()",
+    "polars.DataFrame": "its columns, {name: table[name].to_numpy() for name in table.columns}",
+    "pyarrow.Table": "its columns, {name: table[name].to_numpy() for name in table.column_names}",
+    "torch.DataLoader": "its dataset, loader.dataset, with the batch size in a headrace.Batch",
+    "headrace.DataLoader": "the source that it reads, and put more operations into its own: "
     "headrace.load(source, transformations=[function, …])",
-    (
-        "headrace",
-        "IterDataset",
-    ): "the source at its beginning, or go on with its own methods, stream.map(function).batch(32)."
+    "headrace.IterDataset": "the source at its beginning, or go on with its own methods, stream.map(function).batch(32)."
     "mp_prefetch(2), which do all that load does",
-    ("headrace", "Resumable"): "the source that its loader reads: an iterator holds a place, and no records by number",
-    ("headrace", "DeviceLoader"): "the source of the loader that it feeds from",
-    (
-        "tensorflow",
-        "DatasetV2",
-    ): "its records in a list, list(dataset.as_numpy_iterator()), or files, with headrace.convert",
-    ("grain", "IterDataset"): "the source at its beginning: a place in a stream must be found without reading",
-    (
-        "torch",
-        "IterableDataset",
-    ): "a dataset with __len__ and __getitem__: a place in a stream must be found without reading",
-    ("datasets", "IterableDatasetDict"): "a split of the dataset loaded without streaming=True",
-    (
-        "datasets",
-        "IterableDataset",
-    ): "the dataset loaded without streaming=True: a place in it must be found without reading",
+    "headrace.Resumable": "the source that its loader reads: an iterator holds a place, and no records by number",
+    "headrace.DeviceLoader": "the source of the loader that it feeds from",
+    "tensorflow.DatasetV2": "its records in a list, list(dataset.as_numpy_iterator()), or files, with headrace.convert",
+    "grain.IterDataset": "the source at its beginning: a place in a stream must be found without reading",
+    "torch.IterableDataset": "a dataset with __len__ and __getitem__: a place in a stream must be found without reading",
+    "datasets.IterableDatasetDict": "a split of the dataset loaded without streaming=True",
+    "datasets.IterableDataset": "the dataset loaded without streaming=True: a place in it must be found without reading",
 }
 
 
@@ -103,10 +91,10 @@ def _refuse_no_source(data: Any) -> None:
         raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source; pass {reader}.")
     if isinstance(data, type):
         raise TypeError(f"{data.__name__} is a class, not a source; pass an instance, {data.__name__}(…).")
-    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(data).__mro__}
+    kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(data).__mro__}
     for kind, remedy in _TABLES.items():
         if kind in kinds:
-            what = a_kind_of(data) if kind[0] == "headrace" else f"a {'.'.join(kind)}"
+            what = a_kind_of(data) if kind.startswith("headrace.") else f"a {kind}"
             raise TypeError(f"{what} is no source of records; pass {remedy}.")
     if isinstance(data, Mapping) and data and all(map(_is_dataset, data.values())):
         raise TypeError(

@@ -82,7 +82,7 @@ class MemorySource:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """The number of records, digests of some of them and, for arrays, of names, dtypes and shapes."""
-        layout = self._rows.layout()
+        layout = ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in self._rows.leaves.items())
         told = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
         if self.columns is not None or isinstance(self._data, (list, tuple, range)):  # others may read at great cost
             told["content"] = digest([record(self._rows.one(key)) for key in _spread(self._length)], 12)
@@ -128,7 +128,7 @@ class _Items:
     columns = None
 
     def __init__(self, items: Sequence[Any]) -> None:
-        self.items = items
+        self.items, self.leaves = items, dict[str, Array]()
         self.length = len(items)
         if not self.length:
             raise ValueError(f"MemorySource: the {type(items).__name__} is empty; a source needs at least one record")
@@ -141,20 +141,15 @@ class _Items:
             return [self.items[keys[0]]]
         return cast(Sequence[Any], operator.itemgetter(*keys)(self.items))
 
-    def layout(self) -> str:
-        return ""
-
 
 class _Rows(_Items):
     """Record k is row k of one array."""
 
     def __init__(self, array: Array) -> None:
         self.columns: Any = _frozen("the array", array)
+        self.leaves = {"": self.columns}
         self.length = _common_length({"the array": self.columns})
         self.items = cast(Sequence[Any], self.columns)
-
-    def layout(self) -> str:
-        return _layout({"": self.columns})
 
 
 class _FlatTable:
@@ -165,6 +160,7 @@ class _FlatTable:
     def __init__(self, data: dict[Any, Any]) -> None:
         self.columns: Any = {name: _frozen(f"leaf [{short_repr(name)}]", leaf) for name, leaf in data.items()}
         self.length = _common_length({f"leaf [{short_repr(name)}]": leaf for name, leaf in self.columns.items()})
+        self.leaves = {repr(name): leaf for name, leaf in self.columns.items()}
 
     def one(self, key: int) -> Any:
         return {name: leaf[key] for name, leaf in self.columns.items()}
@@ -176,9 +172,6 @@ class _FlatTable:
             for row, key in zip(rows, keys):
                 row[name] = leaf[key]
         return rows
-
-    def layout(self) -> str:
-        return _layout({repr(name): leaf for name, leaf in self.columns.items()})
 
 
 class _Tree:
@@ -192,9 +185,10 @@ class _Tree:
         flat: tuple[list[Any], list[Any], Any]
         flat = optree.tree_flatten_with_accessor(data, none_is_leaf=True, namespace="headrace")
         accessors, leaves, self._spec = flat
-        self._names = [f"leaf {accessor.codify('')}" for accessor in accessors]
-        self._leaves = [_frozen(name, leaf) for name, leaf in zip(self._names, leaves)]
-        self.length = _common_length(dict(zip(self._names, self._leaves)))
+        names = [f"leaf {accessor.codify('')}" for accessor in accessors]
+        self._leaves = [_frozen(name, leaf) for name, leaf in zip(names, leaves)]
+        self.leaves = dict(zip(names, self._leaves))
+        self.length = _common_length(self.leaves)
         self.columns: Any = self._spec.unflatten(self._leaves)
 
     def one(self, key: int) -> Any:
@@ -203,9 +197,6 @@ class _Tree:
     def many(self, keys: list[int]) -> Sequence[Any]:
         columns = [map(leaf.__getitem__, keys) for leaf in self._leaves]
         return list(map(self._spec.unflatten, zip(*columns)))
-
-    def layout(self) -> str:
-        return _layout(dict(zip(self._names, self._leaves)))
 
 
 def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
@@ -266,10 +257,6 @@ def _common_length(leaves: dict[str, Array]) -> int:
             f"MemorySource: {shorten(next(iter(lengths)))} has 0 records; a source needs at least one record"
         )
     return length
-
-
-def _layout(leaves: dict[str, Array]) -> str:
-    return ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in leaves.items())
 
 
 def _lengths_of(records: Sequence[Any]) -> Any:

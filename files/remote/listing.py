@@ -8,8 +8,7 @@ from ...errors import SourceNotFoundError
 from ..patterns import matches
 from ..storage_options import StorageOptions
 from ..urls import split_url
-from .retries import ask
-from .store import FileStore, store_of
+from .store import FileStore, ask, store_of
 
 
 class RemoteFileSystem:

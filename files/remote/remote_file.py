@@ -25,8 +25,7 @@ from ..urls import unsigned
 from .blocks import AT_ONCE, BLOCK_BYTES, REQUEST_BYTES, Blocks, Range, blocks_of, together
 from .cache import Cache
 from .parallel import in_parallel
-from .retries import ask
-from .store import FileStore
+from .store import FileStore, ask
 
 _AHEAD_BYTES = 8 << 20
 """What is brought before a file is read there that is read from its beginning to its end."""

@@ -1,18 +1,26 @@
-"""Stores on the network, and the store of a URL, opened once in each process.
+"""Stores on the network: the store of a URL, opened once in each process, and questions to it, asked again where they fail.
 
-In: URLs. Out: sizes, bytes, names; and exceptions as the store's library has them, of two kinds: `FileNotFoundError` and those
-of `is_final` are answers, all others are faults of the way, after which the same question may be asked again.
+In: URLs. Out: sizes, bytes, names, or one error after the last try. A store raises exceptions as its library has them, of two
+kinds: `FileNotFoundError` and those of `is_final` are answers, all others are faults of the way, after which the same question
+may be asked again.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import threading
-from typing import Any, Protocol
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+from ...common.messages import TEXT, short_repr, shorten
+from ...common.redaction import raise_without_secrets, redacted_error, secrets_in
+from ...errors import HeadraceError, SourceError, SourceNotFoundError
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
-from ..urls import scheme_of, split_url
+from ..urls import scheme_of, split_url, unsigned
 
 
 class FileStore(Protocol):
@@ -34,12 +42,8 @@ class FileStore(Protocol):
 
     def has_folders(self) -> bool: ...
 
-    def put_file(self, key: str, path: str) -> None:
-        """Write a local file, in place of what was there; it appears when it is whole."""
-        ...
-
-    def put_bytes(self, key: str, data: bytes) -> None:
-        """Write bytes, in the same way."""
+    def put(self, key: str, content: bytes | Path) -> None:
+        """Write bytes, or a local file, in place of what was there; it appears when it is whole."""
         ...
 
     def remove(self, key: str) -> None:
@@ -50,6 +54,14 @@ class FileStore(Protocol):
         """The remedy for an error that will be the same when the store is asked again; None for other errors."""
         ...
 
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+"""Seconds. Each pause is twice the one before, and a random part shorter, so that many workers do not come back at once."""
+
+_own_random = random.Random()
+"""Not the user's: reading must not change what their program draws."""
+
+ResultT = TypeVar("ResultT")
 
 _OBJECT_STORES = {"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"}
 
@@ -80,6 +92,48 @@ def _open(root: str, url: str, options: StorageOptions) -> FileStore:
     if scheme_of(url) == "hf":
         return HubStore(url, options)
     return OtherStore(url, options)
+
+
+def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]) -> ResultT:
+    """Ask a store about a file until there is an answer, at most as often as the options say.
+
+    Raises:
+        SourceNotFoundError: the answer is that there is no such file.
+        SourceError: the last try failed, or the answer is an error that will stay.
+    """
+    store, key = store_of(url, options)
+    secrets = *options.store, *secrets_in(url)
+    for number in range(1, options.tries + 1):
+        try:
+            return question(store, key)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            # A program that ends does not wait.
+            is_last = number == options.tries or not threading.main_thread().is_alive()
+            # What comes after that mark is for the library's developers.
+            text = redacted_error(str(error).partition("Debug source")[0], secrets)
+            told = shorten(f"{type(error).__name__}: {text}", 160)
+            failure = _failure(store, unsigned(url), error, told, number if is_last else 0)
+            if failure is not None:
+                raise_without_secrets(failure, error, secrets)
+        pause = min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE)
+        time.sleep(pause * _own_random.uniform(0.5, 1))
+    raise AssertionError("tries are at least 1")
+
+
+def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int) -> SourceError | None:
+    """The error that an answer of a store comes to; None where it may be asked again, as `tries` is 0."""
+    if isinstance(error, FileNotFoundError):
+        return SourceNotFoundError(f"no file {short_repr(url, TEXT)}")
+    if (remedy := store.is_final(error)) is not None:
+        return SourceError(f"{shorten(url)}: {remedy}. ({told})")
+    if not tries:
+        return None
+    return SourceError(
+        f"{shorten(url)}: given up after {tries} tries: {told}. Is the store reachable? More patience is "
+        "storage_options={'tries': …, 'timeout': seconds}."
+    )
 
 
 def close_stores() -> None:

@@ -25,8 +25,17 @@ from ...files.urls import is_remote, name_of
 from ..file_source import FileSource, hex_digest, open_files_limit
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
-from .files import ArrayRecordPath, FileInstruction, bounded, parts_of
-from .reader import RANDOM_ACCESS, array_record_library, inspected, open_number, read_positions
+from .files import (
+    RANDOM_ACCESS,
+    ArrayRecordPath,
+    FileInstruction,
+    array_record_library,
+    bounded,
+    inspected,
+    open_number,
+    parts_of,
+    read_positions,
+)
 
 
 class ArrayRecordDataSource(FileSource[bytes]):

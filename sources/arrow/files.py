@@ -1,27 +1,29 @@
-"""In: a pyarrow file system. Out: the same, as the small protocol of `files.py`; imports pyarrow where it is called."""
+"""File systems of Parquet files: those of pyarrow, and stores. In: paths and URLs. Out: what pyarrow reads as a file.
+
+Imports pyarrow where it is called.
+"""
 
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from typing import Any
 
+from ...common.lazy_exports import optional_library
 from ...common.messages import short_repr
-from ...errors import MissingExtraError
+from ...files.opened import OpenFile, open_file
 from ...files.paths import FileSystem, LocalFileSystem, text_of
 from ...files.patterns import matches
 from ...files.remote.listing import RemoteFileSystem
+from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
+from ...files.streams import RawFile
 from ...files.urls import is_remote
-from .stores import StoreFiles
 
 
 def parquet_library() -> Any:
     """The module `pyarrow.parquet`, or a MissingExtraError."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError('ParquetDataSource needs pyarrow: pip install "headrace[parquet]"') from error
-    return pyarrow.parquet
+    return optional_library("pyarrow.parquet", "ParquetDataSource needs pyarrow", "parquet")
 
 
 def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, str]:
@@ -87,3 +89,65 @@ class _ArrowFileSystem:
 
         selector = fs.FileSelector(directory, allow_not_found=True, recursive=recursive)
         return [info for info in self._filesystem.get_file_info(selector) if info.is_file]
+
+
+class StoreFiles:
+    """All stores, with one set of options; stands in for a file system of pyarrow's."""
+
+    def __init__(self, options: StorageOptions) -> None:
+        self.options = options
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoreFiles) and self.options == other.options
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def open(self, path: str, stamp: Stamp | None) -> StoreFile:
+        return StoreFile(open_file(path, self.options, stamp))
+
+
+class StoreFile(RawFile):
+    """A remote file, read at any place."""
+
+    def __init__(self, file: OpenFile) -> None:
+        super().__init__(file, owned=True)
+        self._loaded: list[tuple[int, bytes]] = []
+
+    @property
+    def stamp(self) -> Stamp:
+        return self._file.stamp
+
+    def load(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Bring what will be read from these ranges, all at once; it is kept until the file is closed."""
+        offsets, lengths = [offset for offset, _ in ranges], [length for _, length in ranges]
+        self._loaded = list(zip(offsets, self._file.read_many(offsets, lengths)))
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Begin to bring what will be read from these ranges by another one that opens this file."""
+        self._file.prefetch([offset for offset, _ in ranges], [length for _, length in ranges])
+
+    def size(self) -> int:
+        return self._file.size
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        for start, data in self._loaded:
+            if start <= offset and offset + length <= start + len(data):
+                return data[offset - start : offset - start + length]
+        return super().read_at(length, offset)
+
+    def close(self) -> None:
+        self._loaded = []
+        super().close()
+
+
+def chunks_of(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
+    """The places of some columns' chunks in the file, by a row group's metadata."""
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    return [
+        (
+            min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset),
+            chunk.total_compressed_size,
+        )
+        for chunk in chunks
+        if chunk.path_in_schema.partition(".")[0] in columns
+    ]

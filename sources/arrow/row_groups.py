@@ -24,8 +24,7 @@ from ..block_cache import BlockCache
 from ..parts import part_of
 from .columns import lengths_of_column
 from .decoded import DecodedRows, Form
-from .files import is_local, parquet_library
-from .stores import StoreFile, StoreFiles, chunks_of
+from .files import StoreFile, StoreFiles, chunks_of, is_local, parquet_library
 
 FOOTER_BYTES = 128 * 2**20
 """Bytes of parsed footers that stay in memory, and of those of open files; the last one always stays."""

@@ -267,6 +267,41 @@ def test_workers_make_what_a_packing_puts_together(kind):
         assert made_in.isdisjoint(packed_in)
 
 
+@pytest.mark.parametrize("restores", [False, True])
+@pytest.mark.parametrize("kind", ["interleave", "bins", "end to end"])
+def test_what_fails_once_is_tried_again(kind, restores):
+    """The stream goes on with the element that failed, in the middle of a row, too; also from its state."""
+    left = []
+
+    def document(x):
+        if x in left:
+            left.remove(x)
+            raise OSError("not now")
+        return {"x": np.full(1 + x % 5, x)}
+
+    def stream():
+        parts = [grain.MapDataset.range(8 * n, 8 * n + 8).map(document).to_iter_dataset() for n in range(2)]
+        if kind == "interleave":
+            return experimental.InterleaveIterDataset(parts, cycle_length=2)
+        if kind == "bins":
+            return experimental.FirstFitPackIterDataset(parts[0], length_struct={"x": 8}, num_packing_bins=2)
+        return experimental.ConcatThenSplitIterDataset(parts[0], length_struct={"x": 8})
+
+    expected = list(stream())
+    left += [0, 3, 6]
+    iterator, found = iter(stream()), []
+    while True:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            break
+        except OSError:
+            if restores:
+                iterator.set_state(iterator.get_state())
+    assert both.told(found) == both.told(expected)
+    assert not left
+
+
 def test_a_step_of_a_mix_of_streams_is_traced():
     """The elements of step 3, by dataset and key."""
     streams = [grain.MapDataset.range(10 * n, 10 * n + 6).to_iter_dataset().map(lambda x: x) for n in range(2)]

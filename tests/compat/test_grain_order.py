@@ -12,7 +12,7 @@ from pipelines import chosen
 
 import headrace
 from headrace import IndexSampler, NoSharding, ShardOptions
-from headrace.samplers.grain_order import _small_epoch, seed_sequence, shuffled
+from headrace.samplers.grain_order import seed_sequence, shuffled, small_epoch
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_the_same_arguments_give_the_order_of_the_real_grain(records, shards, dr
 
 def test_the_orders_of_few_records_are_computed_as_they_come():
     """The first record of an endless stream waits for a few epochs, not for thousands."""
-    before = _small_epoch.cache_info().misses
+    before = small_epoch.cache_info().misses
     sampler = IndexSampler(10, shuffle=True, seed=99, algorithm="grain")
     assert next(iter(headrace.DataLoader(data_source=range(10), sampler=sampler))) == sampler[0].record_key
-    assert _small_epoch.cache_info().misses - before <= 16
+    assert small_epoch.cache_info().misses - before <= 16
 
 
 def _pair(records, shard, drop, whose, batch=None, **arguments):

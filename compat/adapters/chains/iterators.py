@@ -86,17 +86,19 @@ class Resumed(DatasetIterator[T]):
     def __init__(self, begin: Callable[[Any], Iterator[tuple[T, State]]], state: State, parents: Any = ()) -> None:
         super().__init__(parents)
         self._begin, self._state = begin, state
-        self._from = None if self._parents else state
+        self._is_fresh = bool(self._parents)  # they stand where they begin
         self._elements: Any = None
 
     def __next__(self) -> T:
         if self._elements is None:
-            self._elements = self._begin(self._from)
+            self._elements = self._begin(None if self._is_fresh else self.get_state())
+            self._is_fresh = False
         try:
             element, self._state = next(self._elements)
-        except Exception as error:
-            if not isinstance(error, StopIteration):
-                self._stop()  # a generator ends with its error: the next one tries the same element again
+        except StopIteration:
+            raise
+        except BaseException:
+            self._elements = None  # a generator ends with its error: the next one tries the same element again
             raise
         return element  # type: ignore[no-any-return]
 
@@ -105,20 +107,18 @@ class Resumed(DatasetIterator[T]):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._stop()
-        self._elements = self._begin(state)
-        self._state = self._from = state
+        if self._elements is not None:
+            self._elements.close()
+        self._elements, self._is_fresh = self._begin(state), False
+        self._state = state
 
     def close(self) -> None:
         """The next `next` begins anew where it stood."""
-        self._stop()
-        super().close()
-
-    def _stop(self) -> None:
         if self._elements is not None:
-            self._state = self._from = self.get_state()
+            self._state = self.get_state()
             self._elements.close()
             self._elements = None
+        super().close()
 
 
 class EngineRun(DataLoaderIterator):
