@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         TokenSource,
         TokenWriter,
         attention,
+        lengths_of,
     )
     from .tools import Diagnosis, diagnose, diff, trace
 
@@ -136,6 +137,7 @@ __all__ = [
     "diff",
     "encode_example",
     "kfold",
+    "lengths_of",
     "load",
     "measure_lengths",
     "metrics",

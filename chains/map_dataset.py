@@ -19,6 +19,7 @@ from ..common.messages import first_few, short_repr
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..samplers.mix.weights import MaxEpochs
+from ..samplers.protocol import ENDLESS
 from ..sources import RangeDataSource, as_source
 from .arguments import as_named, checked_index, finite, indices_of, joins, warn_of_exchange
 from .map_methods import MapMethods
@@ -102,7 +103,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def root_node(self) -> Node:
-        return Own(self, tuple(parent.root_node for parent in self._parents))
+        return Own(tuple(parent.root_node for parent in self._parents), self)
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
         """The elements at many indices, in an array or a list: a dataset is a source, and one that PyTorch's loader takes.
@@ -323,6 +324,11 @@ class Chain(MapDataset[T]):
     @property
     def _parents(self) -> tuple[MapDataset[Any], ...]:  # type: ignore[override]
         return tuple(Chain(node) for node in self._tree.inputs)
+
+    @property
+    def lengths(self) -> Any:
+        """The lengths of the elements, as of a source; None where only reading tells them, or it never ends."""
+        return None if len(self) >= ENDLESS else self._tree.lengths_at(np.arange(len(self), dtype=np.int64))
 
     @cached_property
     def _get(self) -> Get:

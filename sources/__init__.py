@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .indexed.json_lines import JsonLinesDataSource
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
+    from .lengths import lengths_of
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
     from .tokens.source import TokenSource
@@ -47,6 +48,7 @@ __all__ = [
     "as_source",
     "attention",
     "fingerprint_of",
+    "lengths_of",
     "reader_of",
 ]
 
@@ -58,6 +60,7 @@ __getattr__ = names_from(
         "ImageFolderDataSource": "image_folder",
         "JsonLinesDataSource": "indexed.json_lines",
         "ParquetDataSource": "arrow.parquet",
+        "lengths_of": "lengths",
         "RangeDataSource": "range",
         "Subset": "derived.subset",
         "TFRecordDataSource": "indexed.tfrecord",

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 import headrace
-from headrace import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
+from headrace import Batch, BudgetBatch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
 
 
 class Pair(NamedTuple):
@@ -122,6 +122,12 @@ PIPELINES: dict[str, list[Any]] = {
         Batch(2),
         FlatMap(lambda batch: [batch] * (int(batch["id"][0, 0]) % 3)),
     ],
+    "planned budget, random": [
+        _document,
+        BudgetBatch(48, pad_to=(4, 8, 12), lengths=lambda x: x % 12, window=25),
+        _noisy,
+    ],
+    "filter, budget, random": [_document, Filter(len), BudgetBatch(36, pad_to=(4, 12), window=11), _noisy],
 }
 
 

@@ -82,6 +82,18 @@ def test_every_folder_with_code_is_a_listed_package():
     assert listed == found
 
 
+def test_every_file_of_data_is_listed():
+    """Files that are no code, beside the code that reads them, are a part of the package."""
+    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    listed = {(package, name) for package, names in settings["package-data"].items() for name in names}
+    folders = {package: CHECKOUT.joinpath(*package.split(".")[1:]) for package in settings["packages"]}
+    kinds = {".json", ".html", ".typed"}
+    found = {
+        (package, file.name) for package, folder in folders.items() for file in folder.iterdir() if file.suffix in kinds
+    }
+    assert listed == found
+
+
 def test_public_names_exist_and_have_docstrings():
     """Everything in __all__ is there and documented."""
     for name in headrace.__all__:

@@ -59,9 +59,7 @@ class Plan:
     workers: int  # with fewer, the step waits
     nodes: int  # of a cluster, beside this machine; 0: they have room here
     seconds: float  # of a step with these
-    hidden: (
-        bool  # the step waits for the hand-over alone; if not, the network is too slow, however many nodes there are
-    )
+    hidden: bool  # the step waits for the hand-over alone; if not, the network is too slow for any number of nodes
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:

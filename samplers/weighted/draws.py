@@ -20,7 +20,8 @@ Floats = NDArray[np.float64]
 _WORD = np.uint64
 _LOW, _HALF = _WORD(0xFFFFFFFF), _WORD(32)
 _LN2 = 0.6931471805599453
-_SQRT_HALF = 0.7071067811865476
+_SQRT_HALF = 0x3FE6A09E667F3BCD
+"""The bits of sqrt(1/2) as a float."""
 
 
 def key_of(seed: int, stream: int) -> np.uint64:
@@ -48,15 +49,19 @@ def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
 
 def exponentials(drawn: Words) -> Floats:
     """Exponential variates of mean 1, by the same bits on every processor."""
-    uniform = ((drawn >> _WORD(11)).astype(np.float64) + 0.5) * 2.0**-53
-    mantissa, exponent = np.frexp(uniform)
-    small = mantissa < _SQRT_HALF
-    mantissa[small] *= 2
-    exponent = exponent - small
+    uniform = (drawn >> _WORD(11)).astype(np.float64)
+    uniform += 0.5
+    uniform *= 2.0**-53
+    bits = uniform.view(np.int64)
+    exponent = (bits - _SQRT_HALF) >> 52
+    mantissa = (bits - (exponent << 52)).view(np.float64)  # in [sqrt(1/2), sqrt(2))
     ratio = (mantissa - 1) / (mantissa + 1)
     square = ratio * ratio
     series = np.full_like(square, 1 / 21)
     for odd in range(19, 0, -2):
         series *= square
         series += 1 / odd
-    return -(2 * ratio * series + exponent * _LN2)
+    series *= ratio
+    series *= -2
+    series -= exponent * _LN2
+    return series

@@ -32,9 +32,6 @@ except ImportError:  # Windows forks no processes
 
 STREAM = 2  # of the seed
 _BLOCK = 16384
-_BUCKETS = 32
-"""Pieces in which an order is sorted: to sort all at once takes twice the memory."""
-
 _SMALL = 1 << 12
 """Below so many records, orders of several epochs are made at once, and none is kept."""
 
@@ -44,18 +41,19 @@ Table = NDArray[np.uint32]
 
 
 def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
+    """Write the order of an epoch. The last bits of each time make room for its record: both are sorted as one."""
     key = _key_of_epochs(seed, np.array([epoch], dtype=np.int64))[0]
-    times = np.empty(len(weights))
+    bits = max(len(weights) - 1, 1).bit_length()
+    sorted_times = np.empty(len(weights), dtype=np.uint64)
     for start in range(0, len(weights), _BLOCK):
         stop = min(start + _BLOCK, len(weights))
-        times[start:stop] = _times(words(key, np.arange(start, stop)), weights[start:stop])
-    filled = 0
-    for records in _by_bucket(times):
-        some = records[: len(order) - filled]
-        order[filled : filled + len(some)] = some
-        filled += len(some)
-        if filled == len(order):
-            return
+        records = np.arange(start, stop)
+        times = _times(words(key, records), weights[start:stop]).view(np.uint64)
+        sorted_times[start:stop] = times >> np.uint64(bits) << np.uint64(bits) | records.view(np.uint64)
+    sorted_times.sort()
+    for start in range(0, len(order), _BLOCK):
+        stop = min(start + _BLOCK, len(order))
+        order[start:stop] = sorted_times[start:stop] & np.uint64((1 << bits) - 1)
 
 
 def _key_of_epochs(seed: int, epochs: Int64s) -> NDArray[np.uint64]:
@@ -66,21 +64,6 @@ def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
     """The time at which each clock rings; infinite for a weight of 0."""
     with np.errstate(divide="ignore", over="ignore"):
         return exponentials(drawn) / weights
-
-
-def _by_bucket(times: Floats) -> Iterator[Int64s]:
-    """Records in the order of their times, some at a time."""
-    if len(times) < _SMALL:
-        yield np.argsort(times, kind="stable")
-        return
-    sample = np.sort(times[:: len(times) // _SMALL])
-    edges = np.unique(sample[:: len(sample) // _BUCKETS][1:])
-    below = -np.inf
-    for edge in [*edges.tolist(), None]:
-        among = times >= below if edge is None else (times >= below) & (times < edge)
-        records = np.flatnonzero(among)
-        yield records[np.argsort(times[records], kind="stable")]
-        below = edge
 
 
 class Orders:

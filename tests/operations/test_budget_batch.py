@@ -279,6 +279,14 @@ def test_epochs_are_loops_of_their_own():
         loops = [list(epoch) for epoch in batches_of(shard=(shard, 2), num_epochs=None).epochs(3)]
         whole = list(islice(batches_of(shard=(shard, 2), num_epochs=None), sum(map(len, loops))))
         np.testing.assert_equal([batch for loop in loops for batch in loop], whole)
+    noisy = load(
+        RECORDS,
+        transformations=[BudgetBatch(**SETTINGS), RandomMapTransform(lambda batch, rng: rng.integers(1 << 60))],
+        shuffle=True,
+        seed=1,
+    )
+    one, two = (list(epoch) for epoch in noisy.epochs(2))
+    assert len({*one, *two}) == len(one) + len(two)
 
 
 # ---- too long, lies, none
@@ -340,6 +348,8 @@ def test_arguments_that_cannot_be_are_refused():
         BudgetBatch(128, meta_features="id")
     with pytest.raises(TypeError, match="pad_value"):
         BudgetBatch(128, pad_value="x")
+    with pytest.raises(ValueError, match="Leave balance= out"):
+        batches_of(balance=headrace.attention(1, 1))
     with pytest.raises(LengthsError, match="changes which there are"):
         batches_of(operations=[Filter(lambda record: True)])
 

@@ -305,3 +305,21 @@ def test_a_mix_has_the_lengths_of_its_parts_by_key():
     assert lengths_of(mixed, len).tolist() == [3, 9, 4]
     other = headrace.MixedSource([[{"n": 2}], [{"n": 5}, {"n": 6}]])
     assert lengths_of(other, "n").tolist() == [2, 5, 0, 6]
+
+
+def test_chains_pass_lengths_on_where_indices_are_arithmetic():
+    """Shuffles, slices, repeats, mixes and concatenations of datasets whose source tells them; a map does not."""
+    arrays = [np.zeros(length) for length in (3, 1, 4, 1, 5)]
+    dataset = headrace.MapDataset.source(arrays)
+    made = {
+        "shuffle": dataset.shuffle(seed=1),
+        "slice": dataset[1:4:2],
+        "repeat": dataset.shuffle(seed=1).repeat(2),
+        "concatenate": headrace.MapDataset.concatenate([dataset, dataset[:2]]),
+        "mix": headrace.MapDataset.mix([dataset, dataset.shuffle(seed=2)], [0.3, 0.7]),
+    }
+    for chain in made.values():
+        assert lengths_of(chain).tolist() == [len(element) for element in chain]
+    for chain in (dataset.map(np.sqrt), dataset.repeat()):
+        with pytest.raises(LengthsError, match="does not tell the lengths"):
+            lengths_of(chain)

@@ -484,6 +484,7 @@ def test_an_iterator_is_traced_from_where_it_stands():
     assert _expected(headrace.trace(iterator, 3)) == _tokens(batches[3])
     found = headrace.trace(iterator, 6)
     assert found.ran_from == 5
+    assert headrace.trace(headrace.progress(iterator, disable=True), 6) == found
     next(iterator)
     assert _expected(found) == _tokens(next(iterator))
     epochs = _loader(Batch(11, batch_fn=_listed)).epochs(2)

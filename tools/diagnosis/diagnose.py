@@ -116,7 +116,7 @@ class Looks:
 
     def __init__(self, loop: Any, steps: int) -> None:
         self.loop = loop
-        self._warm = self._next = max(1, round(WARM * steps))
+        self._next = max(1, round(WARM * steps))
         self._steps = steps
         self._looks = [Look.at_loop(loop)]
         self._not_before = time.perf_counter() + SHORTEST
@@ -139,12 +139,12 @@ class Looks:
 
     def alike(self, other: Looks) -> bool:
         """Another loop is over the same loader, or over another epoch of it."""
-        one, two = (host_of(each.loop) for each in (self, other))
-        runs = (
-            [id(host.pipeline.leaves[0].source), *map(id, host.pipeline.operations), host.execution.workers]
-            for host in (one, two)
-        )
-        return next(runs) == next(runs)
+        return self._runs == other._runs
+
+    @property
+    def _runs(self) -> list[int]:
+        host = host_of(self.loop)
+        return [id(host.pipeline.leaves[0].source), *map(id, host.pipeline.operations), host.execution.workers]
 
     def whole(self) -> tuple[Look, Look]:
         return self._looks[0], Look.at_loop(self.loop)

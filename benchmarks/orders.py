@@ -1,0 +1,151 @@
+"""Measures weighted orders and windows, beside their limits. Each row is a function of its own, run by `cost.py`.
+
+Printed on 2 cores that other programs used, too, in seconds of the processor; PyTorch 2.13 on one thread:
+
+    weighted_table        0.9405   ≤ 3     0.94 with, 0.92 without replacement
+    weighted              0.0291   ≤ 0.2   0.029 with, 0.029 without replacement
+    weighted_memory      16.0001   ≤ 24    with: 12 kept, 41 at most; without: 16 kept, 2 at most
+    weighted_torch        1.0590   > 1     with: 2.0 s against 6.9 s; without: 2.1 s against 2.2 s
+    balanced              0.2244           1000 classes
+    windows               1.1538   ≤ 1.5   of a columnar source
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+
+import headrace
+
+RECORDS, DRAWS = 10**7, 10**6
+EPISODE, FRAMES, WINDOW = 400, 20_000, 32
+
+
+def _seconds(work: Callable[[], object], times: int = 3) -> float:
+    """The median of some runs, in seconds of the processor: other programs may use it, too."""
+    took = []
+    for _ in range(times):
+        began = time.process_time()
+        work()
+        took.append(time.process_time() - began)
+    return statistics.median(took)
+
+
+def _weights() -> np.ndarray:
+    return np.random.default_rng(0).lognormal(0, 2, RECORDS)
+
+
+def _first_order(sampler: headrace.WeightedSampler) -> None:
+    sampler.record_keys(np.arange(1))
+
+
+def weighted_table() -> tuple[float, str, str]:
+    """Seconds to make the tables of 10^7 weights."""
+    weights = _weights()
+    with_replacement = _seconds(lambda: headrace.WeightedSampler(weights))
+    without = _seconds(lambda: _first_order(headrace.WeightedSampler(weights, replacement=False)))
+    return max(with_replacement, without), "≤ 3", f"{with_replacement:.2f} with, {without:.2f} without replacement"
+
+
+def weighted() -> tuple[float, str, str]:
+    """Microseconds a position, of 10^7 weights."""
+    weights, positions, found = _weights(), np.arange(DRAWS), {}
+    for replacement in (True, False):
+        sampler = headrace.WeightedSampler(weights, replacement=replacement)
+        _first_order(sampler)
+        found[replacement] = _seconds(lambda sampler=sampler: sampler.record_keys(positions)) / DRAWS * 1e6
+    return max(found.values()), "≤ 0.2", f"{found[True]:.3f} with, {found[False]:.3f} without replacement"
+
+
+def weighted_memory() -> tuple[float, str, str]:
+    """Bytes a record that the sampler keeps, and the most while it is made, beside the weights that the user has."""
+    weights, found = _weights(), {}
+    for replacement in (True, False):
+        tracemalloc.start()
+        sampler = headrace.WeightedSampler(weights, replacement=replacement)
+        kept, most = (size / RECORDS for size in tracemalloc.get_traced_memory())
+        tracemalloc.stop()
+        tables = 0 if replacement else 2 * 4  # of two epochs, in shared memory
+        own = 0 if replacement else 8  # the weights, which are those of the user
+        found[replacement] = kept + tables + own, most
+        del sampler
+    told = ", ".join(f"{kept:.0f} kept, {most:.0f} at most" for kept, most in found.values())
+    return max(kept for kept, _ in found.values()), "≤ 24", f"with: {told.replace('most,', 'most; without:')}"
+
+
+def weighted_torch() -> tuple[float, str, str]:
+    """How much sooner than by PyTorch an epoch of 10^7 draws is there, tables included; and its first record."""
+    try:
+        import torch
+        from torch.utils.data import WeightedRandomSampler
+    except ImportError:
+        return float("nan"), "> 1", "needs torch"
+    weights, gains = _weights(), {}
+    tensor = torch.from_numpy(weights)
+    for replacement in (True, False):
+        theirs = _seconds(lambda r=replacement: list(WeightedRandomSampler(tensor, RECORDS, r)), 1)
+        ours = _seconds(
+            lambda r=replacement: (
+                headrace.WeightedSampler(weights, RECORDS, r).record_keys(np.arange(RECORDS)).tolist()
+            ),
+            1,
+        )
+        gains[replacement] = f"{ours:.1f} s against {theirs:.1f} s", theirs / ours
+    told = f"with: {gains[True][0]}; without: {gains[False][0]}"
+    return min(gain for _, gain in gains.values()), "> 1", told
+
+
+def balanced() -> tuple[float, str, str]:
+    """Microseconds a position, of 10^7 labels of 1,000 classes."""
+    labels = np.minimum(np.random.default_rng(0).pareto(0.8, RECORDS) * 3, 999).astype(np.int64)
+    sampler, positions = headrace.BalancedSampler(labels), np.arange(DRAWS)
+    return _seconds(lambda: sampler.record_keys(positions)) / DRAWS * 1e6, "", f"{len(sampler.classes)} classes"
+
+
+def windows() -> tuple[float, str, str]:
+    """Time to read 32 frames of 64 × 64 × 3, beside that of a copy of one contiguous slice."""
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 255, (FRAMES, 64, 64, 3), dtype=np.uint8)
+    source = headrace.Windows({"frame": frames}, WINDOW, 1, episodes=np.arange(FRAMES) // EPISODE)
+    keys = rng.integers(0, len(source), 200)
+    firsts, out = source.first_frames(keys).tolist(), np.empty((len(keys), WINDOW, 64, 64, 3), np.uint8)
+
+    def contiguous() -> None:
+        for row, first in zip(out, firsts):
+            row[...] = frames[first : first + WINDOW]
+
+    def read() -> None:
+        for row, window in zip(out, source.__getitems__(keys)):
+            row[...] = window["frame"]
+
+    contiguous()
+    ratios = [_seconds(read, 1) / _seconds(contiguous, 1) for _ in range(15)]
+    return statistics.median(ratios), "≤ 1.5", "of a columnar source"
+
+
+ROWS = {
+    "weighted_table": weighted_table,
+    "weighted": weighted,
+    "weighted_memory": weighted_memory,
+    "weighted_torch": weighted_torch,
+    "balanced": balanced,
+    "windows": windows,
+}
+
+
+def main() -> None:
+    """Measures the rows that are named, or all."""
+    for name in sys.argv[1:] or ROWS:
+        with contextlib.suppress(BrokenPipeError):
+            measured, limit, beside = ROWS[name]()
+            print(f"{name:<18}{measured:>10.4f}   {limit:<8}{beside}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
