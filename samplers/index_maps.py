@@ -317,7 +317,8 @@ class Selected:
 
     def many(self, indices: Indices) -> Indices:
         epochs = indices // self.length
-        return self.keys[indices - epochs * self.length] + epochs * self.below
+        found: Indices = self.keys[indices - epochs * self.length] + epochs * self.below
+        return found
 
     def one(self, index: int) -> int:
         epoch, place = divmod(index, self.length)

@@ -111,7 +111,7 @@ class BudgetBatched(OnOne):
         else:
             of_places = as_lengths(lengths, count)
         identity = [node.identity, count]
-        source, order = batches_of(NodeRecords(node), operation, of_places, 1, 0, identity)
+        source, order = batches_of(NodeRecords(node), operation, of_places, 1, None, identity)
         return cls(node, operation, source, order)
 
     @property

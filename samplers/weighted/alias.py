@@ -78,7 +78,7 @@ def _in_units(weights: NDArray[np.float64], bits: int) -> Int64s:
     """Integers in proportion to weights, whose mean is `2^bits`; at least 1 for a weight above 0."""
     scaled = weights / weights.max()
     scaled *= len(weights) * 2.0**bits / scaled.sum()
-    units = np.rint(scaled, out=scaled).astype(np.int64)
+    units: Int64s = np.rint(scaled, out=scaled).astype(np.int64)
     np.maximum(units, weights > 0, out=units)
     units[int(units.argmax())] += (len(weights) << bits) - int(units.sum())
     return units

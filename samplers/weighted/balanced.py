@@ -144,7 +144,8 @@ class BalancedSampler:
         epochs = visits // sizes
         keys = words(words(key_of(self.seed, _STREAM), classes), epochs)
         places = permute_each(visits - epochs * sizes, sizes, keys)
-        return self._records[self._starts[classes] + places].astype(np.int64)
+        found: Positions = self._records[self._starts[classes] + places].astype(np.int64)
+        return found
 
     def _classes_at(self, positions: Positions) -> tuple[Positions, Positions]:
         """The class at each position, and how often it was drawn before."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
     [45.0, 5.0]
     """
     for name, part in zip(names, parts):
-        if isinstance(part, bool) or not isinstance(part, Real):
+        if isinstance(part, bool) or not isinstance(part, (int, float, np.number)):
             raise TypeError(f"the share of {short_repr(name)} is {short_repr(part)}; pass a number.")
         if not (math.isfinite(part) and part > 0):
             raise ValueError(f"the share of {short_repr(name)} is {short_repr(part)}; pass a number above 0.")

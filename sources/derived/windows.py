@@ -241,7 +241,7 @@ class _WindowColumn:
         self.nbytes = column.nbytes // max(len(column), 1) * windows.length * len(windows)
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return len(self._windows)
 
     def take(self, places: Int64s, axis: int, out: Array, mode: str) -> None:
         """As `ndarray.take`: a copy of a slice for each window."""

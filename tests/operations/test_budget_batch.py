@@ -279,6 +279,14 @@ def test_epochs_are_loops_of_their_own():
         loops = [list(epoch) for epoch in batches_of(shard=(shard, 2), num_epochs=None).epochs(3)]
         whole = list(islice(batches_of(shard=(shard, 2), num_epochs=None), sum(map(len, loops))))
         np.testing.assert_equal([batch for loop in loops for batch in loop], whole)
+    noisy = load(
+        RECORDS,
+        transformations=[BudgetBatch(**SETTINGS), RandomMapTransform(lambda batch, rng: rng.integers(1 << 60))],
+        shuffle=True,
+        seed=1,
+    )
+    one, two = (list(epoch) for epoch in noisy.epochs(2))
+    assert len({*one, *two}) == len(one) + len(two)
 
 
 # ---- too long, lies, none

@@ -76,8 +76,9 @@ class BudgetOrder:
     Attributes:
         windows: of one epoch.
         epochs: number of them; None: it never ends.
-        seed: of the random orders, in `[0, 2^64)`.
+        order_seed: of the random orders, in `[0, 2^64)`.
         identity: plain values that tell it from others.
+        seed: of random operations after the batches.
         shard_options: of the run.
         layers: the history of the present window; none: this run began at the beginning.
         epoch: the only one that is read; None: all.
@@ -85,8 +86,9 @@ class BudgetOrder:
 
     windows: BudgetWindows
     epochs: int | None
-    seed: int
+    order_seed: int
     identity: dict[str, Any]
+    seed: int | None = None
     shard_options: ShardOptions = field(default_factory=NoSharding)
     layers: DealtLayers = ()
     epoch: int | None = None
@@ -178,8 +180,9 @@ class BudgetOrder:
         return dataclasses.replace(self, epochs=epochs)
 
     def of_epoch(self, epoch: int) -> BudgetOrder:
-        """One epoch of it."""
-        return dataclasses.replace(self, epoch=epoch)
+        """One epoch of it; its positions begin anew, and random operations have another seed, as of `OneEpoch`."""
+        seed = None if self.seed is None else self.seed + (epoch << 32)
+        return dataclasses.replace(self, epoch=epoch, seed=seed)
 
     @property
     def _origin(self) -> int:
@@ -239,7 +242,7 @@ class BudgetOrder:
 
     @property
     def _steps_seed(self) -> int:
-        return self.seed ^ STEPS_SEED
+        return self.order_seed ^ STEPS_SEED
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
         """The history of a run after this one, whose shards stood at these steps: as brief as can be.
@@ -336,7 +339,7 @@ class BudgetOrder:
         for each in range(int(rank[0]), int(rank[-1]) + 1) if count else ():
             chosen, begin = rank == each, int(ends[each] - counts[each])
             epochs = np.full(int(chosen.sum()), self._line_number(window, each))
-            slots[chosen] = begin + permute(slots[chosen] - begin, epochs, int(counts[each]), self.seed)
+            slots[chosen] = begin + permute(slots[chosen] - begin, epochs, int(counts[each]), self.order_seed)
         return epoch, self.windows.places[int(self.windows.starts[local]) + slots].astype(np.int64), shape
 
     def _line_number(self, window: int, rank: int) -> int:
@@ -353,7 +356,7 @@ class BudgetOrder:
         ends = np.cumsum(counts)
         rank = int(np.searchsorted(ends, slot, side="right"))
         begin = int(ends[rank] - counts[rank])
-        slot = begin + place_of(slot - begin, self._line_number(window, rank), int(counts[rank]), self.seed)
+        slot = begin + place_of(slot - begin, self._line_number(window, rank), int(counts[rank]), self.order_seed)
         line, shard, row = self.windows.step_of_slot(self._shards, local, slot)
         size = int(self._before[local + 1] - self._before[local])
         step = int(self._before[local]) + place_of(line, window, size, self._steps_seed)

@@ -58,12 +58,12 @@ def planned_batches(
     epochs = None if endless else len(sampler) // max(epoch, 1)
     records = SampledRecords(source, sampler, before)
     of_places = lengths[records.keys(np.arange(epoch, dtype=np.int64))]
-    batches, order = batches_of(records, operation, of_places, epochs, sampler.seed or 0, sampler.fingerprint)
+    batches, order = batches_of(records, operation, of_places, epochs, sampler.seed, sampler.fingerprint)
     return batches, order, operations[number + 1 :]
 
 
 def batches_of(
-    records: PlacedRecords, operation: BudgetBatch, lengths: Ints, epochs: int | None, seed: int, below: Any
+    records: PlacedRecords, operation: BudgetBatch, lengths: Ints, epochs: int | None, seed: int | None, below: Any
 ) -> tuple[BudgetSource, BudgetOrder]:
     """The batches of records with these lengths by place.
 
@@ -72,22 +72,22 @@ def batches_of(
         operation: how they are batched.
         lengths: as above.
         epochs: None: any number.
-        seed: where the operation has none.
+        seed: of random operations; of the orders, too, where the operation has none; None: there is none.
         below: plain values that tell the order of the records.
 
     Raises:
         LengthsError: a record is too long.
     """
     windows = operation.windows(lengths)
-    seed = seed if operation.seed is None else operation.seed
+    order_seed = (seed or 0) if operation.seed is None else operation.seed
     identity = {
         "kind": "BudgetOrder",
         "records": len(lengths),
         "order": digest(below, 12),
-        "batches": digest([fingerprint(operation), operation.window, seed, _bytes_of(lengths)], 12),
+        "batches": digest([fingerprint(operation), operation.window, order_seed, _bytes_of(lengths)], 12),
         "shapes": list(map(list, zip(windows.shapes.lengths, windows.shapes.rows))),
     }
-    order = BudgetOrder(windows, epochs, seed, identity)
+    order = BudgetOrder(windows, epochs, order_seed, identity, seed)
     return BudgetSource(records, operation, order, lengths), order
 
 

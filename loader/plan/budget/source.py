@@ -160,9 +160,11 @@ class SampledRecords:
         try:
             steps = self._idle.pop()
         except IndexError:
-            steps = _Steps(self._operations, self._sampler.seed or 0)
+            steps = _Steps(self._operations)
         positions = epochs * self._sampler.epoch_length + places
-        found = [steps.run(*each) for each in zip(records, positions.tolist(), keys.tolist())]
+        seeds = self._sampler.seeds(places)
+        of_each = [self._sampler.seed or 0] * len(places) if seeds is None else seeds.tolist()
+        found = [steps.run(*each) for each in zip(records, of_each, positions.tolist(), keys.tolist())]
         self._idle.append(steps)  # one that failed is not used again
         return found
 
@@ -170,18 +172,18 @@ class SampledRecords:
 class _Steps:
     """The steps of operations, for one thread."""
 
-    def __init__(self, operations: Sequence[Operation], seed: int) -> None:
+    def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
         self._found: list[Any] = []
-        self._context = Context(seed=seed, most=1)
+        self._context = Context(most=1)
         step = self._found.append
         for number, operation in reversed(list(enumerate(operations))):
             step = operation.connect(step, self._context, number)
         self._step = step
 
-    def run(self, record: Any, position: int, key: int) -> Any:
+    def run(self, record: Any, seed: int, position: int, key: int) -> Any:
         """The result for a record."""
-        self._context.position, self._context.row = position, 0
+        self._context.seed, self._context.position, self._context.row = seed, position, 0
         try:
             self._step(record)
         except Exception as error:
