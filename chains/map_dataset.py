@@ -103,7 +103,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def root_node(self) -> Node:
-        return Own(self, tuple(parent.root_node for parent in self._parents))
+        return Own(tuple(parent.root_node for parent in self._parents), self)
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
         """The elements at many indices, in an array or a list: a dataset is a source, and one that PyTorch's loader takes.

@@ -24,11 +24,8 @@ from .former_names import formerly
 
 MAX_DEPTH = 6
 
-MAX_ITEMS = 32
-"""A tuple in a closure, or a record, is looked at so far."""
-
-MAX_BYTES = 4096
-"""So much of an array in a record is looked at."""
+MAX_ITEMS = 32  # A tuple in a closure, or a record, is looked at so far
+MAX_BYTES = 4096  # So much of an array in a record is looked at
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from ..errors import MissingExtraError
+
 
 def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -> Callable[[str], Any]:
     """The `__getattr__` of a package whose module `homes[name]` has `name`; others may have it in a group of entry points."""
@@ -22,6 +24,23 @@ def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get
+
+
+def optional_library(module: str, user: str, extra: str) -> Any:
+    """A module of a package that is not always installed. `user` says who needs what.
+
+    Raises:
+        MissingExtraError: it is not installed.
+
+    >>> optional_library("no_such.thing", "tests need nothing", "tests")
+    Traceback (most recent call last):
+    headrace.errors.MissingExtraError: tests need nothing: pip install "headrace[tests]"
+    """
+    try:
+        import_module(module.partition(".")[0])
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(f'{user}: pip install "headrace[{extra}]"') from error
 
 
 def installed(group: str, name: str) -> Any:

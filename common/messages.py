@@ -13,8 +13,7 @@ from typing import Any
 
 from .redaction import HIDDEN, is_secret_name, redacted
 
-VALUE, TEXT = 80, 200
-"""Characters of a value, and of a text from elsewhere: a path, or what another error says."""
+VALUE, TEXT = 80, 200  # Characters of a value, and of a text from elsewhere: a path, or what another error says
 
 
 def short_repr(value: Any, limit: int = VALUE) -> str:

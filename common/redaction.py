@@ -27,8 +27,7 @@ _SECRET_PARAMETER = re.compile(
     r"key|token|secret|sig|pass|pwd|auth|cred|session|policy|jwt|bearer|x-amz|x-goog|accessid|code|^sas$|^pw$",
     re.IGNORECASE,
 )
-_PLAIN_VALUE_LENGTH = 24
-"""Longer values of parameters hide whatever their name is."""
+_PLAIN_VALUE_LENGTH = 24  # Longer values of parameters hide whatever their name is
 
 _SECRET_NAME = r"secret|passw(?:or)?d|api[_-]?key|access[_-]?key|account[_-]?key|(?:session|auth|sas|access)[_-]?token"
 
@@ -41,8 +40,7 @@ _SETTING = re.compile(
 )
 """In texts of stores' libraries: `secret_access_key=…`, `"token": "…"`, `Authorization: Bearer …`, `<AWSAccessKeyId>…`."""
 
-_SHORTEST = 4
-"""Values of options that are shorter tell nothing, and would hide parts of words."""
+_SHORTEST = 4  # Values of options that are shorter tell nothing, and would hide parts of words
 
 
 def redacted(text: str) -> str:

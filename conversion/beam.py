@@ -6,23 +6,26 @@ twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import cloudpickle
 
 from ..common.messages import first_few, short_repr, shorten
 from ..errors import ConversionError, MissingExtraError, PicklingError
-from .job import ConversionJob, Shard
+from .job import ConversionJob, Report, Shard
 from .shards import convert_shard
+from .target import target_at
 
 
-def run_on_beam(job: ConversionJob, shards: Sequence[Shard], runner: str, options: Sequence[str]) -> None:
-    """Convert shards on a runner of Beam.
+def run_on_beam(
+    job: ConversionJob, shards: Sequence[Shard], runner: str, options: Sequence[str], report: Report
+) -> Generator[None, None, None]:
+    """Convert shards on a runner of Beam; as `run` of processes. Progress is known when all are done.
 
     Raises:
         MissingExtraError: apache_beam is not installed.
-        ConversionError: Beam does not know the runner, or ended without some shards.
+        ConversionError: Beam does not know the runner.
         Exception: whatever a shard raised, as Beam hands it on.
     """
     try:
@@ -38,6 +41,11 @@ def run_on_beam(job: ConversionJob, shards: Sequence[Shard], runner: str, option
     convert = beam.Map(_convert, _pickled(job))
     pipeline | "Shards" >> beam.Create([_pickled(shard) for shard in shards]) | beam.Reshuffle() | "Convert" >> convert
     pipeline.run().wait_until_finish()
+    receipts = target_at(job.target, job.storage).receipts()
+    for shard in shards:
+        if shard.name in receipts:
+            report(receipts[shard.name].records, sum(map(job.input.weight, shard.parts)))
+            yield
 
 
 def _pickled(value: Any) -> bytes:

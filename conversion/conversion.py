@@ -135,11 +135,14 @@ def convert(
             total = sum(job.input.weight(part) for shard in missing for part in shard.parts)
             with ConversionProgress((len(missing), len(plan)), total, job.input.unit, progress) as shown:
                 if runner is None:
-                    with closing(run(convert_shard, job, missing, count, shown.advance)) as made:
-                        for _ in made:
-                            shown.shard_done()
+                    made = run(convert_shard, job, missing, count, shown.advance)
                 else:
-                    _on_beam(job, missing, shown, runner, tuple(runner_options))
+                    from .beam import run_on_beam
+
+                    made = run_on_beam(job, missing, runner, tuple(runner_options), shown.advance)
+                with closing(made):
+                    for _ in made:
+                        shown.shard_done()
             receipts.update(folder.receipts())
         lost = [shard.name for shard in plan if shard.name not in receipts]
         if lost:
@@ -149,18 +152,6 @@ def convert(
         manifest = Manifest(identity["source"], identity["options"], tuple(receipts[shard.name] for shard in plan))
         folder.end(manifest.to_json())
     return manifest
-
-
-def _on_beam(
-    job: ConversionJob, shards: Sequence[Shard], shown: ConversionProgress, runner: str, options: Sequence[str]
-) -> None:
-    from .beam import run_on_beam
-
-    run_on_beam(job, shards, runner, options)
-    receipts = target_at(job.target, job.storage).receipts()
-    for shard in shards:
-        shown.shard_done()
-        shown.advance(receipts[shard.name].records, sum(map(job.input.weight, shard.parts)))
 
 
 @contextmanager

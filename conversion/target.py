@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ..common.messages import shorten
@@ -311,10 +312,10 @@ class StoreTarget(Target):
         return open_stream(self.place(name), None, self._storage)
 
     def write(self, name: str, data: bytes) -> None:
-        ask(self.place(name), self._storage, lambda store, key: store.put_bytes(key, data))
+        ask(self.place(name), self._storage, lambda store, key: store.put(key, data))
 
     def put(self, path: str, name: str) -> None:
-        ask(self.place(name), self._storage, lambda store, key: store.put_file(key, path))
+        ask(self.place(name), self._storage, lambda store, key: store.put(key, Path(path)))
 
     def remove(self, name: str) -> None:
         ask(self.place(name), self._storage, lambda store, key: store.remove(key))

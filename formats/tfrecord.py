@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..common.lazy_exports import optional_library
 from ..common.messages import shorten
-from ..errors import MissingExtraError, SourceError
+from ..errors import SourceError
 from ..files.opened import OpenFile
 from .damage import OnDamage, leave_out
 
@@ -39,11 +40,8 @@ _SCAN_BYTES, _HEADER_ALONE = 1 << 18, 1 << 12
 @cache
 def crc_function() -> Callable[[bytes], int]:
     """The function that gives the crc32c of bytes."""
-    try:
-        import google_crc32c
-    except ImportError as error:
-        raise MissingExtraError('TFRecord files need google-crc32c: pip install "headrace[tfrecord]"') from error
-    function: Callable[[bytes], int] = google_crc32c.value
+    library = optional_library("google_crc32c", "TFRecord files need google-crc32c", "tfrecord")
+    function: Callable[[bytes], int] = library.value
     return function
 
 

@@ -46,10 +46,6 @@ class BlockCache(Generic[BlockT]):
         self.forget()
         forget_after_fork(self)
 
-    @property
-    def nbytes(self) -> int:
-        return self._bytes
-
     def get(self, number: int) -> BlockT:
         """Returns a block, decoding it if need be; what `decode` raises reaches every thread that waits for it."""
         with self._lock:
@@ -63,19 +59,11 @@ class BlockCache(Generic[BlockT]):
                 self._pending[number] = mine
         return waiting.result() if waiting is not None else self._fill(number, mine)
 
-    def clear(self) -> None:
-        with self._lock:
-            self._clear()
-
     def forget(self) -> None:
         """A new lock and nothing pending: called in the child after a fork, where the decoding threads are no more."""
         self._lock = threading.Lock()
         self._pending = {}
-        self._clear()  # The parent may have been forked in the middle of a change.
-
-    def _clear(self) -> None:
-        self._blocks = OrderedDict()
-        self._bytes = 0
+        self._blocks, self._bytes = OrderedDict(), 0  # The parent may have been forked in the middle of a change.
 
     def _fill(self, number: int, mine: Future[BlockT]) -> BlockT:
         try:
@@ -86,14 +74,11 @@ class BlockCache(Generic[BlockT]):
             mine.set_exception(error)
             raise
         with self._lock:
-            self._keep(number, block)
+            self._blocks[number] = block
+            self._bytes += block.nbytes
+            while self._bytes > self._limit and len(self._blocks) > 1:
+                _, oldest = self._blocks.popitem(last=False)
+                self._bytes -= oldest.nbytes
             self._pending.pop(number, None)
         mine.set_result(block)
         return block
-
-    def _keep(self, number: int, block: BlockT) -> None:
-        self._blocks[number] = block
-        self._bytes += block.nbytes
-        while self._bytes > self._limit and len(self._blocks) > 1:
-            _, oldest = self._blocks.popitem(last=False)
-            self._bytes -= oldest.nbytes

@@ -114,7 +114,7 @@ def reader_of(source: DataSource[Any]) -> Reader:
     """
     many: Callable[[Any], Any] | None = getattr(source, "__getitems__", None)
     if many is not None and getattr(source, "answers_exactly", False):
-        return many
+        return cast(Reader, many)
     as_array, length, name = bool(getattr(source, "array_keys", False)), len(source), type(source).__qualname__
 
     def read(keys: npt.NDArray[np.int64]) -> Sequence[Any]:

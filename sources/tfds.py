@@ -18,8 +18,9 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from ..common.lazy_exports import optional_library
 from ..common.messages import first_few, short_repr, shorten
-from ..errors import MissingExtraError, SourceError
+from ..errors import SourceError
 from ..files.opened import open_file
 from ..files.paths import file_system_of, text_of
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
@@ -132,14 +133,6 @@ class TfdsDataSource:
         return f"TfdsDataSource({self._name}, {len(self)} examples)"
 
 
-def _library() -> Any:
-    try:
-        import tensorflow_datasets
-    except ImportError as error:
-        raise MissingExtraError('TfdsDataSource needs tensorflow_datasets: pip install "headrace[tfds]"') from error
-    return tensorflow_datasets
-
-
 def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: StorageOptions) -> tuple[Any, list[Any]]:
     """A dataset by a copy of what TFDS writes about it, without the data; and which files hold the split, in the store."""
     with tempfile.TemporaryDirectory(prefix="headrace-") as temporary:
@@ -160,7 +153,7 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
 
 
 def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) -> Any:
-    tfds = _library()
+    tfds = optional_library("tensorflow_datasets", "TfdsDataSource needs tensorflow_datasets", "tfds")
     if not isinstance(split, str):
         raise TypeError(f"split must be a string such as 'train' or 'train[:80%]', not {type(split).__name__}")
     try:

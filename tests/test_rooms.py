@@ -41,7 +41,7 @@ MOST_FLOORS = 10
 MOST = {
     "product lines": 56_000,  # wanted: 40,000
     "files of loader/executors": 24,  # wanted: 24
-    "lines of loader/executors": 5_210,  # wanted: 3,000
+    "lines of loader/executors": 5_140,  # wanted: 3,000
     "modules in circles of imports": 0,  # wanted: 0
     "private attributes of others": 95,  # wanted: 10
     "docstrings that hide their subject": 39,  # wanted: 39

@@ -27,16 +27,22 @@ from .node import Evaluated, Get, Node, Source, some_lengths
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen(Node):
-    """Elements of several nodes, as a choice says."""
+class OnSeveral(Node):
+    """Base of nodes that stand on several others; of a dataset of the user's, as far as it said what it is made of."""
 
     nodes: tuple[Node, ...]
-    names: tuple[str, ...]
-    choice: Choice
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.nodes
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(OnSeveral):
+    """Elements of several nodes, as a choice says."""
+
+    names: tuple[str, ...]
+    choice: Choice
 
     @cached_property
     def length(self) -> int:
@@ -167,15 +173,10 @@ class ChosenKeys:
 
 
 @dataclass(frozen=True, eq=False)
-class Zipped(Node):
+class Zipped(OnSeveral):
     """The elements that several nodes of one length have at an index: in tuples, or in dicts where there are names."""
 
-    nodes: tuple[Node, ...]
     names: tuple[str, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.nodes
 
     @property
     def length(self) -> int:
@@ -206,15 +207,10 @@ class Zipped(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Own(Node):
+class Own(OnSeveral):
     """A dataset of the user's, asked element by element; it may give None for what is left out."""
 
     dataset: Any
-    nodes: tuple[Node, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.nodes
 
     @cached_property
     def length(self) -> int:

@@ -34,7 +34,7 @@ class SourceInput(RecordInput):
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
     def schema(self) -> Any:
-        """Of a Hugging Face dataset, as declared; types that files do not keep are found out from the first values."""
+        """A Hugging Face dataset declares its types; those that files do not keep are found out from the first values."""
         source = self._source
         if not isinstance(source, HuggingFaceDataSource):
             return schema_of_columns(getattr(source, "columns", None))

@@ -11,9 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from ...common.lazy_exports import optional_library
 from ...common.messages import short_repr, shorten
 from ...common.redaction import raise_without_secrets, redacted_error, secrets_in
-from ...errors import MissingExtraError, SourceError
+from ...errors import SourceError
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
 
@@ -49,7 +50,8 @@ class ObjectStore:
     """One bucket, container or host; `FileStore` says what it does."""
 
     def __init__(self, root: str, url: str, options: StorageOptions) -> None:
-        self._library = _library()
+        for module in ("obstore.exceptions", "obstore.store", "obstore"):
+            self._library = optional_library(module, "files in stores need obstore", "remote")
         _check_process()
         given = dict(options.store)
         client = {**_client_options(root, given, options.timeout), **_of_client(given)}
@@ -95,11 +97,8 @@ class ObjectStore:
     def has_folders(self) -> bool:
         return not self._is_http
 
-    def put_file(self, key: str, path: str) -> None:
-        self._library.put(self._store, key, Path(path))
-
-    def put_bytes(self, key: str, data: bytes) -> None:
-        self._library.put(self._store, key, data)
+    def put(self, key: str, content: bytes | Path) -> None:
+        self._library.put(self._store, key, content)
 
     def remove(self, key: str) -> None:
         with suppress(FileNotFoundError):
@@ -135,16 +134,6 @@ def _check_process() -> None:
             "read any. Use the workers of DataLoader, or start processes with "
             'multiprocessing.get_context("spawn").'
         )
-
-
-def _library() -> Any:
-    try:
-        import obstore
-        import obstore.exceptions
-        import obstore.store
-    except ImportError as error:
-        raise MissingExtraError('files in stores need obstore: pip install "headrace[remote]"') from error
-    return obstore
 
 
 def _of_client(given: dict[str, Any]) -> dict[str, Any]:

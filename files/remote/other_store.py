@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from ...common.lazy_exports import optional_library
 from ...common.messages import shorten
 from ...common.redaction import raise_without_secrets, redacted_error, secrets_in
 from ...errors import MissingExtraError, SourceError
@@ -24,12 +26,15 @@ class OtherStore:
     """A file system of fsspec; `FileStore` says what it does. A key is the whole URL."""
 
     def __init__(self, url: str, options: StorageOptions) -> None:
-        library, scheme = _library(), scheme_of(url)
+        optional_library("fsspec.core", "files of this scheme need fsspec", "remote")
+        import fsspec.core
+
+        scheme = scheme_of(url)
         secrets, known = [*options.store, *secrets_in(url)], False
         try:
-            library.get_filesystem_class(scheme)
+            fsspec.get_filesystem_class(scheme)
             known = True
-            self.system, _ = library.core.url_to_fs(url, **dict(options.store))  # some take the host from it
+            self.system, _ = fsspec.core.url_to_fs(url, **dict(options.store))  # some take the host from it
         except Exception as error:  # each file system has its own
             told = redacted_error(f"{type(error).__name__}: {error}" if known else str(error), secrets)
             raise_without_secrets(_not_opened(url, scheme, shorten(told), known, error), error, secrets)
@@ -53,17 +58,19 @@ class OtherStore:
 
     def _urls(self, prefix: str, names: list[str]) -> list[str]:
         """The names of a file system as URLs that begin as the user's."""
-        own = str(_library().core.strip_protocol(prefix)).rstrip("/")
+        from fsspec.core import strip_protocol
+
+        own = str(strip_protocol(prefix)).rstrip("/")
         return [prefix.rstrip("/") + name[len(own) :] for name in names]
 
     def has_folders(self) -> bool:
         return True
 
-    def put_file(self, key: str, path: str) -> None:
-        self.system.put_file(path, key)
-
-    def put_bytes(self, key: str, data: bytes) -> None:
-        self.system.pipe_file(key, data)
+    def put(self, key: str, content: bytes | Path) -> None:
+        if isinstance(content, Path):
+            self.system.put_file(str(content), key)
+        else:
+            self.system.pipe_file(key, content)
 
     def remove(self, key: str) -> None:
         with suppress(FileNotFoundError):
@@ -126,12 +133,3 @@ class HubStore(OtherStore):
             self._commits[branch] = commit, time.monotonic()
         kind = "" if found.repo_type == "model" else f"{found.repo_type}s/"
         return f"hf://{kind}{found.repo_id}@{commit}/{found.path_in_repo}"
-
-
-def _library() -> Any:
-    try:
-        import fsspec
-        import fsspec.core
-    except ImportError as error:
-        raise MissingExtraError('files of this scheme need fsspec: pip install "headrace[remote]"') from error
-    return fsspec

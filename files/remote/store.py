@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ...common.messages import TEXT, short_repr, shorten
@@ -41,12 +42,8 @@ class FileStore(Protocol):
 
     def has_folders(self) -> bool: ...
 
-    def put_file(self, key: str, path: str) -> None:
-        """Write a local file, in place of what was there; it appears when it is whole."""
-        ...
-
-    def put_bytes(self, key: str, data: bytes) -> None:
-        """Write bytes, in the same way."""
+    def put(self, key: str, content: bytes | Path) -> None:
+        """Write bytes, or a local file, in place of what was there; it appears when it is whole."""
         ...
 
     def remove(self, key: str) -> None:

@@ -81,7 +81,6 @@ class Stretch(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Inputs in a second."""
         return self.inputs / self.seconds
 
 
@@ -229,7 +228,6 @@ class AutoExecutor(Executor):
         observer.worker_count = workers
 
     def inputs(self, stage: int) -> int:
-        """As whoever is at work says."""
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
@@ -280,7 +278,6 @@ class AutoExecutor(Executor):
             yield math.inf
 
     def _change(self, now: float, workers: int, buffer: int) -> Generator[float, float, float]:
-        """Continue with another setting."""
         self._observer.worker_count = workers
         if workers:
             self._team = self._team or self._make_team(workers)
@@ -306,7 +303,6 @@ class AutoExecutor(Executor):
         return seconds - self._observer.waits.paused, inputs, tasks, waited
 
     def _stretch(self, now: float) -> Stretch | None:
-        """The stretch, if it was long enough."""
         seconds, inputs, tasks, waited = self._measured(now)
         if seconds < (STRETCH_SECONDS if tasks >= LEAST_TASKS else LONGEST_SECONDS):
             return None

@@ -293,7 +293,7 @@ class FakeTransport(Transport):
         rows = FakeRows(data)
         if self.may_lose_rows:
             self._rows.append((worker, rows))
-        done = Block(*pickle.loads(pickle.dumps(block.header)), rows)
+        done = Block(*(*pickle.loads(pickle.dumps(block.header)), rows))
         done.seconds, done.waited, done.nbytes = self._chance.random() * 0.01, 0.0, len(data)
         return done
 

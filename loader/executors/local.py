@@ -50,7 +50,6 @@ class InlineExecutor(Executor):
         return InlineHandle(self, task, blocks, self._ahead.begin(task) if self._reads_ahead else None)
 
     def run(self, task: Task, blocks: Blocks, ahead: RecordsAhead | None) -> Block:
-        """Do a task."""
         began = perf_counter()
         if "jax.profiler" in sys.modules:
             with profiled("task"):
@@ -79,11 +78,9 @@ class InlineHandle:
     ahead: RecordsAhead | None
 
     def ready(self) -> bool:
-        """Never: the result takes work."""
         return False
 
     def result(self) -> Block:
-        """Run the task."""
         return self.executor.run(self.task, self.blocks, self.ahead)
 
 
@@ -107,16 +104,13 @@ class ThreadExecutor(Executor):
         self._pool = Pool(workers, "headrace-worker")
 
     def resize(self, workers: int, buffer: int) -> None:
-        """Have so many threads, at least 1, and so many batches ahead for each."""
         self._window = window_of(workers, buffer, len(self._pipeline.leaves))
         self._pool.resize(workers)
 
     def has_begun(self) -> bool:
-        """Threads are there when they are needed."""
         return True
 
     def is_idle(self) -> bool:
-        """True if every task that it was given is at work, or done."""
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:

@@ -46,7 +46,6 @@ def make_executor(
 
 
 def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int) -> Team:
-    """Workers whose number may be changed."""
     if options.worker_kind == "thread":
         from .local import ThreadExecutor
 

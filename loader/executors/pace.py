@@ -185,7 +185,6 @@ class Budget:
         return 1 if self._row is None else self._most(self._object(), self._row)
 
     def _object(self) -> float:
-        """Bytes of an object that is small beside any store."""
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:

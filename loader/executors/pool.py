@@ -167,7 +167,6 @@ class WorkerPool(Generic[J]):
         return actions + self.give_waiting(now)
 
     def spawn_missing(self) -> list[Action[J]]:
-        """Have all workers made that are not there."""
         numbers = range(self._made, self._made + max(self._worker_count - len(self._workers), 0))
         self._made = numbers.stop
         self._workers.update((number, _Worker(number)) for number in numbers)
@@ -207,17 +206,14 @@ class WorkerPool(Generic[J]):
 
     @property
     def workers(self) -> list[int]:
-        """The numbers of the workers."""
         return list(self._workers)
 
     @property
     def is_idle(self) -> bool:
-        """True if all jobs are done."""
         return not self._waiting and not any(worker.jobs for worker in self._workers.values())
 
     @property
     def ready_count(self) -> int:
-        """Number of workers that have begun."""
         return sum(worker.ready for worker in self._workers.values())
 
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
@@ -362,7 +358,6 @@ class WorkerPool(Generic[J]):
         return min(began, default=float("inf")) + (float("inf") if self._timeout is None else self._timeout)
 
     def look(self, now: float) -> list[Action[J]]:
-        """See whether some job has taken too long."""
         if self._timeout is None:
             return []
         started = [worker for worker in self._workers.values() if worker.jobs and worker.ready and worker.late is None]

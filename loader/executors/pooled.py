@@ -53,7 +53,6 @@ class PooledHandle(Job):
         return self._has_come()
 
     def result(self) -> Block:
-        """The answer; waits for it."""
         while not self._has_come():
             self.executor.handle_events(wait=True)
         block, self.block = self.block, None
@@ -88,7 +87,6 @@ class RowsWithTask:
         return self.rows.lost
 
     def load(self) -> list[Any]:
-        """The rows; waits for them."""
         losses = 0
         while True:
             while self.are_lost():
@@ -145,14 +143,12 @@ class PooledExecutor(Executor):
             raise
 
     def resize(self, workers: int, buffer: int) -> None:
-        """Have so many workers, at least 1, and so many batches ahead for each."""
         self._worker_count, self._buffer_size = workers, buffer
         self._windows.clear()
         self._act(self._pool.resize(workers))
         self._act(self._pool.let_go())
 
     def has_begun(self) -> bool:
-        """True if a worker is ready to work; handles events."""
         self.handle_events(wait=False)
         return self._pool.ready_count > 0
 
@@ -173,7 +169,6 @@ class PooledExecutor(Executor):
         return one.bounded(inputs, self.most_rows() if one.leaf is None else self._budget.most_inputs(stage))
 
     def most_rows(self) -> int:
-        """As many as are small beside what holds them."""
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
@@ -224,7 +219,6 @@ class PooledExecutor(Executor):
         self._act(self._pool.assign(handles, self._clock()))
 
     def send_gathered(self) -> None:
-        """Give the groups that were gathered to a worker."""
         gathered, self._gathered = self._gathered, []
         if gathered:
             self._assign(gathered)
@@ -316,7 +310,8 @@ class PooledExecutor(Executor):
                 self.make_again(rows)
             return
         tasks = [handle.task for handle in handles]
-        self._transport.send(worker, Message.of(tasks, blocks, self._rows_of) if blocks else Message(tasks))
+        groups = [task for task in tasks if isinstance(task, GroupTask)]
+        self._transport.send(worker, Message.of(groups, blocks, self._rows_of) if groups else Message(tasks))
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
         if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):
@@ -352,11 +347,9 @@ class PooledExecutor(Executor):
         return suspect
 
     def block_given_up(self, handle: PooledHandle) -> Block:
-        """The block of a task that was given up."""
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def close(self) -> None:
-        """End all workers; nothing is left of them."""
         self._transport.close()
         self._stalled.clear()
 

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from ...sources.protocol import is_in_event_loop, reads_singly
 from ..options import ReadOptions
-from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..work.reader import readers_of
 from ..work.tasks import ReadRecords, RecordsAhead, SpanTask, Unread
@@ -40,9 +39,15 @@ Keys = NDArray[np.int64]
 
 
 class PieceSize:
-    """Number of records that one call of a source should read. Threads may share one: at worst a note is lost."""
+    """Number of records that one call of a source should read. Threads may share one: at worst a note is lost.
 
-    def __init__(self) -> None:
+    Args:
+        calls: at a time, of a source that answers many keys in one: a span is shared equally. 1: each span in one call.
+            None: records are read one by one.
+    """
+
+    def __init__(self, calls: int | None) -> None:
+        self._calls = calls
         self._seconds: float | None = None  # for a record
 
     def is_quick(self, count: int) -> bool:
@@ -50,48 +55,23 @@ class PieceSize:
         return self._seconds is not None and self._seconds * count < QUICK_SECONDS
 
     def note(self, count: int, seconds: float) -> None:
-        """A call has read `count` records in so many seconds. Later calls count more: the first one opens files."""
+        """A call has read `count` records in this time. Later calls count more: the first one opens files."""
         each = seconds / count
         self._seconds = each if self._seconds is None else self._seconds + (each - self._seconds) / 4
 
     def next(self, count: int, waiting: int, room: int) -> int:
         """The length of the next piece of a span of `count` records, while `waiting` records of all spans wait.
 
-        Here, for a source whose records are read one by one: as many as take `PIECE_SECONDS`, one at first, but no more than
-        there is `room` for.
+        One by one as many as take `PIECE_SECONDS`, one at first, but no more than there is `room` for. Else a share of the
+        span; more while other spans keep the calls busy. The last one may be larger than the room.
         """
+        if self._calls is not None:
+            return count if self._calls == 1 else -(-max(count, waiting) // self._calls)
         return 1 if self._seconds is None else max(min(int(PIECE_SECONDS / max(self._seconds, 1e-7)), room), 1)
-
-
-class EqualShares(PieceSize):
-    """For a source that answers many keys in one call, and `calls` calls at a time; 1: each span in one call."""
-
-    def __init__(self, calls: int) -> None:
-        super().__init__()
-        self._calls = calls
-
-    def next(self, count: int, waiting: int, room: int) -> int:
-        """A share of the span; more while other spans keep the calls busy. The last one may be larger than the room."""
-        return count if self._calls == 1 else -(-max(count, waiting) // self._calls)
 
 
 class Reading:
     """The records of a span, which come in piece by piece. `read` takes keys and gives their records, or awaits them."""
-
-    __slots__ = (
-        "_arrived",
-        "_pieces",
-        "_unread",
-        "asked",
-        "begun",
-        "count",
-        "keys",
-        "left",
-        "read",
-        "reads",
-        "seconds",
-        "size",
-    )
 
     def __init__(self, reads: Reads, read: Callable[[Keys], Any], keys: Keys, size: PieceSize) -> None:
         self.reads = reads
@@ -102,8 +82,8 @@ class Reading:
         self.begun = 0  # records at the front that somebody reads or has read
         self.asked = False  # a worker waits for them
         self.seconds = 0.0  # in which they were being read, of all reads together
-        self._pieces: list[tuple[int, Sequence[Any]]] = []
-        self._unread: list[Unread] = []
+        self._pieces: list[tuple[Piece, Sequence[Any]]] = []
+        self._unread: list[Piece] = []
         self._arrived = threading.Lock()
         self._arrived.acquire()
 
@@ -121,17 +101,30 @@ class Reading:
         if len(self._pieces) == 1 and not self._unread:
             return ReadRecords(self._pieces[0][1], (), self.seconds)
         records: list[Any] = [None] * self.count
-        for start, piece in self._pieces:
-            records[start : start + len(piece)] = piece
-        return ReadRecords(records, sorted(self._unread, key=lambda unread: unread.start), self.seconds)
+        for piece, some in self._pieces:
+            records[piece.start : piece.stop] = some
+        unread = sorted(Unread(piece.start, piece.stop) for piece in self._unread)
+        return ReadRecords(records, unread, self.seconds)
+
+    def records_if_quick(self) -> ReadRecords | None:
+        """The records of a source that is quick: they are read now, unless it has become slow."""
+        if not self.size.is_quick(self.count):
+            return self.reads.add(self).records()
+        began = perf_counter()
+        try:
+            records = self.read(self.keys)
+        except Exception:  # the worker meets it again
+            return None
+        self.size.note(self.count, took := perf_counter() - began)
+        return ReadRecords(records, (), took)
 
     def put(self, piece: Piece, records: Sequence[Any] | None, seconds: float) -> None:
         """Take in what came of a piece; None: it could not be read. Called under the lock of `Reads`."""
-        if records is None:
-            self._unread.append(Unread(piece.start, piece.stop))
-        else:
-            self._pieces.append((piece.start, records))
         self.seconds += seconds
+        if records is None:
+            self._unread.append(piece)
+        else:
+            self._pieces.append((piece, records))
         self.left -= piece.stop - piece.start
         if self.left == 0:
             self._arrived.release()
@@ -140,28 +133,6 @@ class Reading:
         """Have nobody wait any more."""
         if self._arrived.locked():
             self._arrived.release()
-
-
-class QuickReading:
-    """The records of a span of a source that is quick: read when they are asked for, unless it has become slow."""
-
-    __slots__ = ("_reading",)
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-
-    def records(self) -> ReadRecords | None:
-        """The records."""
-        reading = self._reading
-        if not reading.size.is_quick(reading.count):
-            return reading.reads.add(reading).records()
-        began = perf_counter()
-        try:
-            records = reading.read(reading.keys)
-        except Exception:  # the worker meets it again
-            return None
-        reading.size.note(reading.count, took := perf_counter() - began)
-        return ReadRecords(records, (), took)
 
 
 class Piece(NamedTuple):
@@ -173,7 +144,6 @@ class Piece(NamedTuple):
 
     @property
     def keys(self) -> Keys:
-        """Theirs."""
         return self.reading.keys[self.start : self.stop]
 
 
@@ -247,7 +217,6 @@ class Reads:
             return Piece(first, start, stop)
 
     def _next_piece(self, first: Reading) -> int:
-        """Number of records of the first span that are read next."""
         room = first.count if first.asked else self._ahead - self._begun_ahead
         return first.size.next(first.count, self._waiting, room)
 
@@ -259,7 +228,6 @@ class Reads:
             piece.reading.put(piece, records, seconds)
 
     def work(self) -> None:
-        """Be a reader on this thread."""
         while (piece := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):  # the worker meets it again, and tells the user
@@ -267,7 +235,6 @@ class Reads:
             self.done(piece, records, perf_counter() - began)
 
     async def work_in_loop(self) -> None:
-        """Be a reader in an event loop."""
         while (piece := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):
@@ -291,46 +258,36 @@ class ReadAhead:
     """
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
-        self._pipeline = pipeline
         self._readers = readers_of(pipeline)
-        self._records = options.prefetch_buffer_size
-        self._calls = {number: reads_under_way(pipeline.every_leaf[number], options) for number in self._readers}
-        self._sizes = {
-            number: _piece_size(pipeline.every_leaf[number], self._calls[number]) for number in self._readers
-        }
-        threads, coroutines = self._most_calls(False), self._most_calls(True)
+        leaves = {number: pipeline.every_leaf[number] for number in self._readers}
+        calls = {number: reads_under_way(leaf, options) for number, leaf in leaves.items()}
+        self._sources = {number: leaf.source for number, leaf in leaves.items() if calls[number]}  # that are read ahead
+        self._sizes = {number: _piece_size(source, calls[number]) for number, source in self._sources.items()}
+        in_loop = {number for number, source in self._sources.items() if is_in_event_loop(source)}
+        threads = max((calls[number] for number in self._sources if number not in in_loop), default=0)
+        coroutines = max((calls[number] for number in in_loop), default=0)
         self._pool = Pool(threads, "headrace-read")
-        self._on_threads = Reads(threads, self._records, self._begin_threads)
+        self._on_threads = Reads(threads, options.prefetch_buffer_size, self._begin_threads)
         self._coroutines: Coroutines | None = None
-        self._in_loop = Reads(coroutines, self._records, self._begin_coroutines)
-
-    def _source(self, number: int) -> Any:
-        return self._pipeline.every_leaf[number].source
-
-    def _most_calls(self, in_loop: bool) -> int:
-        """Most reads under way, of sources that are read by coroutines, or of the others."""
-        calls = [calls for number, calls in self._calls.items() if is_in_event_loop(self._source(number)) == in_loop]
-        return max(calls, default=0)
+        self._in_loop = Reads(coroutines, options.prefetch_buffer_size, self._begin_coroutines)
 
     @property
     def helps(self) -> bool:
-        """True if anything is read ahead."""
-        return any(self._calls.values())
+        return bool(self._sources)
 
     def begin(self, task: Any) -> RecordsAhead | None:
         """Begin to read the records of a span; None: nobody reads any ahead."""
-        if not isinstance(task, SpanTask) or not self._calls.get(number := task.leaf):
+        if not isinstance(task, SpanTask) or (source := self._sources.get(number := task.leaf)) is None:
             return None
         reader, size = self._readers[number], self._sizes[number]
         try:
             keys = reader.keys(task)
         except Exception:  # of the sampler: the worker meets it again
             return None
-        source = self._source(number)
         if is_in_event_loop(source):
             return self._in_loop.add(Reading(self._in_loop, source.read_in_loop, keys, size)).records
         reading = Reading(self._on_threads, reader.read, keys, size)
-        return QuickReading(reading).records if size.is_quick(len(keys)) else self._on_threads.add(reading).records
+        return reading.records_if_quick if size.is_quick(len(keys)) else self._on_threads.add(reading).records
 
     def _begin_threads(self, count: int) -> None:
         for _ in range(count):
@@ -352,10 +309,8 @@ class ReadAhead:
         self._pool.close()
 
 
-def _piece_size(leaf: Leaf, calls: int) -> PieceSize:
+def _piece_size(source: Any, calls: int) -> PieceSize:
     """As sources say: see `reads_ahead` and `reads_singly` in `sources.protocol`."""
-    source = leaf.source
     if reads_singly(source):
-        return PieceSize()
-    says = getattr(source, "reads_ahead", True)
-    return EqualShares(1 if says is True else calls)
+        return PieceSize(None)
+    return PieceSize(1 if getattr(source, "reads_ahead", True) is True else calls)

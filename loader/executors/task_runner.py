@@ -57,7 +57,6 @@ class TaskRunner(Generic[T]):
     def run(
         self, task: Task, blocks: Blocks = NO_BLOCKS, reading: RecordsAhead | None = None
     ) -> tuple[tuple[Any, ...], T]:
-        """Do a task: its header, and its rows."""
         began = perf_counter()
         block = Block(failure=self._unready) if self._unready else self._worker.run(task, blocks, reading)
         try:
@@ -68,8 +67,8 @@ class TaskRunner(Generic[T]):
         ended = perf_counter()
         block.seconds = ended - began
         if (times := block.times) is not None:
-            worker, before, done, reading, _, *rest = times
-            block.times = TaskTimes(worker, before, ended, reading, ended - done, *rest)
+            packing = ended - times.ended
+            block.times = TaskTimes(times.worker, times.began, ended, times.reading, packing, *times[5:])
         return block.header, rows
 
 
@@ -132,7 +131,6 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
 
 
 def _place(block: Block, task: Task, pipeline: Pipeline, row: int) -> str:
-    """The record of a row, in words."""
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"

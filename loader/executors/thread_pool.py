@@ -34,7 +34,6 @@ class Call(Generic[T]):
         self.done = False
 
     def make(self) -> None:
-        """Make it."""
         try:
             self._value = self._function(*self._arguments)
         except BaseException as error:
@@ -49,7 +48,6 @@ class Call(Generic[T]):
         self._waited_for.release()
 
     def ready(self) -> bool:
-        """True if it was made, or given up."""
         return self.done
 
     def result(self) -> T:
@@ -76,7 +74,6 @@ class Pool:
         finalize(self, _end, self._calls, self._threads)
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Call[T]:
-        """Have a thread make a call."""
         call = Call(function, arguments)
         self._calls.put(call)
         if len(self._threads) - self._let_go < self._count:

@@ -43,7 +43,6 @@ class Inputs:
 
     @property
     def last(self) -> int:
-        """The number of the last one that was pushed."""
         return max(self.count - length_hint(self.elements) - 1, 0)
 
 
@@ -120,7 +119,6 @@ class Chain:
         return self._run(pushed, read_failure)
 
     def run_group(self, task: GroupTask, parts: Parts) -> Block:
-        """Push rows of earlier blocks."""
         order = None if task.order is None else np.frombuffer(task.order, dtype=np.int32)
         tags, rows = _tags_of(parts, order)
         positions = self._positions_of(tags, task)
@@ -151,7 +149,6 @@ class Chain:
         return positions
 
     def _tags_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The tags of positions; see `Pipeline.tags_of`."""
         if self._below_join:
             return positions
         return self._pipeline.tags_of(self._read, positions)
@@ -337,7 +334,6 @@ def _seeding(step: Step, context: Context, number: int) -> Step:
 
 
 def _tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """The tag of the record of each row, and the row's number within that."""
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
         assert block.tags is not None, "only blocks with tags are regrouped"

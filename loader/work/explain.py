@@ -102,7 +102,6 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
 
 
 def _task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
-    """Positions and record keys of a task."""
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
         leaf = pipeline.every_leaf[task.leaf]

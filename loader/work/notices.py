@@ -35,7 +35,6 @@ class Notices:
         return taken
 
     def warn(self, told: Told) -> None:
-        """Warn the user of what is new in this."""
         for one in told:
             self.tell(*one)
         for _, text, category in self.take():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.fields import replaced
 from ...operations import Operation
 from ...operations.memory import allocated
 from ...operations.protocol import Allocate, ArraySpec, Element
@@ -46,7 +47,6 @@ class KeyBlocks:
         self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
     def of(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The record keys `int64[stop - start]` at local positions."""
         first, keys = self._block
         if not (first <= start and stop <= first + len(keys)):
             self._block = first, keys = (
@@ -92,7 +92,6 @@ class Reader:
         self._keys.expect(task.stop - task.start)
 
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
-        """The record keys of a span."""
         return self._keys.of(span.start, span.stop)
 
     def records(self, span: SpanTask) -> Sequence[Any]:
@@ -103,7 +102,7 @@ class Reader:
         """The records that were read ahead; those that could not be are read again, up to a failure, and why it failed."""
         records = read.records
         for start, stop in read.unread:
-            part = span._replace(start=span.start + start, stop=span.start + stop)
+            part = replaced(span, start=span.start + start, stop=span.start + stop)
             again: Sequence[Any]
             try:
                 again = self.records(part)
@@ -156,11 +155,9 @@ class ColumnReader:
 
     @classmethod
     def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
-        """One for this pipeline, if it batches columns."""
         return None if pipeline.columns is None else cls(pipeline.columns, pipeline.operations[0], allocate)
 
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
-        """The batches of a span, in order."""
         size = self.batch_size
         cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
         rows = [leaf.rows_of(keys) if isinstance(leaf, MixedColumn) else (leaf, keys) for leaf in self._leaves]

@@ -141,7 +141,6 @@ _Layout = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
 
 
 def _layout(specs: Sequence[ArraySpec]) -> _Layout:
-    """Shape, dtype and start of each array, and the size of all."""
     parts, end = [], 0
     for shape, dtype in specs:
         parts.append((shape, dtype, end))

@@ -64,7 +64,6 @@ class Stopwatch:
         self.every = 1
 
     def begin(self) -> None:
-        """A task begins that is timed."""
         self._began = perf_counter()
 
     def may_look(self, calls: int) -> bool:
@@ -148,7 +147,6 @@ class OperationClock:
         self._slowest = took, place, length_hint(self._left)
 
     def begin(self, inputs: Iterator[Any]) -> None:
-        """Inputs will be pushed: an iterator that tells how many are left."""
         self._left, self._slowest = inputs, (0.0, 0, 0)
         self._cpu -= needed_seconds()
         self._since = perf_counter()

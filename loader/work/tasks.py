@@ -70,7 +70,6 @@ class RowOrigins:
     packed_rows: list[Any] = field(default_factory=list)
 
     def add(self, number: int, position: int, row: int) -> None:
-        """Tag one more row."""
         self.inputs.append(number)
         self.positions.append(position)
         self.rows.append(row)
@@ -82,7 +81,6 @@ class RowOrigins:
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Add the tags of inputs, the first of which is number `first` here."""
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
         self.packed_rows += other.packed_rows
@@ -94,7 +92,6 @@ class RowOrigins:
         return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
 
     def some(self, numbers: Sequence[int]) -> RowOrigins:
-        """The tags of these rows."""
         return RowOrigins(
             array("q", (self.inputs[number] for number in numbers)),
             array("q", (self.positions[number] for number in numbers)),
@@ -108,7 +105,6 @@ class RowOrigins:
         return _from_bytes, (self.inputs.tobytes(), self.positions.tobytes(), rows, self.open)
 
     def cut(self, count: int) -> None:
-        """Keep the tags of the first rows only."""
         del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
 
 
@@ -159,7 +155,7 @@ class Block:
     @property
     def header(self) -> tuple[Any, ...]:
         """The header, to be sent: `Block(*header, rows)` is the block again. Pickle takes ten times as long for an object."""
-        return _IN_HEADER(self)  # type: ignore[no-any-return]
+        return _IN_HEADER(self)
 
     @property
     def elements(self) -> Any:
@@ -168,14 +164,14 @@ class Block:
             self.here, self.rows = self.rows.load(), None
         return self.here
 
-    def look(self) -> Any:
-        """The rows, which stay where they are: tasks may still name them."""
-        return self.here if self.rows is None else self.rows.load()
-
     @elements.setter
     def elements(self, elements: Any) -> None:
         self.here = elements
         self.count = len(elements)
+
+    def look(self) -> Any:
+        """The rows, which stay where they are: tasks may still name them."""
+        return self.here if self.rows is None else self.rows.load()
 
 
 _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))

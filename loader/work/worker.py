@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from ...common.fields import replaced
 from ...common.global_random import LateTorch, left_alone, reseed_torch
 from ...errors import BatchMemoryError
 from ...operations.protocol import Allocate, Element
@@ -171,7 +172,6 @@ class Worker:
             source.close()
 
     def _run_through(self, task: SpanTask) -> Block:
-        """Do a task on a source that can only be run through."""
         reader = self._run_throughs[task.stage]
         began = perf_counter()
         records, failure, stand = reader.read(task)
@@ -248,7 +248,7 @@ class Worker:
         stacks = self._stacks_rows[task.stage]
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
         for span in spans(task.start, task.stop, lambda: self._span(task)):
-            block = self._run(task._replace(start=span.start, stop=span.stop), None)
+            block = self._run(SpanTask(task.stage, span.start, span.stop, *task[3:]), None)
             rows.extend(block.elements)
             if whole.tags is not None and block.tags is not None:
                 whole.tags.extend(block.tags, span.start - task.start)
@@ -259,7 +259,6 @@ class Worker:
         return whole
 
     def _span(self, task: SpanTask) -> int:
-        """Positions in a span of the plan."""
         leaf = self._pipeline.stages[task.stage].leaf
         assert leaf is not None, "only stages on leaves are given spans"
         return self._pipeline.spans[leaf]
@@ -271,7 +270,7 @@ class Worker:
             for position in range(task.start, task.stop):
                 place = position - task.start
                 one = None if read is None else read.at(place)
-                tried.append(self._run_whole(task._replace(start=position, stop=position + 1), NO_BLOCKS, one))
+                tried.append(self._run_whole(replaced(task, start=position, stop=position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
             tried.append(Block.of([], RowOrigins(), failure))
         else:

@@ -48,8 +48,7 @@ def opencv() -> Any:
 class OnImages:
     """An operation that uses the libraries. They are imported where it is unpickled, before workers are forked there."""
 
-    _key: str
-    """Of the image in an element that is a dict."""
+    _key: str  # of the image, in an element that is a dict
 
     def with_image(self, element: Any, change: Callable[[Any], Any]) -> Any:
         """An element with its image changed: that under the key of a dict, or the element itself.

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from ...common.lazy_exports import optional_library
 from ...common.messages import TEXT, short_repr, shorten
-from ...errors import MissingExtraError, SourceError, SourceNotFoundError
+from ...errors import SourceError, SourceNotFoundError
 from ...files.opened import OpenFile, check_open_file, local_copy, open_file
 from ...files.paths import PathLike, find_files, text_of
 from ...files.stamps import Stamp
@@ -119,13 +120,8 @@ class Content(NamedTuple):
 
 def array_record_library() -> Any:
     """The library's module, or a MissingExtraError."""
-    try:
-        from array_record.python import array_record_module
-    except ImportError as error:
-        raise MissingExtraError(
-            'ArrayRecordDataSource needs the package array_record: pip install "headrace[array-record]"'
-        ) from error
-    return array_record_module
+    user = "ArrayRecordDataSource needs the package array_record"
+    return optional_library("array_record.python.array_record_module", user, "array-record")
 
 
 def inspected(path: str, options: str, storage: StorageOptions) -> Content:

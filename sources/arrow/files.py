@@ -9,8 +9,8 @@ import glob
 from collections.abc import Sequence
 from typing import Any
 
+from ...common.lazy_exports import optional_library
 from ...common.messages import short_repr
-from ...errors import MissingExtraError
 from ...files.opened import OpenFile, open_file
 from ...files.paths import FileSystem, LocalFileSystem, text_of
 from ...files.patterns import matches
@@ -23,11 +23,7 @@ from ...files.urls import is_remote
 
 def parquet_library() -> Any:
     """The module `pyarrow.parquet`, or a MissingExtraError."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError('ParquetDataSource needs pyarrow: pip install "headrace[parquet]"') from error
-    return pyarrow.parquet
+    return optional_library("pyarrow.parquet", "ParquetDataSource needs pyarrow", "parquet")
 
 
 def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, str]:

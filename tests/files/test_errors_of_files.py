@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import traceback
 from contextlib import suppress
 from importlib import import_module
 
@@ -224,4 +225,19 @@ def test_options_of_connections_are_taken_beside_those_of_the_store(scheme):
             headrace.JsonLinesDataSource(
                 url, storage_options={"tries": 1, "timeout": 1, "skip_signature": True, **options}
             )
+    store.close_stores()
+
+
+def test_a_signature_that_a_store_repeats_is_hidden():
+    """Though errors name the URL without it: the store's library tells it by itself, without the rest of the URL."""
+    secret = "0123456789abcdef0123456789abcdef"
+
+    def refuse(_, key):
+        raise OSError(f"{key}: the signature {secret} is over")
+
+    with pytest.raises(SourceError, match=r"given up after 1 tries: OSError: x\.jsonl: the signature") as caught:
+        store.ask(f"https://a/x.jsonl?X-Amz-Signature={secret}", storage_options_of({"tries": 1}), refuse)
+    told = "".join(traceback.format_exception(caught.value))
+    assert secret not in told
+    assert caught.value.__context__ is None
     store.close_stores()

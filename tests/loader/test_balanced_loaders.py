@@ -400,3 +400,38 @@ def test_a_mix_needs_the_lengths_of_its_parts():
             headrace.MixSampler({"web": RECORDS, "books": 60}, balance=Balance(lengths))
     with pytest.raises(headrace.errors.LengthsError, match="lengths of parts web, books, and this is no mix"):
         IndexSampler(5, balance=Balance(PARTS))
+
+
+class _OnceOrTwice(headrace.FlatMap):
+    max_fan_out = 2
+
+    def flat_map(self, key):
+        return [key] * (1 + int(key) % 2)
+
+
+KINDS = {"plain": [], "filter": [headrace.Filter(_odd)], "flat map": [_OnceOrTwice()]}
+
+
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(20, 200))])
+def test_any_history_of_runs_reads_each_record_once(seed):
+    """Runs on any numbers of shards, of any batch sizes, that stop at any steps; beside a list of what must come."""
+    random = np.random.default_rng(seed)
+    count, epochs, kind = int(random.integers(1, 90)), int(random.integers(1, 4)), list(KINDS)[seed % 3]
+    lengths, batches, seen, states = random.integers(0, 50, count), int(random.integers(1, 4)), [], None
+    for run in range(int(random.integers(2, 6))):
+        shards, size, share = (int(random.integers(1, most)) for most in (6, 7, 9))
+        balance = Balance(lengths, batches=batches, global_batch=None if kind == "plain" else shards * share)
+        iterators = []
+        for shard in range(shards):
+            options = ShardOptions(shard, shards)
+            sampler = IndexSampler(count, options, shuffle=True, num_epochs=epochs, seed=7, balance=balance)
+            operations = [*KINDS[kind], Batch(size)]
+            iterators.append(iter(DataLoader(data_source=np.arange(count), sampler=sampler, operations=operations)))
+            if run:
+                iterators[-1].set_states(states)
+        steps = random.integers(0, 5, shards) if random.random() < 0.5 else [int(random.integers(0, 5))] * shards
+        seen += [batch for iterator, most in zip(iterators, steps) for _, batch in zip(range(most), iterator)]
+        states = [iterator.get_state() for iterator in iterators]
+    seen += [batch for iterator in iterators for batch in iterator]
+    counts = {"plain": lambda key: 1, "filter": lambda key: key % 2, "flat map": lambda key: 1 + key % 2}[kind]
+    assert _keys(seen) == sorted(key for key in range(count) for _ in range(counts(key) * epochs))

@@ -111,7 +111,6 @@ class Channel:
         return Channel(ours), theirs
 
     def fileno(self) -> int:
-        """For selectors."""
         return self.socket.fileno()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> None:

@@ -62,7 +62,6 @@ class Payload:
         self._write([header + sizes + stream, *buffers])
 
     def _write(self, parts: Sequence[Any]) -> None:
-        """Put these there, each aligned."""
         end = 0
         for part in parts:
             data, offset = memoryview(part).cast("B"), _aligned(end)
@@ -139,7 +138,6 @@ class Spawner:
         return self._channels[worker]
 
     def kill(self, worker: int) -> None:
-        """Have a worker killed."""
         with contextlib.suppress(OSError):
             self.channel.send(Kill(worker))
 

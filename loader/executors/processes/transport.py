@@ -114,7 +114,6 @@ class ProcessTransport(Transport):
         self._selector.modify(worker.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, worker.number)
 
     def _post_kept(self, worker: _Remote) -> None:
-        """There is room again."""
         try:
             while worker.outbox and worker.channel.send_if_room(*worker.outbox[0]):
                 worker.outbox.popleft()
@@ -147,7 +146,6 @@ class ProcessTransport(Transport):
                 self._post(worker, Returned(worker.slabs.take_released()))
 
     def _hear(self, worker: _Remote) -> None:
-        """Take one message of a worker."""
         received = worker.channel.receive()
         if received is None:
             self._selector.unregister(worker.channel)
@@ -155,7 +153,7 @@ class ProcessTransport(Transport):
         elif isinstance(received[0], Done):
             done, descriptors = received
             rows = worker.slabs.take(done, descriptors)
-            blocks = [Block(*header, some) for (header, _, _), some in zip(done.answers, rows)]
+            blocks = [Block(*(*header, some)) for (header, _, _), some in zip(done.answers, rows)]
             self._events.append(Answered(worker.number, blocks))
             if done.dropped:
                 self._forget(worker.slabs.drop(done.dropped))

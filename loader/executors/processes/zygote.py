@@ -154,7 +154,6 @@ class Zygote:
                 self._channel.send(Exited(worker, status))
 
     def end(self) -> None:
-        """Kill and reap all workers."""
         for pid in self._workers:
             os.kill(pid, signal.SIGKILL)
         for pid in self._workers:
@@ -226,7 +225,6 @@ class WorkerProcess:
         return self._own.pool.allocate(specs)
 
     def _take_messages(self) -> None:
-        """Take in what has come."""
         while self._channel.readable() and self._take_message():
             pass
 
@@ -244,7 +242,6 @@ class WorkerProcess:
         return True
 
     def _blocks(self, message: RunTasks, descriptors: list[int]) -> Blocks:
-        """The blocks whose rows a message names."""
         for name in message.forgotten:
             self._others.pop(name, None)
         for (name, size), descriptor in zip(message.introduced, descriptors):

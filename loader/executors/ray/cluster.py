@@ -191,7 +191,6 @@ class Pings:
         return [address for address in wanted if now - self._asked[address].since > self._seconds]
 
     def close(self) -> None:
-        """Ask no more."""
         self.silent((), 0.0)
 
 
@@ -230,7 +229,6 @@ class _Ping:
         return True
 
     def close(self) -> None:
-        """Hang up."""
         self._socket.close()
 
 
@@ -322,7 +320,6 @@ class Cluster:
         return [node for node, address in addresses.items() if address in silent]
 
     def close(self) -> None:
-        """Ask nobody any more."""
         self._pings.close()
         self._needed_pings.close()
 
@@ -332,7 +329,6 @@ class Cluster:
         return self._addresses.get(node, "")
 
     def told(self, node: str) -> str:
-        """A node as the user knows it."""
         return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:

@@ -145,7 +145,6 @@ class RayTransport(Transport):
         return events
 
     def _hear(self, remote: _Remote) -> None:
-        """Take an answer."""
         sent = remote.messages[0]
         try:
             answer = ray.get(sent.headers)
@@ -173,7 +172,7 @@ class RayTransport(Transport):
     def _finish(self, remote: _Remote, sent: _Sent, headers: Sequence[Any]) -> None:
         blocks = []
         for header, reference in zip(headers, sent.rows):
-            block = Block(*header, RayRows(reference, remote.node, self._gone, self._fetch))
+            block = Block(*(*header, RayRows(reference, remote.node, self._gone, self._fetch)))
             block.times = block.times and block.times.moved(remote.clock)
             blocks.append(block)
         self._events.append(Answered(remote.number, blocks))

@@ -159,11 +159,9 @@ class RayRows:
 
     @property
     def lost(self) -> bool:
-        """True if the node is gone that had them, or Ray has lost them."""
         return self.node in self._gone
 
     def load(self) -> list[Any] | None:
-        """The rows."""
         return self._fetch(self)
 
 
@@ -189,7 +187,6 @@ class RayWorker:
         self._runner = TaskRunner(self._number, pipeline, options, pool.allocate, lambda rows: stored(rows, pool))
 
     def begin(self) -> Begun:
-        """The first call."""
         node, clock = ray.get_runtime_context().get_node_id(), time.time() - time.perf_counter()
         return Begun(node, clock, self._error, tuple(release_here()), self._identity)
 

@@ -15,7 +15,7 @@ from pipelines import PIPELINES, chosen, stream, tries
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, IterDataset, MapDataset, MixSampler, ReadOptions
-from headrace.loader.executors.reads import ReadAhead
+from headrace.loader.executors.pace import reads_under_way
 from headrace.loader.plan.build import make_pipeline
 
 LIMIT_SECONDS = 20
@@ -344,8 +344,8 @@ def test_readers_of_a_pipeline_are_as_many_as_its_leaves_want():
     """None for what is in memory, at most `num_threads`, and coroutines as many as the buffer holds."""
 
     def readers(source, **more):
-        ahead = ReadAhead(make_pipeline(source, IndexSampler(len(source)), [Batch(4)], None), ReadOptions(**more))
-        return sum(ahead._calls.values())
+        pipeline = make_pipeline(source, IndexSampler(len(source)), [Batch(4)], None)
+        return sum(reads_under_way(leaf, ReadOptions(**more)) for leaf in pipeline.every_leaf)
 
     assert readers(headrace.sources.as_source([1, 2, 3])) == 0
     assert readers(Counted(10)) == 16
