@@ -317,13 +317,14 @@ def test_a_loader_that_is_closed_while_records_are_read_leaves_no_thread():
 class Never(Counted):
     """A source whose reads never end after the first ones, unless they are cancelled."""
 
-    cancelled = 0
+    begun = cancelled = 0
 
     async def __getitem__(self, key):
         import asyncio
 
         if key < 8:
             return key
+        self.begun += 1
         try:
             await asyncio.Event().wait()
         finally:
@@ -336,8 +337,11 @@ def test_closing_cancels_coroutines_that_hang(where):
     source = Never(10_000)
     iterator = iter(endless(source, [Batch(8)], read_options=ReadOptions(16, 100), **WHERE[where]))
     assert next(iterator).tolist() == list(range(8))
+    limit = time.monotonic() + 30
+    while not source.begun and time.monotonic() < limit:
+        time.sleep(1e-3)
     iterator.close()
-    assert source.cancelled >= 1
+    assert source.cancelled == source.begun >= 1
 
 
 def test_readers_of_a_pipeline_are_as_many_as_its_leaves_want():
