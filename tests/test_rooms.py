@@ -39,14 +39,14 @@ ROOMS = (
 MOST_FLOORS = 10
 
 MOST = {
-    "product lines": 56_000,  # wanted: 40,000
+    "product lines": 55_400,  # wanted: 40,000
     "files of loader/executors": 24,  # wanted: 24
     "lines of loader/executors": 5_140,  # wanted: 3,000
     "modules in circles of imports": 0,  # wanted: 0
-    "private attributes of others": 95,  # wanted: 10
-    "docstrings that hide their subject": 39,  # wanted: 39
-    "files that name WindowShuffle": 3,  # wanted: 3
-    "class names with two meanings": 16,  # wanted: 0
+    "private attributes of others": 9,  # wanted: 10
+    "docstrings that hide their subject": 27,  # wanted: 39
+    "files that name WindowShuffle": 2,  # wanted: 3
+    "class names with two meanings": 14,  # wanted: 0
 }
 """Bounds of what is measured: lower one when the house becomes better, and raise none."""
 
