@@ -80,7 +80,8 @@ def test_each_record_is_once_in_an_epoch_and_shards_have_equal_shapes(window, sh
     for part in (slice(epochs), slice(epochs, None)):
         assert ids(batch for each in found for batch in each[part]) == Counter(range(60))
     if epochs > 5 and window != 1:  # with windows of one record there is nothing to be drawn
-        assert any(one["id"].tolist() != two["id"].tolist() for one, two in zip(found[0], found[0][epochs:]))
+        both = [pair for each in found for pair in zip(each, each[epochs:])]
+        assert any(one["id"].tolist() != two["id"].tolist() for one, two in both)
 
 
 @tries(60)
