@@ -36,6 +36,8 @@ class BalancedSampler:
     position each class has been drawn as often as its weight says, rounded to about one. The records of a class come in a
     shuffled order of its own: all of them before one comes again, then all in another order.
 
+    Shards with records of equal cost are another matter: `Balance`.
+
     Memory: 4 bytes a record, which worker processes on one machine share.
 
     Args:

@@ -328,6 +328,25 @@ def test_chains_whose_source_tells_no_lengths_need_them():
         numbers.to_iter_dataset(balance=Balance([1, 2, 3, 4, 5]))
 
 
+@pytest.mark.parametrize("lie", [np.ones_like(LENGTHS), LENGTHS[::-1], np.where(LENGTHS > 20, 1, 10**6)])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_lengths_that_lie_lose_nothing(lie, batches):
+    """Records longer or shorter than was said: sums are unequal then; global batches, and resumes, are as with true ones."""
+    balance = Balance(lie, batches=batches)
+    expected = _plain()
+    runs = [list(_loader(shard, 3, balance=balance)) for shard in range(3)]
+    for first in range(0, len(expected) - batches, batches):
+        steps = slice(first, first + batches)
+        assert _keys(batch for run in runs for batch in run[steps]) == _keys(expected[steps])
+    assert _keys(batch for run in runs for batch in run) == _keys(expected)
+
+    iterators = [iter(_loader(shard, 3, balance=balance)) for shard in range(3)]
+    read = [next(iterator) for _ in range(3) for iterator in iterators]
+    states = [iterator.get_state() for iterator in iterators]
+    rest = [batch for shard in range(2) for batch in _resumed(_loader(shard, 2, balance=balance), states)]
+    assert _keys([*read, *rest]) == _keys(expected)
+
+
 PARTS = {"web": LENGTHS, "books": LENGTHS[::-1][:60] * 2}
 
 
