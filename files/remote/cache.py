@@ -105,8 +105,11 @@ class Cache:
                 descriptor = _locked(path + _PART, wait)
                 if descriptor is None:
                     return None
-                if _leads_to(path + _PART, descriptor) and not os.path.exists(path):
-                    return Claim(self, path, descriptor)
+                if _leads_to(path + _PART, descriptor):
+                    if not os.path.exists(path):
+                        return Claim(self, path, descriptor)
+                    with suppress(FileNotFoundError):  # the piece got its name just before this file was made
+                        os.remove(path + _PART)
                 _unlock(descriptor)
         except OSError as error:
             raise self.unusable(error) from error

@@ -20,6 +20,7 @@ from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 from headrace.errors import MissingExtraError, SourceError, SourceNotFoundError
 from headrace.files.opened import local_copy, open_file, stamp_of
 from headrace.files.paths import find_files
+from headrace.files.remote import cache as remote_cache
 from headrace.files.remote import remote_file
 from headrace.files.remote.cache import Cache
 from headrace.files.remote.hot import HOT
@@ -387,6 +388,9 @@ def test_announced_blocks_stay_mapped_until_others_are_announced(store, to_store
     file = open_file(URL, to_store)
     file.prefetch([0], [2 * MIB])
     assert file.read(0, 2 * MIB) == DATA[: 2 * MIB]
+    limit = time.monotonic() + 30
+    while list(Path(to_store["cache_dir"]).glob("*/*.part")) and time.monotonic() < limit:
+        time.sleep(1e-3)  # another thread that came for a piece may still look whether it is there
     assert {path.name for path in Path(to_store["cache_dir"]).glob("*/*")} == {f"{number:08x}" for number in range(4)}
     shutil.rmtree(to_store["cache_dir"])
     assert file.read_many([0, 5, MIB // 2 - 5], [0, 100, 2 * MIB]) == [
@@ -419,6 +423,22 @@ def test_a_folder_that_is_cleared_while_it_is_written_to_is_made_anew(store, to_
     finally:
         done.set()
         thread.join()
+
+
+def test_who_comes_when_a_piece_has_just_got_its_name_leaves_no_file(tmp_path, monkeypatch):
+    """Another one writes it between the look for it and the making of the file to write."""
+    cache = Cache(str(tmp_path), 1 << 20)
+    opened = remote_cache._opened
+
+    def others_first(path, folder):
+        monkeypatch.undo()
+        with cache.claim("a/0", wait=True).file(1) as out:
+            out.write(b"x")
+        return opened(path, folder)
+
+    monkeypatch.setattr(remote_cache, "_opened", others_first)
+    assert cache.claim("a/0", wait=True) is None
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["0"]
 
 
 def test_a_piece_is_begun_however_often_its_folder_is_cleared(tmp_path):

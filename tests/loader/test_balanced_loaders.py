@@ -100,6 +100,19 @@ def test_shards_at_unequal_steps_lose_and_repeat_nothing(steps, batches):
         assert _keys([*seen, *first, *rest]) == sorted([*range(RECORDS)] * 2)
 
 
+@pytest.mark.parametrize("others", [3, 7])
+def test_shards_of_equal_size_go_on_with_the_deal_of_the_state(others):
+    """What `drop_remainder` leaves out depends on the number of shards, the deal of the block that the state is in does not."""
+    balance = Balance(np.resize([9, 1, 4, 7, 30, 2], RECORDS), batches=90)
+    more = {"balance": balance, "drop": True, "epochs": 1, "size": 1}
+    iterators = [iter(_loader(shard, 2, **more)) for shard in range(2)]
+    seen = [next(iterator) for iterator in iterators for _ in range(5)]
+    states = [iterator.get_state() for iterator in iterators]
+    seen += [batch for shard in range(others) for batch in _resumed(_loader(shard, others, **more), states)]
+    keys = _keys(seen)
+    assert len({*keys}) == len(keys) == 10 + (RECORDS - 10) // others * others
+
+
 def test_another_batch_size_goes_on_with_the_deal_of_the_state():
     """A shard alone cannot deal anew; each record comes once."""
     small = [iter(_loader(shard, 3)) for shard in range(3)]
