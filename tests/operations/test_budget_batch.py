@@ -344,6 +344,16 @@ def test_nothing_one_and_all_too_long():
     assert list(stream.filter(lambda record: False).budget_batch(128, pad_to=(64,))) == []
 
 
+@pytest.mark.parametrize("records", [[1, 2], ["ab", "c"], [{"id": 1}], [{"tokens": np.zeros(3)}]])
+def test_records_without_tokens_are_told(records):
+    """Each would be 0 long, and its mask empty."""
+    operation = headrace.BudgetBatch(
+        16, pad_to=(2, 4), meta_features=["tokens"] if isinstance(records[0], dict) else []
+    )
+    with pytest.raises(BatchError, match="has no array of tokens"):
+        list(headrace.load(records, transformations=[operation], num_epochs=1))
+
+
 def test_planned_batches_are_not_balanced():
     """Shards have as much to do already: `balance=` is an error, of loaders and chains, that names both."""
     lengths = [3, 1, 4, 1, 5, 9, 2, 6]
