@@ -19,7 +19,7 @@ from ..operations.budget_batch import BudgetBatchMethods
 from ..operations.chain import ChainT
 from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
-from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Selected, Shuffle, ShuffledWindows, Slice
+from ..samplers.index_maps import BlockPermutation, IndexMap, Repeat, Selected, Shuffle, ShuffledWindows, Slice
 from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
 from .nodes.items import Packed, applied
 from .nodes.node import Node
@@ -106,7 +106,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """
         block = whole_number("block_size", block_size, 1, None, "a positive int")
         own = seed_of("block_shuffle", seed, self.root_node.seeds)
-        return self._reordered(BlockShuffle(finite("block_shuffle", self.root_node.length), block, own))
+        return self._reordered(BlockPermutation(finite("block_shuffle", self.root_node.length), block, own))
 
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
         """Several epochs as one.

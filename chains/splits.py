@@ -111,7 +111,7 @@ def kfold(data: Any, k: int, *, seed: int = 0, stratify: Any = None, groups: Any
     names = [f"fold {number}" for number in range(k)]
     if k > count:
         raise ValueError(f"k={k} folds of {count} records would be empty; pass at most one for each record.")
-    folds = split_keys(count, np.full(k, count / k), names, seed, stratify, groups)
+    folds = split_keys(count, np.full(k, count / k), names, seed, stratify, groups, fill=True)
     made = []
     for fold in folds:
         outside = np.ones(count, dtype=bool)

@@ -17,6 +17,8 @@ from ..common.validation import one_of, whole_number
 from ..errors import JoinError
 from ..loader.arguments import balance_of, skips
 from ..loader.options import ExecutionOptions
+from ..loader.plan.budget.planned import refuse_balance
+from ..loader.plan.budget.source import BudgetSource
 from ..loader.plan.compile import compiled
 from ..loader.plan.joins import Apply, Joined, JoinPolicy, Read
 from ..loader.plan.joins import Node as Tree
@@ -86,6 +88,8 @@ def stream_of(
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
+    if isinstance(line.source, BudgetSource):
+        refuse_balance(balance)
     dealt = balance_of(line.source, balance, lengths)
     if dealt is not None and not isinstance(line.source, MixedSource):
         dealt.covering(len(line.source))

@@ -75,7 +75,8 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
     if balance is None or balance is False or isinstance(balance, Balance):
         if lengths is not None:
             raise TypeError(
-                f"lengths= is for balance=True or a cost, and balance={short_repr(balance)}; leave lengths out."
+                f"lengths= is for balance=True or a cost, and balance={short_repr(balance)}; leave lengths out, or "
+                "give them to BudgetBatch(…, lengths=…)."
             )
         if isinstance(source, MixedSource) and balance and balance.sizes is not None:
             return balance.of_parts(list(source.parts))

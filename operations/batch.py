@@ -17,7 +17,7 @@ from typing import Any
 from ..common.messages import short_repr
 from ..common.validation import true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
-from .chain import Chain, ChainT
+from .chain import ChainMethods, ChainT
 from .padding import batch_and_pad, pad_batch
 from .protocol import Context, Element, Operation, Step
 from .stacking import Stack
@@ -246,7 +246,7 @@ class Gather:
         return self._batch_fn(elements)
 
 
-class BatchMethods(Chain[ChainT]):
+class BatchMethods(ChainMethods[ChainT]):
     """The method of a dataset for this operation."""
 
     def batch(self, batch_size: int, *, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> ChainT:

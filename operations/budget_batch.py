@@ -21,7 +21,7 @@ from ..errors import LengthsError, SeedError
 from .budget.rows import RowPadding, check_kinds
 from .budget.shapes import MOST_SHAPES, BatchShapes, Ints, chosen_lengths
 from .budget.windows import BudgetWindows
-from .chain import Chain, ChainT
+from .chain import ChainMethods, ChainT
 from .protocol import Context, Element, Operation, SeedFor, Step
 
 STREAM_WINDOW = 4096
@@ -257,7 +257,7 @@ class BudgetStep:
         return self._operation.padding.batch(records, len(records), rows, length)
 
 
-class BudgetBatchMethods(Chain[ChainT]):
+class BudgetBatchMethods(ChainMethods[ChainT]):
     """The method of a dataset for this operation."""
 
     def budget_batch(self, max_tokens: int, **settings: Any) -> ChainT:

@@ -1,6 +1,6 @@
 """A dataset, as far as an operation needs it to have a method there: the base of `MapDataset` and `IterDataset`.
 
-An operation's file defines its methods in a class made from `Chain`, which both datasets take as a base. An operation of
+An operation's file defines its methods in a class made from `ChainMethods`, which both datasets take as a base. An operation of
 another package is found by its entry point, when a method is asked for that a dataset has not.
 """
 
@@ -23,7 +23,7 @@ GROUP = "headrace.operations"
 """The entry points of operations of other packages."""
 
 
-class Chain(Generic[ChainT]):
+class ChainMethods(Generic[ChainT]):
     """A dataset to which operations are applied."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ from ..common.messages import short_repr
 from ..common.validation import whole_number
 from ..errors import PackError
 from ..migration_hints.decorators import explains_init
-from .chain import Chain, ChainT
+from .chain import ChainMethods, ChainT
 from .packing.documents import leaf_paths
 from .packing.packer import Packer
 from .packing.pieces import Ints, Pieces
@@ -244,7 +244,7 @@ class PackStep:
             self._emit()
 
 
-class PackMethods(Chain[ChainT]):
+class PackMethods(ChainMethods[ChainT]):
     """The method of a stream for this operation; that of a `MapDataset` plans rows from lengths."""
 
     def pack(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..common.keyed_random import KeyedGenerator
 from ..common.validation import whole_number
-from .chain import Chain, ChainT
+from .chain import ChainMethods, ChainT
 from .protocol import Context, Element, Operation, SeedFor, Step
 
 
@@ -70,7 +70,7 @@ class WindowShuffle(Operation):
         return in_groups(self.window_size, push_window, context, number, keeps_rest=True)
 
 
-class WindowShuffleMethods(Chain[ChainT]):
+class WindowShuffleMethods(ChainMethods[ChainT]):
     """The method of a stream for this operation; that of a `MapDataset` changes the order of its indices."""
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> ChainT:

@@ -16,7 +16,7 @@ from ..common.keyed_random import KeyedGenerator, child_row
 from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
 from ..errors import FanOutError
-from .chain import Chain, ChainT
+from .chain import ChainMethods, ChainT
 from .function import FunctionOperation, as_kind
 from .protocol import Context, Element, Operation, SeedFor, Step
 
@@ -256,7 +256,7 @@ class FlatMap(FunctionOperation):
         return flat_map_step
 
 
-class TransformMethods(Chain[ChainT]):
+class TransformMethods(ChainMethods[ChainT]):
     """The methods of a dataset for these operations."""
 
     def map(self, transform: MapTransform | Callable[[Any], Any]) -> ChainT:

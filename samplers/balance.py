@@ -38,7 +38,9 @@ class Balance:
 
     The same records make the same global batch as without it; each shard gets as many of them. Each is read once, whatever
     number of shards goes on with the run. Nothing is kept but the costs, 8 bytes a record: a batch is planned in a
-    millisecond wherever it is.
+    millisecond wherever it is. Lengths are not compared with the records: wrong ones make unequal sums, and lose nothing.
+
+    Classes that come equally often are another matter: `BalancedSampler`.
 
     Args:
         lengths: of all records, `int[records]`, in the order of keys; for a mix, a dict of such arrays by part.

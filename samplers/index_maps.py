@@ -154,7 +154,7 @@ class ShuffledWindows:
 
 
 @dataclass(frozen=True)
-class BlockShuffle:
+class BlockPermutation:
     """Blocks of consecutive elements in another order each epoch; within a block the order stays. One block may be smaller.
 
     Attributes:
@@ -167,6 +167,7 @@ class BlockShuffle:
     block: int
     seed: int
 
+    fingerprint_name: ClassVar[str] = "BlockShuffle"  # as states know it
     keeps_indices: ClassVar[bool] = False
     change: ClassVar[Change] = "shuffles"
 

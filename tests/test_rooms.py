@@ -46,9 +46,10 @@ MOST = {
     "private attributes of others": 9,  # wanted: 10
     "docstrings that hide their subject": 27,  # wanted: 39
     "files that name WindowShuffle": 2,  # wanted: 3
-    "class names with two meanings": 14,  # wanted: 0
+    "class names with two meanings": 0,  # wanted: 0
 }
-"""Bounds of what is measured: lower one when the house becomes better, and raise none."""
+"""Bounds of what is measured: lower one when the house becomes better. A feature may raise "product lines", and only that;
+the reason is in its commit."""
 
 USERS_PACKAGES = {
     *(

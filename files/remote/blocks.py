@@ -52,7 +52,7 @@ class CachedBlock(Protocol):
     def __getitem__(self, part: slice, /) -> bytes: ...
 
 
-class Blocks:
+class CachedBlocks:
     """The blocks of one version of a file, kept in a folder of the cache. `bring` asks the store for some of it."""
 
     def __init__(self, cache: Cache, folder: str, size: int, bring: Bring) -> None:

@@ -22,7 +22,7 @@ from ..stamps import Stamp, check_unchanged
 from ..storage_options import StorageOptions
 from ..sums import is_whole, sums_of
 from ..urls import unsigned
-from .blocks import AT_ONCE, BLOCK_BYTES, REQUEST_BYTES, Blocks, Range, blocks_of, together
+from .blocks import AT_ONCE, BLOCK_BYTES, REQUEST_BYTES, CachedBlocks, Range, blocks_of, together
 from .cache import Cache
 from .parallel import in_parallel
 from .store import FileStore, ask
@@ -49,7 +49,7 @@ class RemoteFile:
     path: str
     size: int
     stamp: Stamp
-    _blocks: Blocks | None = None
+    _blocks: CachedBlocks | None = None
     """None without a cache."""
 
     def __init__(self, path: str, options: StorageOptions, stamp: Stamp | None = None) -> None:
@@ -62,7 +62,7 @@ class RemoteFile:
         self._copy_name = f"{self._folder}/whole"
         self._cache = Cache(options.cache_dir, options.cache_bytes)
         if options.cache_bytes:
-            self._blocks = Blocks(self._cache, self._folder, self.size, self._ask)
+            self._blocks = CachedBlocks(self._cache, self._folder, self.size, self._ask)
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes `[offset, offset + length)`; who reads on from where a read ended has more brought ahead of time."""

@@ -164,7 +164,7 @@ NOTHING: Counts = (0.0, 0, 0, 0.0)
 
 
 @dataclass
-class Found:
+class Findings:
     """Findings so far.
 
     Attributes:
@@ -212,8 +212,8 @@ class AutoExecutor(Executor):
             1 if all(leaf.in_order for leaf in pipeline.leaves) else auto.most
         )  # where one task follows from the other
         self._tuning = tuning
-        found: Found | None = tuning.take()
-        self.found = found or Found(Tuner(0 if here else 1, most, auto.most_bytes, options.worker_buffer_size))
+        found: Findings | None = tuning.take()
+        self.found = found or Findings(Tuner(0 if here else 1, most, auto.most_bytes, options.worker_buffer_size))
         workers, buffer = self.found.tuner.setting
         self._inline = InlineExecutor(pipeline, options) if here else None
         self._team = make_team(max(workers, 1)) if workers or not here else None

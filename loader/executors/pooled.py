@@ -30,7 +30,7 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, in
 from .pace import Budget, Pace, limits_of, tasks_ahead
 from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
 from .protocol import Executor, window_of
-from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Rows, Store, Transport
+from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Store, StoredRows, Transport
 
 LOGGER = logging.getLogger("headrace")
 
@@ -73,7 +73,7 @@ class RowsWithTask:
     """Rows that may be lost, and the task that makes them again."""
 
     handle: PooledHandle
-    rows: Rows
+    rows: StoredRows
     again: PooledHandle | None = None  # the task, while it is done again
 
     def are_lost(self) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 
-class Rows(Protocol):
+class StoredRows(Protocol):
     """Rows of a block, wherever a transport has them. What holds them is kept as long as this object lives."""
 
     @property
@@ -48,7 +48,7 @@ class NamedRows(NamedTuple):
     first: int
     last: int
     tags: RowOrigins  # of these rows
-    rows: Rows  # of the whole block: what this transport gave with its answer
+    rows: StoredRows  # of the whole block: what this transport gave with its answer
 
 
 class Message(NamedTuple):
@@ -58,7 +58,9 @@ class Message(NamedTuple):
     named: Sequence[NamedRows] = ()
 
     @classmethod
-    def of(cls, tasks: Sequence[GroupTask], blocks: Mapping[int, Block], rows_of: Callable[[Block], Rows]) -> Message:
+    def of(
+        cls, tasks: Sequence[GroupTask], blocks: Mapping[int, Block], rows_of: Callable[[Block], StoredRows]
+    ) -> Message:
         """A message of groups that name rows of these blocks. Their rows count from the first one that goes along."""
         ranges: dict[int, tuple[int, int]] = {}
         for task in tasks:
@@ -90,7 +92,7 @@ class Ready(NamedTuple):
 class Answered(NamedTuple):
     """A worker has done its oldest message: one block for each task, in the order of the message.
 
-    The loop takes `block.rows` for the `Rows` of this transport.
+    The loop takes `block.rows` for the `StoredRows` of this transport.
     """
 
     worker: int
@@ -148,7 +150,7 @@ class Transport(Protocol):
     Attributes:
         worker_count: workers to begin with, at least 1. Read once, before the first call of `start`.
         depth: messages that a worker may have at a time, once it is `Ready`. None: any number, also before it is.
-        may_lose_rows: whether `Rows.lost` of its answers can become true.
+        may_lose_rows: whether `StoredRows.lost` of its answers can become true.
     """
 
     worker_count: int

@@ -51,7 +51,8 @@ def make_pipeline(
     records = getattr(order, "num_records", None)
     if records is not None and records > len(source):
         raise ValueError(
-            f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source)."
+            f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source), "
+            "or one weight or label for each of its records."
         )
     checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
     for number, operation in enumerate(checked):

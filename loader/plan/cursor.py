@@ -97,14 +97,14 @@ class Cursor(NamedTuple):
 class Leftover:
     """The rest of what a shard of a former run had begun, and no other shard could make: a window, or a batch taken apart.
 
-    Its rows come out of the same stage as all that the shard of now makes, before these.
+    Its rows come out of the same stage as the present shard's own rows, before these.
     """
 
     shard: tuple[int, int]  # that shard, and the number of shards then
-    cursor: Cursor  # where it stood, of the part that ends with the stage
+    cursor: Cursor  # that shard's, of the part that ends with the stage
     lineages: tuple[ReshardHistory, ...]  # of the order of each leaf
     delivered: int = 0  # rows that were delivered from there on since
-    # which; None, as states of before tell it: the last one, until nothing that was begun at any stage is left
+    # its number; None (old states): the last one, until nothing that was begun at any stage is left
     stage: int | None = None
     mix: str = ""  # as JSON text the uppermost mix of streams below the stage, where it has been changed since
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
-from ...samplers import ShardOptions
+from ...samplers import NoSharding, ShardOptions
 from ...samplers.balance import Dealing
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
@@ -60,7 +60,8 @@ class Leaf:
         blocks, balance = self.lineage.blocks, getattr(self.sampler, "balance", None)
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
-        return Dealing(balance, self.sampler.record_keys, len(self.sampler), blocks)
+        whole = self.sampler.with_shard_options(NoSharding())  # its length depends on no `drop_remainder`
+        return Dealing(balance, self.sampler.record_keys, len(whole), blocks)
 
     @property
     def block_size(self) -> int:

@@ -26,7 +26,7 @@ from ..timing.profiles import profiled
 from .join import CacheWriter, JoinedRuns
 from .ordered import InOrder, Ordered, Results
 from .regroup import Regroup
-from .rows import AtHand, Ended, Pull, Request, Rows, span_requests
+from .rows import AtHand, Pull, Request, Rows, StreamEnd, span_requests
 from .stage_output import SkippedRecords, StageOutput
 from .unfinished_runs import UnfinishedRuns
 
@@ -129,7 +129,7 @@ class Flow:
             else:
                 run, rows = self._next()
             waits.end(perf_counter())
-            if isinstance(run, Ended):
+            if isinstance(run, StreamEnd):
                 if run.failure is not None:
                     raise run.failure.error
                 return
@@ -140,7 +140,7 @@ class Flow:
                 for row in range(run.start, run.stop):
                     yield rows.pop(), run, row
 
-    def _next(self) -> tuple[Rows | Ended, list[Any] | None]:
+    def _next(self) -> tuple[Rows | StreamEnd, list[Any] | None]:
         run = self._runs.next(wait=True)
         assert run is not None, "it was waited for"
-        return run, None if isinstance(run, Ended) else run.take_all()
+        return run, None if isinstance(run, StreamEnd) else run.take_all()

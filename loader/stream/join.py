@@ -19,7 +19,7 @@ from ..plan.cursor import Cursor, JoinState, cursor_of_join
 from ..plan.joins import JoinPolicy
 from ..work.tasks import Failure
 from .provenance import row_at
-from .rows import Ended, Pull, Rows, RowsOf, joined_rows
+from .rows import Pull, Rows, RowsOf, StreamEnd, joined_rows
 
 Open = Callable[[Cursor], Pull[Rows]]
 """Opens an input, from a cursor on."""
@@ -33,7 +33,7 @@ class Input:
     cursor: Cursor  # after the rows that were taken
     at_hand: int = 0  # rows that were not
     rows: int = 0  # that were, since it was opened
-    ended: Ended | None = None  # what came after those at hand, if these are all
+    ended: StreamEnd | None = None  # what came after those at hand, if these are all
     _pull: Pull[Rows] | None = None
     _runs: deque[RowsOf] = field(default_factory=deque)
 
@@ -45,7 +45,7 @@ class Input:
             run = self._pull.next(wait)
             if run is None:
                 return False
-            if isinstance(run, Ended):
+            if isinstance(run, StreamEnd):
                 self.ended = run
             else:
                 self._runs.append((run, run.start, run.stop))
@@ -84,7 +84,7 @@ class JoinedRuns:
     _size: int = 1
     _taken: int = 0  # rows; each time so many that they end at a multiple of the size, where groups end, too
     _choices: NDArray[np.int64] | None = None
-    _ended: Ended | None = None
+    _ended: StreamEnd | None = None
 
     def __post_init__(self, cursors: Sequence[Cursor]) -> None:
         self._inputs = [Input(open_, cursor) for open_, cursor in zip(self.opens, cursors)]
@@ -93,7 +93,7 @@ class JoinedRuns:
         for number in np.unique(self._chosen()).tolist():
             self._inputs[number].has(1, wait=False)
 
-    def next(self, wait: bool) -> Rows | Ended | None:
+    def next(self, wait: bool) -> Rows | StreamEnd | None:
         began = perf_counter()
         while self._ended is None:
             choices = self._chosen()
@@ -143,14 +143,14 @@ class JoinedRuns:
         """Ask the rule what comes after the end of an input, or of itself; False: that is not known without waiting."""
         ended = None if number is None else self._inputs[number].ended
         if number is None or ended is None or ended.failure is not None:
-            self._ended = ended or Ended()
+            self._ended = ended or StreamEnd()
             return True
         try:
             if self.rule.strict and number == 0 and not self._all_ended(wait):
                 return False
             note = self.rule.ended(self.note, number)
         except JoinError as error:
-            self._ended = Ended(Failure(error))
+            self._ended = StreamEnd(Failure(error))
             return True
         if note is None or (self.rule.restarts and not self._begin_anew(number)):
             self._ended = ended
@@ -184,7 +184,7 @@ class CacheWriter(Pull[Rows]):
         self._done = done
         self._kept: list[Rows] = []
 
-    def next(self, wait: bool) -> Rows | Ended | None:
+    def next(self, wait: bool) -> Rows | StreamEnd | None:
         run = self._runs.next(wait)
         if isinstance(run, Rows):
             run = run.kept()

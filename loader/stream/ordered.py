@@ -16,7 +16,7 @@ from ..executors.protocol import Executor, Handle
 from ..plan.cursor import Cursor, JoinState
 from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, SpanTask
-from .rows import Ended, Pull, Request, span_request
+from .rows import Pull, Request, StreamEnd, span_request
 
 Results: TypeAlias = Pull[tuple[Request, Block]]
 """Has tasks run and gives their blocks in order."""
@@ -31,7 +31,7 @@ class Ordered:
         self._executor = executor
         self._ahead = ahead
         self._submitted: deque[tuple[Request, Handle, float]] = deque()  # and when
-        self._ended: Ended | None = None
+        self._ended: StreamEnd | None = None
 
     def fill(self) -> None:
         if self._ahead:
@@ -44,13 +44,13 @@ class Ordered:
             request = self._requests.next(wait and not self._submitted)
             if request is None:
                 return
-            if isinstance(request, Ended):
+            if isinstance(request, StreamEnd):
                 self._ended = request
                 return
             self._submitted.append(self._given(request))
             room -= 1
 
-    def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
+    def next(self, wait: bool) -> tuple[Request, Block] | StreamEnd | None:
         if wait or self._ahead:
             self._fill(wait)
         while self._submitted:
@@ -66,7 +66,7 @@ class Ordered:
                 continue
             if block.failure is not None:
                 self._submitted.clear()
-                self._ended = Ended(block.failure)
+                self._ended = StreamEnd(block.failure)
             return request, block
         return self._ended
 
@@ -88,7 +88,7 @@ class InOrder:
         self._submitted: tuple[SpanTask, Handle, float] | None = None  # and when
         self._singly_until = sys.maxsize if planned else 0  # positions before it are tried one unit after the other
         self._lost: int | None = None  # the position of the last unit that ended its workers
-        self._ended: Ended | None = None
+        self._ended: StreamEnd | None = None
 
     def fill(self) -> None:
         if self._executor.window(self._stage.number) > 1:
@@ -104,7 +104,7 @@ class InOrder:
         moment = perf_counter()
         self._submitted = task, self._executor.submit(task), moment
 
-    def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
+    def next(self, wait: bool) -> tuple[Request, Block] | StreamEnd | None:
         while self._ended is None:
             self._submit() if wait else self.fill()
             if self._submitted is None or not (wait or self._submitted[1].ready()):
@@ -116,7 +116,7 @@ class InOrder:
             if block.stand is not None or block.failure is not None:
                 self._note_end(task, block)
             elif self._lost == task.start - self._stage.unit:
-                self._ended = Ended(Failure(_unreachable(self._lost, task.start)))
+                self._ended = StreamEnd(Failure(_unreachable(self._lost, task.start)))
                 break
             elif block.parts or task.stop - task.start > self._stage.unit:
                 self._singly_until = max(self._singly_until, task.stop)
@@ -132,7 +132,7 @@ class InOrder:
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)
         if block.failure is not None or block.stand is None or block.stand.ended:
-            self._ended = Ended(block.failure)
+            self._ended = StreamEnd(block.failure)
         self.fill()
 
 

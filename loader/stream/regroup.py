@@ -25,7 +25,7 @@ from ..work.explain import explained, name_of
 from ..work.stacked_rows import StackedRows
 from ..work.tasks import Failure, GroupTask
 from .provenance import Provenance
-from .rows import BlockRows, Ended, Pull, Request, Rows, RowsOf
+from .rows import BlockRows, Pull, Request, Rows, RowsOf, StreamEnd
 
 MIN_ROWS = 1024
 """No memory is looked for, for batches of fewer rows: these are soon gathered. Chosen."""
@@ -53,9 +53,9 @@ class Regroup(Pull[Request]):
     _parts: list[RowsOf] = field(default_factory=list)
     _count: int = 0
     _looked: bool = False  # for memory
-    _ended: Ended | None = None
+    _ended: StreamEnd | None = None
 
-    def next(self, wait: bool) -> Request | Ended | None:
+    def next(self, wait: bool) -> Request | StreamEnd | None:
         self._wanted = self._wanted or self.size()
         while self._count < self._wanted:
             if self._run is None:
@@ -64,14 +64,14 @@ class Regroup(Pull[Request]):
                     run, self._looked = self._with_room(run), True
                 if run is None:
                     return None
-                if isinstance(run, Ended):
+                if isinstance(run, StreamEnd):
                     self._ended = run
                     return run if self._count == 0 else self._last(run)
                 self._run, self._used = run, run.start
             self._take(self._run)
         return self._group()
 
-    def _with_room(self, run: Rows) -> Rows | Ended:
+    def _with_room(self, run: Rows) -> Rows | StreamEnd:
         """The first rows; a failure where there is no memory for a batch of rows like the first one."""
         batch = self.stage.operations[0]
         rows = min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start)) if batch.only_stacks else 0
@@ -83,10 +83,10 @@ class Regroup(Pull[Request]):
         try:
             _take_memory(first, rows)
         except BatchMemoryError as error:
-            return Ended(Failure(explained(error, "for want of memory", name_of(self.pipeline, self.stage.first))))
+            return StreamEnd(Failure(explained(error, "for want of memory", name_of(self.pipeline, self.stage.first))))
         return run
 
-    def _last(self, ended: Ended) -> Request | Ended:
+    def _last(self, ended: StreamEnd) -> Request | StreamEnd:
         """The group of rows that are fewer than a unit, at the end, or before a failure."""
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
@@ -97,7 +97,7 @@ class Regroup(Pull[Request]):
         operation, count = self.stage.starved(self._count)
         if not (self.whole and operation.needs_one):
             return ended
-        return Ended(
+        return StreamEnd(
             Failure(
                 EmptyStreamError(
                     f"the stream is empty: only {count} rows came to a batch of {operation.takes}, and drop_remainder=True "

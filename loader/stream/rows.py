@@ -24,7 +24,7 @@ T = TypeVar("T", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class StreamEnd:
     """Nothing more comes: the stream is at its end, or `failure` says what stopped it."""
 
     failure: Failure | None = None
@@ -37,8 +37,8 @@ class Pull(Protocol[T]):
         """Have work begin, without waiting. Here: nothing runs ahead."""
         return
 
-    def next(self, wait: bool) -> T | Ended | None:
-        """The next item; `Ended`, ever again; None if `wait` is False and there is none at hand."""
+    def next(self, wait: bool) -> T | StreamEnd | None:
+        """The next item; `StreamEnd`, ever again; None if `wait` is False and there is none at hand."""
 
 
 class AtHand(Pull[T]):
@@ -47,8 +47,8 @@ class AtHand(Pull[T]):
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
 
-    def next(self, wait: bool) -> T | Ended | None:
-        return next(self._items, None) or Ended()
+    def next(self, wait: bool) -> T | StreamEnd | None:
+        return next(self._items, None) or StreamEnd()
 
 
 class NumberedBlock(NamedTuple):

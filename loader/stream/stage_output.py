@@ -20,7 +20,7 @@ from ..work.notices import Notices
 from ..work.tasks import Block, Failure, GroupTask, SpanTask, input_count
 from .ordered import Results
 from .provenance import Provenance
-from .rows import Ended, NumberedBlock, Request, Rows
+from .rows import NumberedBlock, Request, Rows, StreamEnd
 
 BARREN_EPOCHS = 8
 """Epochs' worth of positions that one shard of several may read without any row."""
@@ -66,7 +66,7 @@ class StageOutput:
         self._skip = start.skips[-1]
         self._before = 0  # rows of the task that is being done piece by piece
         self._held: Rows | None = None  # of such a task: the last ones may be those of its end
-        self._found: deque[Rows | Ended] = deque()  # what is to be given next
+        self._found: deque[Rows | StreamEnd] = deque()  # what is to be given next
         self._skipped = skipped
         self._notices = Notices()
         self._guard = EmptyStreamGuard(leaf, start.positions[0])
@@ -80,12 +80,12 @@ class StageOutput:
     def fill(self) -> None:
         self._results.fill()
 
-    def next(self, wait: bool) -> Rows | Ended | None:
+    def next(self, wait: bool) -> Rows | StreamEnd | None:
         while not self._found:
             result = self._results.next(wait)
             if result is None:
                 return None
-            if isinstance(result, Ended):
+            if isinstance(result, StreamEnd):
                 self._give(result)
             else:
                 self._take(*result)
@@ -103,7 +103,7 @@ class StageOutput:
         if block.notices:
             self._notices.warn(block.notices)
         if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
-            self._give(Ended(failure))
+            self._give(StreamEnd(failure))
             return
         skip, before = self._skipped_rows(request, block) if self._skip else 0, self._before
         self._before = before + block.count if request.pieces_left else 0
@@ -120,9 +120,9 @@ class StageOutput:
         if block.count:
             self._guard.end(request)
         elif block.failure is None and not self._found and (barren := self._guard.go_on(request)) is not None:
-            self._found.append(Ended(barren))  # after a failure the results tell it next
+            self._found.append(StreamEnd(barren))  # after a failure the results tell it next
 
-    def _give(self, rows: Rows | Ended) -> None:
+    def _give(self, rows: Rows | StreamEnd) -> None:
         """Give rows, or the end, after those that were held."""
         if self._held is not None:
             self._hold(None)

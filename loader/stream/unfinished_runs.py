@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.pipeline import Pipeline
-from .rows import Ended, Pull, Rows
+from .rows import Pull, Rows, StreamEnd
 
 
 @dataclass(eq=False)
@@ -30,15 +30,15 @@ class UnfinishedRuns:
     def fill(self) -> None:
         self.own.fill()
 
-    def next(self, wait: bool) -> Rows | Ended | None:
+    def next(self, wait: bool) -> Rows | StreamEnd | None:
         while self.rests:
             rest = self.rests[0]
             if self._rows is None:
                 self._rows, self._over = self.open(rest), rest.delivered
             run = self._rows.next(wait)
-            if run is None or (isinstance(run, Ended) and run.failure is not None):
+            if run is None or (isinstance(run, StreamEnd) and run.failure is not None):
                 return run
-            if isinstance(run, Ended):
+            if isinstance(run, StreamEnd):
                 self.rests, self._rows = self.rests[1:], None
             elif (found := self._up_to_end(rest, run)).start < found.stop:
                 return found

@@ -46,7 +46,7 @@ class Inputs:
         return max(self.count - length_hint(self.elements) - 1, 0)
 
 
-class Chain:
+class StepChain:
     """The steps of one stage, connected, and the two ways to push: each input with where it stands, or all in bulk.
 
     With a `clock`, what each operation takes, or draws, is noted, and nothing is pushed in bulk. Nor is it where global

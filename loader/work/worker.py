@@ -18,7 +18,7 @@ from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage, spans
 from ..timing.draws import DrawWatch
-from .chain import Chain
+from .chain import StepChain
 from .explain import explained, name_of, told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
@@ -90,11 +90,11 @@ class Worker:
         self._unwatched = set(self._to_watch)
         self._watch: tuple[int, DrawWatch] | None = None  # of the task that is being done
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
-        self._timed: dict[int, tuple[Chain, OperationClock]] = {}  # by the number of the stage
+        self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the number of the stage
 
-    def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> Chain:
+    def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
         tell, seeds = self._notices.tell, self._seeds_globals
-        chain = Chain(self._pipeline, self._pipeline.stages[stage], self._allocate, tell, clock, seeds)
+        chain = StepChain(self._pipeline, self._pipeline.stages[stage], self._allocate, tell, clock, seeds)
         if stage == 0 and self._columns is not None:
             chain.enter_after_batch(self._columns.batch_size)
         return chain
@@ -207,7 +207,7 @@ class Worker:
                 self._timed.pop(task.stage, None)
         return block
 
-    def _chain_for(self, stage: int, inputs: int) -> Chain:
+    def _chain_for(self, stage: int, inputs: int) -> StepChain:
         """The chain of a stage; now and then the one that times its operations."""
         if not self._timing:
             return self._untimed(stage)
@@ -219,7 +219,7 @@ class Worker:
         timed, clock = self._timed[stage]
         return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)
 
-    def _untimed(self, stage: int) -> Chain:
+    def _untimed(self, stage: int) -> StepChain:
         """The chain of a stage; the first time one that sees what its operations draw."""
         if stage not in self._unwatched:
             return self._chains[stage]

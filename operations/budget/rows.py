@@ -65,7 +65,7 @@ class RowPadding:
             check: is called with the lengths that the records have.
 
         Raises:
-            BatchError: records differ in their form, or have a leaf that is none.
+            BatchError: records differ in their form, or have a leaf that is none, or no array.
         """
         named = [_named(record) for record in records]
         flat = [flatten(record) for record in named]
@@ -87,6 +87,11 @@ class RowPadding:
                 columns.append(self._padded(path, arrays, count, (rows, length)))
             else:
                 columns.append(_stacked(path, arrays, count, rows))
+        if not any(as_array(leaf).ndim and path[0] not in self.meta_features for path, leaf in zip(paths, flat[0][0])):
+            raise BatchError(
+                f"record {short_repr(records[0])} has no array of tokens, so that each would be 0 long; map it to one before "
+                "BudgetBatch."
+            )
         if check is not None:
             check(real[:count])
         lengths = np.minimum(real, length).astype(np.int32)

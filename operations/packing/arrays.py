@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from ...errors import PackError
 from ..protocol import ArraySpec
-from .documents import Leaf
+from .documents import PackedLeaf
 from .pieces import Ints, Pieces
 from .settings import Path, name
 
 Array = NDArray[Any]
 
 
-def specs_of(leaf: Leaf, rows: int) -> list[ArraySpec]:
+def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
     """The arrays of a leaf: tokens, segment ids, positions."""
     shape = (rows, leaf.capacity)
     ids = ArraySpec(shape, np.dtype(np.int32))
@@ -29,7 +29,7 @@ def specs_of(leaf: Leaf, rows: int) -> list[ArraySpec]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ConcatenatedRows:
     """The rows of one leaf, end to end: pieces, and after those of each row a gap."""
 
     lengths: Ints  # of all of them, in order
@@ -37,7 +37,7 @@ class Line:
     gaps: Ints  # which are gaps
 
     @classmethod
-    def of(cls, sizes: Ints, pieces: Pieces, capacity: int) -> Line:
+    def of(cls, sizes: Ints, pieces: Pieces, capacity: int) -> ConcatenatedRows:
         """The line of a leaf of which pieces have these sizes."""
         at_pieces = np.arange(len(sizes)) + pieces.row_of_piece
         at_gaps = pieces.ends + np.arange(pieces.rows)
@@ -68,7 +68,9 @@ class Line:
         return begins[self.pieces[self.lengths[self.pieces] > 0]]
 
 
-def fill(arrays: Sequence[Array], leaf: Leaf, column: Sequence[Array], pieces: Pieces, at: int, bos_at: str) -> None:
+def fill(
+    arrays: Sequence[Array], leaf: PackedLeaf, column: Sequence[Array], pieces: Pieces, at: int, bos_at: str
+) -> None:
     """Write the rows of a leaf.
 
     Args:
@@ -82,7 +84,7 @@ def fill(arrays: Sequence[Array], leaf: Leaf, column: Sequence[Array], pieces: P
     tokens, ids, positions = arrays
     starts, stops = pieces.starts[:, at], pieces.stops[:, at]
     sizes, rows = stops - starts, len(tokens)
-    line = Line.of(sizes, pieces, leaf.capacity)
+    line = ConcatenatedRows.of(sizes, pieces, leaf.capacity)
     each = zip(pieces.documents.tolist(), starts.tolist(), stops.tolist())
     parts = [column[document][start:stop] for document, start, stop in each]
     line.join(tokens, parts, np.full((leaf.capacity, *leaf.tail), leaf.pad, tokens.dtype))

@@ -26,7 +26,7 @@ Columns = list[Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class PackedLeaf:
     """A leaf that is packed."""
 
     number: int  # among the leaves of an element
@@ -38,7 +38,7 @@ class Leaf:
     bos: NDArray[Any] | None  # begins segments or rows; None: nothing is put there
 
     @classmethod
-    def of(cls, number: int, path: Path, example: Any, settings: Settings) -> Leaf:
+    def of(cls, number: int, path: Path, example: Any, settings: Settings) -> PackedLeaf:
         """The leaf that the first document has this one of."""
         array = _tokens(path, example)
         pad, bos = value_at(settings.pad_value, path, 0), value_at(settings.bos, path)
@@ -132,7 +132,7 @@ class Documents:
         self.order = list(_in_order(self._structure.unflatten(range(len(leaves)))))
         both = list(enumerate(zip(self.paths, leaves)))
         self.packed = [
-            Leaf.of(number, path, leaf, settings) for number, (path, leaf) in both if not settings.is_meta(path)
+            PackedLeaf.of(number, path, leaf, settings) for number, (path, leaf) in both if not settings.is_meta(path)
         ]
         self.meta = [number for number, (path, _) in both if settings.is_meta(path)]
 

@@ -20,7 +20,7 @@ KEPT_DOCUMENTS = 1 << 20
 """Documents of windows whose pieces are kept; with more, all are forgotten. Chosen: some 40 MB."""
 
 
-class Windows(NamedTuple):
+class WindowTable(NamedTuple):
     """Facts of all windows, found once, so that the pieces of each are soon made."""
 
     rows: Ints  # `int64[windows + 1]`, rows before each window, and of all
@@ -79,7 +79,7 @@ class PackPlan:
         return dataclasses.replace(pieces, documents=documents, planned=self._lengths[documents])
 
     @cached_property
-    def _windows(self) -> Windows:
+    def _windows(self) -> WindowTable:
         rows, found = [0], [np.zeros(0, np.uint32)]
         for window in range(-(-len(self._lengths) // self._window)):
             pieces = self._rules.pieces(self._lengths_of(window))
@@ -87,7 +87,7 @@ class PackPlan:
             found.append(pieces.rows_by_document.astype(np.uint32))
         narrow = max(rows) <= 1 << 16
         by_document = np.concatenate(found, dtype=np.uint16 if narrow else np.uint32, casting="unsafe")
-        return Windows(np.cumsum(rows), np.cumsum([len(each) for each in found]), by_document)
+        return WindowTable(np.cumsum(rows), np.cumsum([len(each) for each in found]), by_document)
 
     def _lengths_of(self, window: int) -> Ints:
         return self._lengths[window * self._window : (window + 1) * self._window]

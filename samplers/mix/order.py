@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from .stage import ONE, Stage, StageTables
+from .stage import ONE, StageTables, WeightStage
 from .weights import MAX_POSITION, Schedule, Stages, Weights, in_units, ramped, stages_of
 
 Int64s = NDArray[np.int64]
@@ -54,7 +54,7 @@ class MixOrder:
 
     names: tuple[str, ...]
     stages: Stages
-    made: tuple[Stage, ...] = field(default=(), repr=False, compare=False)
+    made: tuple[WeightStage, ...] = field(default=(), repr=False, compare=False)
     """The first stages, of an order that begins alike: they take their time to make."""
 
     @classmethod
@@ -85,8 +85,8 @@ class MixOrder:
         return MixOrder, (self.names, self.stages)
 
     @cached_property
-    def _stages(self) -> tuple[Stage, ...]:
-        made = list(self.made) or [Stage.first(in_units(self.stages[0][1], ONE))]
+    def _stages(self) -> tuple[WeightStage, ...]:
+        made = list(self.made) or [WeightStage.first(in_units(self.stages[0][1], ONE))]
         for start, weights in self.stages[len(made) :]:
             made.append(made[-1].followed_by(start, in_units(weights, ONE)))
         return tuple(made)
@@ -99,7 +99,7 @@ class MixOrder:
     def _tables(self) -> StageTables:
         return StageTables(self._stages)
 
-    def _stage(self, position: int) -> Stage:
+    def _stage(self, position: int) -> WeightStage:
         return self._stages[bisect_right(self._starts, position) - 1]
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
@@ -240,7 +240,7 @@ def _cut(
     return before, [(position, stages[number - 1][1]), *stages[number:]]
 
 
-def _bisected(stage: Stage, part: int, index: int, stop: int) -> int:
+def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:
     """The position, in a stage before `stop`, of an element that is drawn there."""
     weight, visits = stage.weights[part], index - stage.counts[part]
     low = max(stage.start, stage.start + (visits - 4) * ONE // weight)

@@ -26,7 +26,7 @@ ONE = 1 << BITS
 _HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 
 
-class Node(NamedTuple):
+class Fork(NamedTuple):
     """A branch: visits go left or right."""
 
     ratio: int
@@ -35,8 +35,8 @@ class Node(NamedTuple):
     right: Branch
 
 
-Branch: TypeAlias = "Node | int"
-"""A node, or the number of a part."""
+Branch: TypeAlias = "Fork | int"
+"""A fork, or the number of a part."""
 
 
 Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
@@ -44,7 +44,7 @@ Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
 
 
 @dataclass(frozen=True)
-class Stage:
+class WeightStage:
     """Weights that hold from a position on.
 
     Attributes:
@@ -60,16 +60,16 @@ class Stage:
     shares: tuple[int, ...]
 
     @classmethod
-    def first(cls, weights: tuple[int, ...]) -> Stage:
+    def first(cls, weights: tuple[int, ...]) -> WeightStage:
         """The one at position 0."""
         nothing = (0,) * len(weights)
         return cls(0, weights, nothing, nothing)
 
-    def followed_by(self, start: int, weights: tuple[int, ...]) -> Stage:
+    def followed_by(self, start: int, weights: tuple[int, ...]) -> WeightStage:
         """The one after it."""
         length = start - self.start
         shares = tuple(share + weight * length for share, weight in zip(self.shares, self.weights))
-        return Stage(start, weights, tuple(self.counts_at(start)), shares)
+        return WeightStage(start, weights, tuple(self.counts_at(start)), shares)
 
     @cached_property
     def root(self) -> Branch:
@@ -86,7 +86,7 @@ class Stage:
         weight, lack = left_weight + right_weight, left_lack + right_lack
         ratio = (left_weight << BITS) // weight
         phase = ONE // 2 + left_lack - (ratio * lack >> BITS)
-        return Node(ratio, phase, left, right), weight, lack
+        return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
         """The part at one visit, and the number of its visits before in this stage."""
@@ -157,7 +157,7 @@ def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tu
         yield from _parted(branch.right, rest, places.compress(~goes_left))
 
 
-def _left_before(node: Node, visits: range) -> Int64s:
+def _left_before(node: Fork, visits: range) -> Int64s:
     """The number of left turns before each of some visits, and after the last: at most 2^16 of them, so that 62 bits do."""
     base = node.ratio * visits.start + node.phase
     whole, fraction = base >> BITS, base & (ONE - 1)
@@ -187,7 +187,7 @@ class StageTables:
         stages: ascending.
     """
 
-    def __init__(self, stages: tuple[Stage, ...]) -> None:
+    def __init__(self, stages: tuple[WeightStage, ...]) -> None:
         rows: list[tuple[int, int, int, int]] = []  # a part is -1 - its number
         roots = [_append(stage.root, rows) for stage in stages]
         self._roots, self._starts = _int64(roots), _int64([stage.start for stage in stages])

@@ -36,6 +36,8 @@ class BalancedSampler:
     position each class has been drawn as often as its weight says, rounded to about one. The records of a class come in a
     shuffled order of its own: all of them before one comes again, then all in another order.
 
+    Shards with records of equal cost are another matter: `Balance`.
+
     Memory: 4 bytes a record, which worker processes on one machine share.
 
     Args:
@@ -196,10 +198,11 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
             [each for each in classes if each not in weights],
             [each for each in weights if each not in classes],
         )
-        if missing or unknown:
+        if missing:
             raise ValueError(
-                f"class_weights leave out {first_few(missing)} and name {first_few(unknown)}; give each class of the labels "
-                "one, 0 for one that is not drawn."
+                f"class_weights leave out {first_few(missing)}; give each class of the labels one, 0 for one that is not drawn."
             )
+        if unknown:
+            raise ValueError(f"class_weights name {first_few(unknown)}, which no record is of; leave them out.")
         weights = [weights[each] for each in classes]
     return MixOrder.of(weights, list(map(str, range(len(classes)))))

@@ -52,7 +52,13 @@ def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
 
 
 def split_keys(
-    count: int, shares: Floats, names: Sequence[str], seed: int, stratify: Any = None, groups: Any = None
+    count: int,
+    shares: Floats,
+    names: Sequence[str],
+    seed: int,
+    stratify: Any = None,
+    groups: Any = None,
+    fill: bool = False,
 ) -> list[Int64s]:
     """The record keys of each part, ascending; each record is in exactly one.
 
@@ -63,6 +69,7 @@ def split_keys(
         seed: int in `[0, 2^32)`.
         stratify: the class of each record: each part gets of each class its share, rounded to one record.
         groups: the group of each record, which stay together: a part has its share, to within a group.
+        fill: a part that would be empty takes the smallest group that another one can spare.
 
     Raises:
         ValueError: a part would be empty, or there is not one label for each record.
@@ -71,10 +78,15 @@ def split_keys(
     seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
     classes = None if stratify is None else _labels("stratify", stratify, count)
     together = None if groups is None else _labels("groups", groups, count)
-    if together is not None and classes is not None:
-        part_of = _groups_of_classes(together, classes, shares, seed)[together]
-    elif together is not None:
-        part_of = _whole_groups(together, shares, seed)[together]
+    if together is not None:
+        of_group = (
+            _whole_groups(together, shares, seed)
+            if classes is None
+            else _groups_of_classes(together, classes, shares, seed)
+        )
+        if fill:
+            _fill(of_group, np.bincount(together), len(shares))
+        part_of = of_group[together]
     else:
         part_of = _by_class(np.zeros(count, np.int64) if classes is None else classes, shares, seed)
     keys = np.argsort(part_of, kind="stable")
@@ -150,6 +162,14 @@ def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
     part_of = np.empty(len(sizes), dtype=np.int64)
     part_of[order] = np.searchsorted(np.cumsum(shares)[:-1], ends - sizes[order] / 2, side="right")
     return part_of
+
+
+def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
+    """Give each empty part the smallest group of the parts that have several, as long as there is one."""
+    for empty in np.flatnonzero(np.bincount(part_of, minlength=parts) == 0).tolist():
+        spare = np.flatnonzero(np.bincount(part_of, minlength=parts)[part_of] > 1)
+        if len(spare):
+            part_of[spare[sizes[spare].argmin()]] = empty
 
 
 def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:

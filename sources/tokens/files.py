@@ -89,7 +89,7 @@ _HEADERS = threading.Lock()
 """Held while NumPy parses a header: Python's parser, which it uses, fails now and then on two threads at once (3.11)."""
 
 
-class Layout(NamedTuple):
+class ArrayLayout(NamedTuple):
     """The place of the integers in a file."""
 
     dtype: DType
@@ -99,7 +99,7 @@ class Layout(NamedTuple):
     """The byte at which they begin."""
 
 
-def layout_of(file: OpenFile, name: str, dtype: DType | None) -> Layout:
+def layout_of(file: OpenFile, name: str, dtype: DType | None) -> ArrayLayout:
     """Find the integers of a `.npy` file, or of a raw one.
 
     Args:
@@ -126,7 +126,7 @@ def layout_of(file: OpenFile, name: str, dtype: DType | None) -> Layout:
         raise SourceError(f"{shorten(name)} has values of dtype {found}; tokens are integers.")
     if dtype is not None and dtype != found:
         raise SourceError(f"{shorten(name)} has values of dtype {found}, not {dtype}; leave out dtype=.")
-    return Layout(found, shape[0], start)
+    return ArrayLayout(found, shape[0], start)
 
 
 def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
@@ -137,7 +137,7 @@ def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
     return shape, found, file.tell()
 
 
-def _raw(size: int, name: str, dtype: DType | None) -> Layout:
+def _raw(size: int, name: str, dtype: DType | None) -> ArrayLayout:
     if not size:
         raise SourceError(f"{shorten(name)}: the file is empty (0 bytes)")
     if dtype is None:
@@ -149,7 +149,7 @@ def _raw(size: int, name: str, dtype: DType | None) -> Layout:
             f"{shorten(name)} has {size} bytes, which is no multiple of the {dtype.itemsize} of {dtype}; the file is cut off, "
             "or dtype= is another one."
         )
-    return Layout(dtype, size // dtype.itemsize, 0)
+    return ArrayLayout(dtype, size // dtype.itemsize, 0)
 
 
 def map_integers(path: str, dtype: DType | None = None, name: str = "") -> Array:

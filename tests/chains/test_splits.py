@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 import pytest
@@ -144,6 +144,20 @@ def test_folds_are_each_once_the_test_set(of, more):
     for train, test in folds:
         assert sorted([*train, *test]) == list(range(22))
         assert 4 <= len(test) <= 7
+
+
+@pytest.mark.parametrize("sizes", [[17, 2, 1], [1, 10, 10], [5, 90, 1, 1, 1, 2]])
+@pytest.mark.parametrize("stratified", [False, True])
+def test_no_fold_is_empty_if_there_is_a_group_for_each(sizes, stratified):
+    """However unequal they are."""
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    for k, seed in product(range(2, len(sizes) + 1), range(5)):
+        folds = kfold(range(len(groups)), k, seed=seed, groups=groups, stratify=groups % 2 if stratified else None)
+        members = [set(groups[list(fold.test)].tolist()) for fold in folds]
+        assert all(members)
+        assert sorted(chain(*members)) == list(range(len(sizes)))
+    with pytest.raises(ValueError, match="too few groups"):
+        kfold(range(len(groups)), len(sizes) + 1, groups=groups)
 
 
 def test_a_sample_has_records_at_most_once_in_random_order():

@@ -100,6 +100,19 @@ def test_shards_at_unequal_steps_lose_and_repeat_nothing(steps, batches):
         assert _keys([*seen, *first, *rest]) == sorted([*range(RECORDS)] * 2)
 
 
+@pytest.mark.parametrize("others", [3, 7])
+def test_shards_of_equal_size_go_on_with_the_deal_of_the_state(others):
+    """What `drop_remainder` leaves out depends on the number of shards, the deal of the block that the state is in does not."""
+    balance = Balance(np.resize([9, 1, 4, 7, 30, 2], RECORDS), batches=90)
+    more = {"balance": balance, "drop": True, "epochs": 1, "size": 1}
+    iterators = [iter(_loader(shard, 2, **more)) for shard in range(2)]
+    seen = [next(iterator) for iterator in iterators for _ in range(5)]
+    states = [iterator.get_state() for iterator in iterators]
+    seen += [batch for shard in range(others) for batch in _resumed(_loader(shard, others, **more), states)]
+    keys = _keys(seen)
+    assert len({*keys}) == len(keys) == 10 + (RECORDS - 10) // others * others
+
+
 def test_another_batch_size_goes_on_with_the_deal_of_the_state():
     """A shard alone cannot deal anew; each record comes once."""
     small = [iter(_loader(shard, 3)) for shard in range(3)]
@@ -326,6 +339,25 @@ def test_chains_whose_source_tells_no_lengths_need_them():
     assert [batch.tolist() for batch in stream] == [[0, 1, 2, 3, 4, 5]]
     with pytest.raises(headrace.errors.LengthsError, match="5 lengths, and there are 6 records"):
         numbers.to_iter_dataset(balance=Balance([1, 2, 3, 4, 5]))
+
+
+@pytest.mark.parametrize("lie", [np.ones_like(LENGTHS), LENGTHS[::-1], np.where(LENGTHS > 20, 1, 10**6)])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_lengths_that_lie_lose_nothing(lie, batches):
+    """Records longer or shorter than was said: sums are unequal then; global batches, and resumes, are as with true ones."""
+    balance = Balance(lie, batches=batches)
+    expected = _plain()
+    runs = [list(_loader(shard, 3, balance=balance)) for shard in range(3)]
+    for first in range(0, len(expected) - batches, batches):
+        steps = slice(first, first + batches)
+        assert _keys(batch for run in runs for batch in run[steps]) == _keys(expected[steps])
+    assert _keys(batch for run in runs for batch in run) == _keys(expected)
+
+    iterators = [iter(_loader(shard, 3, balance=balance)) for shard in range(3)]
+    read = [next(iterator) for _ in range(3) for iterator in iterators]
+    states = [iterator.get_state() for iterator in iterators]
+    rest = [batch for shard in range(2) for batch in _resumed(_loader(shard, 2, balance=balance), states)]
+    assert _keys([*read, *rest]) == _keys(expected)
 
 
 PARTS = {"web": LENGTHS, "books": LENGTHS[::-1][:60] * 2}

@@ -345,6 +345,30 @@ def test_nothing_one_and_all_too_long():
     assert list(stream.filter(lambda record: False).budget_batch(128, pad_to=(64,))) == []
 
 
+@pytest.mark.parametrize("records", [[1, 2], ["ab", "c"], [{"id": 1}], [{"tokens": np.zeros(3)}]])
+def test_records_without_tokens_are_told(records):
+    """Each would be 0 long, and its mask empty."""
+    operation = headrace.BudgetBatch(
+        16, pad_to=(2, 4), meta_features=["tokens"] if isinstance(records[0], dict) else []
+    )
+    with pytest.raises(BatchError, match="has no array of tokens"):
+        list(headrace.load(records, transformations=[operation], num_epochs=1))
+
+
+def test_planned_batches_are_not_balanced():
+    """Shards have as much to do already: `balance=` is an error, of loaders and chains, that names both."""
+    lengths = [3, 1, 4, 1, 5, 9, 2, 6]
+    records = [np.zeros(length) for length in lengths]
+    operation = headrace.BudgetBatch(18, pad_to=(3, 9), lengths=lengths)
+    planned = headrace.MapDataset.source(records).budget_batch(18, pad_to=(3, 9))
+    for balance in (True, headrace.attention(0, 1), headrace.Balance(lengths, global_batch=4)):
+        with pytest.raises(ValueError, match="balance= has no effect beside BudgetBatch"):
+            headrace.load(records, transformations=[operation], num_epochs=1, balance=balance)
+        for dataset in (planned, planned.repeat(2), planned.map(len)):
+            with pytest.raises(ValueError, match="balance= has no effect beside BudgetBatch"):
+                dataset.to_iter_dataset(balance=balance)
+
+
 def test_arguments_that_cannot_be_are_refused():
     """With what to pass instead."""
     with pytest.raises(ValueError, match="over max_tokens=128"):

@@ -31,7 +31,7 @@ from .streams import Described
 
 
 @dataclass(frozen=True)
-class Place:
+class StartPoint:
     """A place in the stream of one shard, from which to run to a step."""
 
     pipeline: Pipeline  # as it goes on there
@@ -40,7 +40,7 @@ class Place:
     told: bool  # arithmetic told it
 
     @classmethod
-    def nearest(cls, mark: StreamPosition, step: int) -> Place:
+    def nearest(cls, mark: StreamPosition, step: int) -> StartPoint:
         """The last place at or before a step that can be told without reading.
 
         Raises:
@@ -108,7 +108,7 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
     return Cursor((inputs,), (skip,)) if known_leaf else None
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record in an element, and the place, in the order of a leaf, of what it is a part of."""
 
     used: UsedRecord
@@ -120,7 +120,7 @@ class Found(NamedTuple):
 class Element:
     """The records that an element was made of."""
 
-    records: list[Found]  # in the order in which they are in the element
+    records: list[FoundRecord]  # in the order in which they are in the element
     leaves: Sequence[Leaf]  # every leaf of its pipeline
     ran_from: int | None  # as of a `Trace`
 
@@ -148,7 +148,7 @@ class Search:
         search, left = self._in_epoch_of(step)
         began: int | None = None
         while True:
-            place = Place.nearest(search.mark, left)
+            place = StartPoint.nearest(search.mark, left)
             began = step - left + place.step if began is None else began
             table, passed = _run_to(place, left)
             if table is not None:
@@ -192,7 +192,7 @@ class Search:
         return leaf.endless or epoch * leaf.epoch_length < len(leaf.sampler)
 
 
-def _run_to(place: Place, step: int) -> tuple[Table | None, int]:
+def _run_to(place: StartPoint, step: int) -> tuple[Table | None, int]:
     """The table of the element of a step, or None if the stream ends before; and how many elements came before it."""
     pipeline = place.pipeline
     if pipeline.aligned and pipeline.leaf.left_from(place.cursor.positions[0]) == 0:
@@ -206,7 +206,7 @@ def _run_to(place: Place, step: int) -> tuple[Table | None, int]:
     return None, passed
 
 
-def _records(table: Table, leaves: Sequence[Leaf]) -> Iterator[Found]:
+def _records(table: Table, leaves: Sequence[Leaf]) -> Iterator[FoundRecord]:
     for _, number, local, row, segment, tokens in zip(*(column.tolist() for column in table)):
         leaf = leaves[number]
         position = leaf.position(local)
@@ -217,4 +217,4 @@ def _records(table: Table, leaves: Sequence[Leaf]) -> Iterator[Found]:
         for each in used:
             each = each.named(leaf.name)
             each = replaced(each, row=row) if row >= 0 else each
-            yield Found(replaced(each, segment=segment, tokens=tokens) if segment else each, number, position)
+            yield FoundRecord(replaced(each, segment=segment, tokens=tokens) if segment else each, number, position)

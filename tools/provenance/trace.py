@@ -18,7 +18,7 @@ from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.weighted.sampler import WeightedSampler
 from ...sources.provenance import FilePlace, TokenSpan
-from .elements import Element, Found, Search
+from .elements import Element, FoundRecord, Search
 from .streams import Described, iterator_of, states_of
 
 
@@ -226,7 +226,7 @@ def _epochs(found: Iterable[Element]) -> dict[str, int]:
     return latest
 
 
-def _traced(found: Found, shard: int) -> TracedRecord:
+def _traced(found: FoundRecord, shard: int) -> TracedRecord:
     used = found.used
     datasets, tell = "/".join(used.datasets), getattr(used.source, "file_place", None)
     record = TracedRecord(shard, used.row, used.segment, datasets, used.key, found.position, tokens=used.tokens)

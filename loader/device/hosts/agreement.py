@@ -31,7 +31,7 @@ WAIT_MS = 200
 """Milliseconds between two looks of a waiting process whether it should stop."""
 
 
-class Store:
+class KeyValueStore:
     """The store. Raises `HostsError` when it is made and jax runs without its coordination service."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Agreement:
     """Agrees for one run with the other processes. Only its transfer thread uses it."""
 
     def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
-        self._store = Store()
+        self._store = KeyValueStore()
         self._folder = f"headrace/{name}/"
         self._me = me
         self._processes = processes

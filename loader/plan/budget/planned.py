@@ -46,11 +46,7 @@ def planned_batches(
     lengths = _known(source, sampler, operation, before)
     if lengths is None:
         return None
-    if getattr(sampler, "balance", None) is not None:
-        raise ValueError(
-            "balance= has no effect beside BudgetBatch with known lengths: at each step all shards have batches of one shape. "
-            "Leave balance= out."
-        )
+    refuse_balance(getattr(sampler, "balance", None))
     sampler = sampler.with_shard_options(NoSharding())
     epoch, endless = sampler.epoch_length, len(sampler) >= ENDLESS
     if not endless and (epoch == 0 or len(sampler) % epoch):
@@ -60,6 +56,15 @@ def planned_batches(
     of_places = lengths[records.keys(np.arange(epoch, dtype=np.int64))]
     batches, order = batches_of(records, operation, of_places, epochs, sampler.seed, sampler.fingerprint)
     return batches, order, operations[number + 1 :]
+
+
+def refuse_balance(balance: Any) -> None:
+    """Refuse a balance of shards that have batches of one shape at each step. Raises ValueError: there is one."""
+    if balance is not None and balance is not False:
+        raise ValueError(
+            "balance= has no effect beside BudgetBatch with known lengths: at each step all shards have batches of one shape. "
+            "Leave balance= out."
+        )
 
 
 def batches_of(

@@ -325,7 +325,7 @@ def test_whole_batches_that_are_certain_are_agreed_on_once():
     """An endless aligned loader asks once; an error in the middle can be tried again; unlike batches are refused on all."""
     said = together(
         """
-        from headrace.loader.device.hosts.agreement import Store
+        from headrace.loader.device.hosts.agreement import KeyValueStore
         failures = []
         def check(x):
             if index == 1 and x == 44 and not failures:
@@ -342,7 +342,7 @@ def test_whole_batches_that_are_certain_are_agreed_on_once():
                     pass
             folder = feeder._agreements._last._folder
             words = [word for block in range(3) for step in range(64 * block, 64 * block + 64)
-                     for word in Store().there(f"{folder}{block}/{step}/")]
+                     for word in KeyValueStore().there(f"{folder}{block}/{step}/")]
             say(failures, sum(seen, []) == [x % 100 for x in range(160)], sorted(words))
         wide = headrace.load(np.zeros((8, 3 + index)), batch_size=4)
         say(*outcome(iter(wide.to_device(data))))
@@ -400,10 +400,10 @@ def test_states_of_hosts_that_were_filled_up_are_exact():
                 rest = [[local(batch), local(feeder.mask)] for batch in feeder]
                 assert len(rest) == len(seen) - step
                 assert all(one == other for one, other in zip(rest, seen[step:])), (step, rest, seen[step:])
-        from headrace.loader.device.hosts.agreement import Store
+        from headrace.loader.device.hosts.agreement import KeyValueStore
         from jax.experimental import multihost_utils
         multihost_utils.sync_global_devices("all feeders are closed")
-        say(len(seen), Store().there("headrace/"))
+        say(len(seen), KeyValueStore().there("headrace/"))
         """,
         2,
     )
@@ -414,9 +414,9 @@ def test_states_of_hosts_that_were_filled_up_are_exact():
 def test_without_the_coordination_service_the_error_says_what_to_do():
     """Nobody to agree with: HostsError names jax.distributed.initialize."""
     program = """
-        from headrace.loader.device.hosts.agreement import Store
+        from headrace.loader.device.hosts.agreement import KeyValueStore
         try:
-            Store()
+            KeyValueStore()
         except headrace.errors.HostsError as error:
             print(error)
     """
