@@ -1,6 +1,6 @@
 """headrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ _ROOMS = ("samplers", "operations", "sources", "loader", "chains", "formats", "c
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a worker process needs few of them, and starts sooner."""
     if name == "__version__":
-        return metadata.version(__name__)
+        from importlib.metadata import version  # which takes as long to import as half of a worker's own modules
+
+        return version(__name__)
     if name == "metrics":
         return import_module(f"{__name__}.reporting.metrics")
     if name in ("checkpoint", "errors", *_ROOMS):
