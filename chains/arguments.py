@@ -70,7 +70,7 @@ def warn_of_exchange(node: Node, what: str) -> None:
         warn(
             f"{what}: this is a slice of a shuffled dataset, which is shuffled anew in each epoch. So later epochs have other "
             "elements in the slice, those that another slice (for validation, say) had in the first. Slice before shuffle: "
-            "dataset[:n].shuffle(seed=…); or pass shuffle(…, reseed_each_epoch=False). split(), in a later release, does this."
+            "dataset[:n].shuffle(seed=…); or pass shuffle(…, reseed_each_epoch=False); or use headrace.split."
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..common.keyed_random import KeyedGenerator, child_row
-from ..common.messages import first_few, short_repr
+from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import LengthsError, SeedError
 from .budget.rows import RowPadding, check_kinds
@@ -157,9 +157,9 @@ class BudgetBatch(Operation):
         """
         beyond = np.flatnonzero(lengths > shapes.longest)
         if len(beyond) and self.too_long == "error":
-            told = first_few(beyond.tolist())
+            more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
             raise LengthsError(
-                f"record {told} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest length "
+                f"record {beyond[0]}{more} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest length "
                 f'of batches of max_tokens={self.max_tokens}; pass too_long="drop" or "truncate", or a longer one in pad_to=.'
             )
         return np.minimum(lengths, shapes.longest) if self.too_long == "truncate" else lengths

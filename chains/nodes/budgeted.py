@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...common.costs import as_lengths
+from ...common.messages import short_repr
 from ...errors import LengthsError
 from ...loader.plan.budget.order import BudgetOrder
 from ...loader.plan.budget.planned import batches_of, whole_lengths
@@ -92,7 +93,13 @@ class BudgetBatched(OnOne):
         """
         count = finite("budget_batch", node.length)
         places, lengths = np.arange(count, dtype=np.int64), operation.lengths
-        known = node.lengths_at(places) if lengths is None else lengths
+        name = lengths if isinstance(lengths, str) else None
+        known = node.lengths_at(places, name) if lengths is None or name else lengths
+        if known is None and name:
+            raise LengthsError(
+                f"lengths={short_repr(name)} is a field of a source's records, and maps before budget_batch may change it; "
+                "pass an array, or a function of an element."
+            )
         if known is None:
             raise LengthsError(
                 "budget_batch of a MapDataset is planned from the lengths of its elements, which only sources with `lengths` "
@@ -106,10 +113,10 @@ class BudgetBatched(OnOne):
             )
         if lengths is None:
             of_places = whole_lengths(known, count)
-        elif isinstance(lengths, str) or callable(lengths):
+        elif callable(lengths):
             of_places = lengths_of(_Elements(node), lengths)
         else:
-            of_places = as_lengths(lengths, count)
+            of_places = as_lengths(known, count)
         identity = [node.identity, count]
         source, order = batches_of(NodeRecords(node), operation, of_places, 1, None, identity)
         return cls(node, operation, source, order)

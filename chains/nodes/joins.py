@@ -74,11 +74,11 @@ class Chosen(OnSeveral):
         number, inner = self.choice.one(index)
         return [used.named(self.names[number]) for used in self.nodes[number].made_of(inner)]
 
-    def lengths_at(self, indices: Indices) -> Any:
+    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
         """Those of the nodes, if all tell them. Raises PackError: the elements of two datasets have not the same leaves."""
         which, inner = self.choice.many(indices)
         order = np.argsort(which, kind="stable")
-        of_parts = [node.lengths_at(inner[which == number]) for number, node in enumerate(self.nodes)]
+        of_parts = [node.lengths_at(inner[which == number], name) for number, node in enumerate(self.nodes)]
         if any(part is None for part in of_parts):
             return None
         self._check_alike(of_parts)

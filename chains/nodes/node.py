@@ -21,6 +21,7 @@ from ...errors import BatchError, PackError
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources import DataSource, fingerprint_of, reader_of
+from ...sources.lengths import lengths_of
 from ...sources.protocol import is_in_event_loop, reads_singly
 from ...sources.provenance import UsedRecord, used_records
 from .line import Line
@@ -108,8 +109,11 @@ class Node:
     mixes = _of_inputs("mixes", _chained)  # weights: a state keeps them, so that a changed one is noticed
     selections = _of_inputs("selections", _chained)  # all that is plain in the maps of `select_from_datasets`
 
-    def lengths_at(self, indices: Indices) -> Any:
-        """The lengths of the elements at many indices, an array or a dict of these; None where only reading tells."""
+    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+        """The lengths of the elements at many indices, or of their field of a name; None where only reading tells.
+
+        An array, or a dict of these.
+        """
         return None
 
     def place(self, index: int) -> tuple[int, int]:
@@ -260,8 +264,8 @@ class Source(Node):
         read, length = self.source.__getitem__, self.length
         return lambda index: read(index % length)
 
-    def lengths_at(self, indices: Indices) -> Any:
-        lengths = getattr(self.source, "lengths", None)
+    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+        lengths = getattr(self.source, "lengths", None) if name is None else lengths_of(self.source, name)
         return None if lengths is None else some_lengths(lengths, indices % self.length)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:

@@ -28,8 +28,8 @@ class Seeded(OnOne):
     def getter(self) -> Get:
         return self.input.getter()
 
-    def lengths_at(self, indices: Indices) -> Any:
-        return self.input.lengths_at(indices)
+    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+        return self.input.lengths_at(indices, name)
 
     def place(self, index: int) -> tuple[int, int]:
         return self.input.place(index)
@@ -69,8 +69,8 @@ class Reordered(OnOne):
         get, index_below = self.input.getter(), self.index_map.one
         return lambda index: get(index_below(index))
 
-    def lengths_at(self, indices: Indices) -> Any:
-        return self.input.lengths_at(self.index_map.many(indices))
+    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+        return self.input.lengths_at(self.index_map.many(indices), name)
 
     @property
     def parameters(self) -> Any:

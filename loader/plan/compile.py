@@ -62,6 +62,8 @@ class _Numbering:
         base, operations = line_of(tree)
         first = NodeCounts(len(self.leaves), len(self.stages), len(self.joins))
         if isinstance(base, Read):
+            if self._skips_errors:
+                check_skips(base.leaf)
             self.leaves.append(base.leaf)
             if base.leaf.in_order:
                 self._noted(RunThrough())
@@ -97,6 +99,16 @@ def check_shards(operations: Sequence[Operation], shards: int) -> None:
     for operation in operations if shards > 1 else ():
         if operation.single_shard:
             raise ShardingError(f"{operation!r} on {shards} shards: it {operation.single_shard}.")
+
+
+def check_skips(leaf: Leaf) -> None:
+    """Refuse to leave out failures where shards have equal numbers of batches. Raises ShardingError: they have."""
+    if leaf.plans_batches and leaf.shard.shard_count > 1:
+        raise ShardingError(
+            f'on_error="skip" with planned batches of BudgetBatch on {leaf.shard.shard_count} shards: a record that fails '
+            "takes its batch with it, and one shard would have fewer batches than the others. Let the map that may fail return "
+            'an empty array in place of the record, and use on_error="raise".'
+        )
 
 
 def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:

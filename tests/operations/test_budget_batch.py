@@ -529,3 +529,45 @@ def test_a_state_belongs_to_its_lengths():
     next(iterator)
     with pytest.raises(CheckpointError, match="another pipeline"):
         iter(batches_of(lengths=LENGTHS + 1)).set_state(iterator.get_state())
+
+
+def test_failures_are_not_left_out_where_shards_have_equal_numbers_of_batches():
+    """A record that fails takes its batch with it: on one shard. On several, a map gives an empty record in its place."""
+
+    def fails(record):
+        if len(record) == 3:
+            raise ValueError("bad")
+        return record
+
+    def empty(record):
+        return record[: 0 if len(record) == 3 else None]
+
+    records = [np.full(length, length, np.int32) for length in (3, 4, 1, 2, 4)]
+    batches = BudgetBatch(8, pad_to=(2, 4), lengths=list(map(len, records)))
+
+    def on(shards, operation, **more):
+        options = ShardOptions(0, shards)
+        return headrace.load(records, transformations=[operation, batches], num_epochs=1, shard_options=options, **more)
+
+    assert len(list(on(1, fails, on_error="skip"))) < len(list(on(1, empty)))
+    with pytest.raises(ShardingError, match="takes its batch with it"):
+        on(2, fails, on_error="skip")
+    chain = headrace.MapDataset.source(records).budget_batch(8, pad_to=(2, 4))
+    chain = chain.to_iter_dataset(shard_options=ShardOptions(0, 2))
+    with pytest.raises(ShardingError, match="takes its batch with it"):
+        next(iter(chain.with_options(on_error="skip")))
+    assert len(list(on(2, empty))) == len(on(2, empty))
+
+
+@pytest.mark.parametrize("change", [lambda dataset: dataset, lambda dataset: dataset[2:].shuffle(seed=1).repeat(2)])
+def test_a_chain_takes_the_lengths_of_a_field(change):
+    """Of the source, as long as nothing but the order of its elements is changed."""
+    records = [{"tokens": np.full(1 + number % 4, number, np.int32), "id": number} for number in range(11)]
+    dataset = change(headrace.MapDataset.source(records))
+    named, measured = (
+        dataset.budget_batch(8, pad_to=(2, 4), seed=3, lengths=lengths)
+        for lengths in ("tokens", lambda record: len(record["tokens"]))
+    )
+    assert [batch["id"].tolist() for batch in named[:]] == [batch["id"].tolist() for batch in measured[:]]
+    with pytest.raises(LengthsError, match="maps before budget_batch may change it"):
+        dataset.map(lambda record: record).budget_batch(8, pad_to=(2, 4), lengths="tokens")
