@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ class ChainOrder:
         shard_options: the part of the order that this process reads.
         balance: as of an `IndexSampler`.
     """
+
+    knows_later_epochs: ClassVar[bool] = True
 
     maps: Sequence[IndexMap]
     length: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,8 @@ class IndexSampler:
     >>> int(sampler.record_keys(np.array([7]))[0]) == sampler[7].record_key
     True
     """
+
+    knows_later_epochs: ClassVar[bool] = True
 
     num_records: int
     shard_options: ShardOptions = field(default_factory=NoSharding)

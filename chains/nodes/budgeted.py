@@ -25,7 +25,7 @@ from ...sources.lengths import lengths_of
 from ...sources.provenance import UsedRecord
 from ..arguments import finite
 from .line import Line
-from .node import Node, OnOne, fingerprint_of_node
+from .node import Node, OfSeveral, fingerprint_of_node
 
 
 class NodeRecords:
@@ -70,7 +70,7 @@ class BudgetLine(Line):
 
 
 @dataclass(frozen=True, eq=False)
-class BudgetBatched(OnOne):
+class BudgetBatched(OfSeveral):
     """Batches of an epoch's elements.
 
     Attributes:
@@ -126,14 +126,6 @@ class BudgetBatched(OnOne):
         return self.order.epoch_length
 
     @property
-    def operations(self) -> int:
-        return int(self.input.operations) + 1
-
-    @property
-    def may_be_none(self) -> bool:
-        return False
-
-    @property
     def reshuffles(self) -> bool:
         """Each epoch has other batches."""
         return True
@@ -145,12 +137,6 @@ class BudgetBatched(OnOne):
     def records(self, indices: Indices) -> Sequence[Any]:
         """The batches; all elements are read in one call."""
         return self.source.__getitems__(self.order.record_keys(indices)) if len(indices) else []
-
-    def place(self, index: int) -> tuple[int, int]:
-        return index, 0
-
-    def dataset_at(self, index: int) -> None:
-        """None: a batch may have elements of several."""
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         """Those of its elements, each in a row."""

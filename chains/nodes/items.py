@@ -28,7 +28,7 @@ from ...sources.provenance import TokenSpan, UsedRecord
 from ..arguments import finite
 from .budgeted import BudgetBatched
 from .line import Line
-from .node import Get, Node, OnOne, telling_datasets
+from .node import Get, Node, OfSeveral, OnOne, telling_datasets
 
 
 def applied(node: Node, operation: Operation) -> Node:
@@ -289,7 +289,7 @@ class Batched(Regrouped):
 
 
 @dataclass(frozen=True, eq=False)
-class Packed(OnOne):
+class Packed(OfSeveral):
     """Rows of the first epoch's documents; each epoch has the same rows."""
 
     operation: Pack  # how they are packed
@@ -322,14 +322,6 @@ class Packed(OnOne):
         return self.plan.rows
 
     @property
-    def operations(self) -> int:
-        return int(self.input.operations) + 1
-
-    @property
-    def may_be_none(self) -> bool:
-        return False
-
-    @property
     def parameters(self) -> Any:
         return [fingerprint(self.operation), self.operation.window, self.length]
 
@@ -350,6 +342,3 @@ class Packed(OnOne):
             for segment, (document, tokens) in spans
             for used in self.input.made_of(document)
         ]
-
-    def dataset_at(self, index: int) -> None:
-        """None: a row may have documents of several."""

@@ -224,6 +224,21 @@ class OnOne(Node):
         return self.input.made_of(index)
 
 
+class OfSeveral(OnOne):
+    """Base of nodes whose elements are made of several, by an operation whose plan is known."""
+
+    @property
+    def operations(self) -> int:
+        return int(self.input.operations) + 1
+
+    @property
+    def may_be_none(self) -> bool:
+        return False
+
+    def dataset_at(self, index: int) -> None:
+        """None: the parts of an element may be of several datasets."""
+
+
 @contextmanager
 def telling_datasets(node: Node, indices: Indices) -> Iterator[None]:
     """Notes of which datasets elements are that cannot be put together, if these are several."""

@@ -24,15 +24,12 @@ from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
 from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
-from ..weighted.balanced import BalancedSampler
-from ..weighted.sampler import WeightedSampler
 from .ends import ends_of, order_before, order_of
 from .order import MixOrder
 from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
 Positions = NDArray[np.int64]
 
-_KNOW_LATER_EPOCHS = (BalancedSampler, ChainOrder, IndexSampler, WeightedSampler)
 
 PASSING = ("history", "ended")
 """Of a fingerprint, what tells how the order came about and not what the user asked for."""
@@ -210,7 +207,7 @@ class MixSampler:
 
     def _keys_in(self, name: str, indices: Positions) -> Positions:
         part = self._parts[name]
-        ends = len(part) < ENDLESS and not isinstance(part, _KNOW_LATER_EPOCHS)
+        ends = len(part) < ENDLESS and not getattr(part, "knows_later_epochs", False)
         return part.record_keys(indices % len(part) if ends else indices)
 
     def _place_of(self, name: str) -> int:

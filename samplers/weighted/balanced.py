@@ -5,7 +5,6 @@ In: positions in the global order. Out: record keys.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,22 +13,19 @@ from numpy.typing import NDArray
 
 from ...common.fingerprint_values import digest_of
 from ...common.messages import first_few, short_repr
-from ...common.validation import whole_number
 from ..mix.order import MixOrder
-from ..protocol import ENDLESS, RecordMetadata, metadata_at
-from ..sharding import NoSharding, ShardOptions, as_shard_options
+from ..sharding import ShardOptions
+from .drawn import MOST_SAMPLES, DrawnRecords
 from .draws import key_of, words
 from .files import MOST_RECORDS
 from .permuted import permute_each
-from .sampler import MOST_SAMPLES
 
 Positions = NDArray[np.int64]
 
 _STREAM, _STREAM_OF_ROUNDS = 3, 4  # of the seed
-_BLOCK = 16384
 
 
-class BalancedSampler:
+class BalancedSampler(DrawnRecords):
     """Each class equally often, or as often as its weight says; O(1) access to any position.
 
     Equal classes come in rounds: each class once a round, in another order every round. With `class_weights`, before every
@@ -73,16 +69,8 @@ class BalancedSampler:
         classes, of_record = classes_of(labels)
         self.num_records = len(of_record)
         self.classes: list[Any] = classes.tolist()
-        remedy = "the number of positions in an epoch"
         wanted = self.num_records if num_samples is None else num_samples
-        self.num_samples = whole_number("num_samples", wanted, 1, MOST_SAMPLES, remedy)
-        if num_epochs is not None:
-            num_epochs = whole_number(
-                "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless stream"
-            )
-        self.num_epochs = num_epochs
-        self.seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
-        self.shard_options = as_shard_options(shard_options or NoSharding())
+        super().__init__(wanted, MOST_SAMPLES, "the number of positions in an epoch", num_epochs, seed, shard_options)
         self._records = np.argsort(of_record, kind="stable").astype(np.uint32)
         self._sizes = np.bincount(of_record, minlength=len(classes))
         self._starts = np.cumsum(self._sizes) - self._sizes
@@ -91,26 +79,6 @@ class BalancedSampler:
 
     def __repr__(self) -> str:
         return f"BalancedSampler({self.num_records} records, {len(self.classes)} classes, seed={self.seed})"
-
-    def __len__(self) -> int:
-        """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
-        shards = self.shard_options.shard_count
-        drops = self.shard_options.drop_remainder and self._total < ENDLESS
-        return self._total // shards * shards if drops else self._total
-
-    @property
-    def _total(self) -> int:
-        return ENDLESS if self.num_epochs is None else min(self.num_samples * self.num_epochs, ENDLESS)
-
-    @property
-    def epoch_length(self) -> int:
-        """Positions in an epoch."""
-        return self.num_samples
-
-    @property
-    def block_size(self) -> int:
-        """Positions worth asking for at a time."""
-        return _BLOCK
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -124,21 +92,6 @@ class BalancedSampler:
             "length": self._total,
             "seed": self.seed,
         }
-
-    def record_keys(self, positions: Positions) -> Positions:
-        """The records at many positions.
-
-        Args:
-            positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
-
-        Returns:
-            `int64[n]` in `[0, num_records)`.
-        """
-        records = np.empty(len(positions), dtype=np.int64)
-        for start in range(0, len(positions), _BLOCK):
-            some = slice(start, start + _BLOCK)
-            records[some] = self._records_at(positions[some])
-        return records
 
     def _records_at(self, positions: Positions) -> Positions:
         classes, visits = self._classes_at(positions)
@@ -157,23 +110,6 @@ class BalancedSampler:
         rounds = positions // count
         keys = words(key_of(self.seed, _STREAM_OF_ROUNDS), rounds)
         return permute_each(positions - rounds * count, np.full_like(positions, count), keys), rounds
-
-    def seeds(self, positions: Positions) -> None:
-        """No position has a seed of its own: `seed` serves all."""
-
-    def with_shard_options(self, shard_options: ShardOptions) -> BalancedSampler:
-        """The same order, read by another shard."""
-        other = copy.copy(self)
-        other.shard_options = shard_options
-        return other
-
-    def __getitem__(self, index: int) -> RecordMetadata:
-        """The record at one global position.
-
-        Raises:
-            IndexError: `index` is outside `[0, len(self))`.
-        """
-        return metadata_at(self, index)
 
 
 def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:

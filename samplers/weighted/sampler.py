@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from ...common.fingerprint_values import digest_of
 from ...common.messages import short_repr
-from ...common.validation import true_or_false, whole_number
+from ...common.validation import true_or_false
 from ...errors import CheckpointError
-from ..protocol import ENDLESS, RecordMetadata, metadata_at
-from ..sharding import NoSharding, ShardOptions, as_shard_options
+from ..sharding import ShardOptions
 from .alias import AliasTable
+from .drawn import BLOCK, MOST_SAMPLES, DrawnRecords
 from .draws import key_of, words
 from .files import weights_of
 from .orders import Orders
@@ -26,13 +26,10 @@ from .orders import Orders
 Positions = NDArray[np.int64]
 
 _STREAM = 1  # of the seed
-_BLOCK = 16384
 _MOST_CHANGES = 64
 
-MOST_SAMPLES = 1 << 55
 
-
-class WeightedSampler:
+class WeightedSampler(DrawnRecords):
     """Records in proportion to their weights; O(1) access to any position, the same on any number of workers and shards.
 
     With replacement, each position draws a record by itself: record i with the chance `weights[i] / sum(weights)`. Without,
@@ -85,14 +82,7 @@ class WeightedSampler:
         most = MOST_SAMPLES if self.replacement else int(np.count_nonzero(checked))
         remedy = "the number of positions in an epoch, without replacement at most that of weights above 0"
         wanted = (self.num_records if self.replacement else most) if num_samples is None else num_samples
-        self.num_samples = whole_number("num_samples", wanted, 1, most, remedy)
-        if num_epochs is not None:
-            num_epochs = whole_number(
-                "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless stream"
-            )
-        self.num_epochs = num_epochs
-        self.seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
-        self.shard_options = as_shard_options(shard_options or NoSharding())
+        super().__init__(wanted, most, remedy, num_epochs, seed, shard_options)
         self._digest = digest_of(checked)
         self._changes: tuple[tuple[int, str], ...] = ()
         self._table = AliasTable.of(checked) if self.replacement else None
@@ -102,25 +92,10 @@ class WeightedSampler:
         how = "with" if self.replacement else "without"
         return f"WeightedSampler({self.num_records} weights, {how} replacement, seed={self.seed})"
 
-    def __len__(self) -> int:
-        """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
-        shards = self.shard_options.shard_count
-        drops = self.shard_options.drop_remainder and self._total < ENDLESS
-        return self._total // shards * shards if drops else self._total
-
-    @property
-    def _total(self) -> int:
-        return ENDLESS if self.num_epochs is None else min(self.num_samples * self.num_epochs, ENDLESS)
-
-    @property
-    def epoch_length(self) -> int:
-        """Positions in an epoch."""
-        return self.num_samples
-
     @property
     def block_size(self) -> int:
         """Positions worth asking for at a time; of few epochs, where each has an order of its own."""
-        return _BLOCK if self.replacement else min(_BLOCK, max(2 * self.num_samples, 1024))
+        return BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -138,39 +113,11 @@ class WeightedSampler:
         }
 
     def record_keys(self, positions: Positions) -> Positions:
-        """The records at many positions.
+        return super().record_keys(positions) if self._orders is None else self._orders.records(positions)
 
-        Args:
-            positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
-
-        Returns:
-            `int64[n]` in `[0, num_records)`.
-        """
-        if self._table is None:
-            assert self._orders is not None
-            return self._orders.records(positions)
-        key, records = key_of(self.seed, _STREAM), np.empty(len(positions), dtype=np.int64)
-        for start in range(0, len(positions), _BLOCK):
-            some = slice(start, start + _BLOCK)
-            records[some] = self._table.records(words(key, np.ascontiguousarray(positions[some])))
-        return records
-
-    def seeds(self, positions: Positions) -> None:
-        """No position has a seed of its own: `seed` serves all."""
-
-    def with_shard_options(self, shard_options: ShardOptions) -> WeightedSampler:
-        """The same order, read by another shard."""
-        other = copy.copy(self)
-        other.shard_options = shard_options
-        return other
-
-    def __getitem__(self, index: int) -> RecordMetadata:
-        """The record at one global position.
-
-        Raises:
-            IndexError: `index` is outside `[0, len(self))`.
-        """
-        return metadata_at(self, index)
+    def _records_at(self, positions: Positions) -> Positions:
+        assert self._table is not None, "with replacement"
+        return self._table.records(words(key_of(self.seed, _STREAM), np.ascontiguousarray(positions)))
 
     @property
     def weights_told(self) -> str:

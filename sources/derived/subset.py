@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, SupportsIndex
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, SupportsIndex
 
 from ...common.fingerprint_values import digest_of
 from ..accepted import as_source
 from ..keys import Keys, check_key, check_keys
-from ..protocol import fingerprint_of, is_in_event_loop, reader_of, reads_singly
+from ..protocol import fingerprint_of, is_in_event_loop
 from ..provenance import UsedRecord, used_records
+from .on_source import Int64s, OnSource
 
-Int64s = npt.NDArray[np.int64]
 
-
-class Subset:
+class Subset(OnSource):
     """Some records of a source, in the order of their keys, read as the source reads them.
 
     Args:
@@ -41,18 +37,11 @@ class Subset:
     'd'
     """
 
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-
     def __init__(self, source: Any, keys: Keys) -> None:
         self.source = as_source(source)
         self.keys = check_keys(keys, len(self.source), "Subset")
         if not len(self.keys):
             raise ValueError("the subset has no records; pass the keys of some.")
-
-    @cached_property
-    def _read(self) -> Callable[[Int64s], Sequence[Any]]:
-        return reader_of(self.source)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -101,21 +90,8 @@ class Subset:
         """Sizes of records in their files, where the source tells them."""
         return _chosen(getattr(self.source, "record_bytes", None), self.keys)
 
-    @property
-    def announce(self) -> Callable[[Int64s], None] | None:
-        """Takes keys that will be asked for soon, where the source wants to know them."""
-        announce = getattr(self.source, "announce", None)
-        return None if announce is None else lambda keys: announce(self.keys[keys])
-
-    @property
-    def reads_ahead(self) -> Any:
-        """As many reads at a time as of the source."""
-        return getattr(self.source, "reads_ahead", True)
-
-    @property
-    def reads_singly(self) -> bool:
-        """True if the source is read record by record."""
-        return reads_singly(self.source)
+    def _records_of(self, keys: Int64s) -> Int64s:
+        return self.keys[keys]
 
     @property
     def in_event_loop(self) -> bool:

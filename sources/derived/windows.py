@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,14 @@ from ...errors import LengthsError
 from ..accepted import as_source
 from ..keys import Keys, check_key, check_keys
 from ..lengths import lengths_of
-from ..protocol import fingerprint_of, reader_of, reads_singly
+from ..protocol import fingerprint_of
 from ..provenance import TokenSpan, UsedRecord, used_records
+from .on_source import Int64s, OnSource
 
-Int64s = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
 
-class Windows:
+class Windows(OnSource):
     """Windows of `length` consecutive frames, `stride` apart, never over the end of an episode. Random access; `len` is known.
 
     Frames may be stored in two ways:
@@ -60,9 +60,6 @@ class Windows:
     >>> Windows([np.arange(5), np.arange(2), np.arange(4)], length=2)[2].tolist()
     [0, 1]
     """
-
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
 
     def __init__(
         self, source: Any, length: int, stride: int | None = None, *, lengths: Any = None, episodes: Any = None
@@ -108,10 +105,6 @@ class Windows:
     def _starts(self) -> Int64s:
         """The first frame of each episode, where records are frames."""
         return np.cumsum(self._lengths) - self._lengths
-
-    @cached_property
-    def _read(self) -> Callable[[Int64s], Sequence[Any]]:
-        return reader_of(self.source)
 
     def _places(self, keys: Int64s) -> tuple[Int64s, Int64s]:
         """The episode of each window, and the number of its first frame there."""
@@ -187,27 +180,11 @@ class Windows:
         """The record with the first frame of each window, `int64[n]`; where records are frames."""
         return self._first_frames(keys)
 
-    @property
-    def announce(self) -> Callable[[Int64s], None] | None:
-        """Takes keys that will be asked for soon, where the source wants to know them."""
-        announce = getattr(self.source, "announce", None)
-        return None if announce is None else lambda keys: announce(self._records_of(keys))
-
     def _records_of(self, keys: Int64s) -> Int64s:
         """All records that windows are made of."""
         if self._of_frames:
             return np.unique(self._first_frames(keys)[:, None] + np.arange(self.length))
         return np.unique(self._places(keys)[0])
-
-    @property
-    def reads_ahead(self) -> Any:
-        """As many reads at a time as of the source."""
-        return getattr(self.source, "reads_ahead", True)
-
-    @property
-    def reads_singly(self) -> bool:
-        """True if the source is read record by record."""
-        return reads_singly(self.source)
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:

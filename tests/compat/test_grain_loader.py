@@ -189,6 +189,26 @@ def test_transforms_need_something_to_do():
             getattr(grain.transforms, name)() if name != "FlatMap" else pygrain.experimental.FlatMapTransform()
 
 
+@pytest.mark.parametrize("index_first", [True, False])
+def test_a_map_with_index_works_beside_operations_on_iterators(index_first):
+    """An index is the place in the sampler's order, before and after an operation that leaves elements out."""
+
+    class Even(pygrain.Operation):
+        def __call__(self, records):
+            for number, record in enumerate(records):
+                if number % 2 == 0:
+                    yield record
+
+    class Numbered(pygrain.MapWithIndexTransform):
+        def map_with_index(self, index, element):
+            return index, element
+
+    sampler = pygrain.SequentialSampler(6, pygrain.NoSharding())
+    operations = [Numbered(), Even()] if index_first else [Even(), Numbered()]
+    found = list(pygrain.DataLoader(data_source=range(6), sampler=sampler, operations=operations, worker_count=0))
+    assert found == [(0, 0), (2, 2), (4, 4)]
+
+
 def test_a_sampler_of_the_users_own_gives_the_generators():
     """Random maps draw from what the sampler's metadata has."""
 

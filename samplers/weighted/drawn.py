@@ -1,0 +1,98 @@
+"""The positions of a sampler that draws records: in epochs of so many samples, for any shard.
+
+In: arguments of a user. Out: lengths, and the sampler's answers to one position.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.validation import whole_number
+from ..protocol import ENDLESS, RecordMetadata, metadata_at
+from ..sharding import NoSharding, ShardOptions, as_shard_options
+
+Positions = NDArray[np.int64]
+
+BLOCK = 16384
+"""Positions that are worth asking for at a time."""
+
+MOST_SAMPLES = 1 << 55
+
+
+class DrawnRecords:
+    """Base of samplers whose epochs have a number of samples that the user chooses."""
+
+    knows_later_epochs: ClassVar[bool] = True
+
+    num_records: int
+
+    def __init__(
+        self, num_samples: int, most: int, remedy: str, num_epochs: int | None, seed: int, shard: ShardOptions | None
+    ) -> None:
+        self.num_samples = whole_number("num_samples", num_samples, 1, most, remedy)
+        if num_epochs is not None:
+            num_epochs = whole_number(
+                "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless stream"
+            )
+        self.num_epochs = num_epochs
+        self.seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+        self.shard_options = as_shard_options(shard or NoSharding())
+
+    def __len__(self) -> int:
+        """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
+        shards = self.shard_options.shard_count
+        drops = self.shard_options.drop_remainder and self._total < ENDLESS
+        return self._total // shards * shards if drops else self._total
+
+    @property
+    def _total(self) -> int:
+        return ENDLESS if self.num_epochs is None else min(self.num_samples * self.num_epochs, ENDLESS)
+
+    @property
+    def epoch_length(self) -> int:
+        """Positions in an epoch."""
+        return self.num_samples
+
+    @property
+    def block_size(self) -> int:
+        """Positions worth asking for at a time."""
+        return BLOCK
+
+    def record_keys(self, positions: Positions) -> Positions:
+        """The records at many positions.
+
+        Args:
+            positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
+
+        Returns:
+            `int64[n]` in `[0, num_records)`.
+        """
+        records = np.empty(len(positions), dtype=np.int64)
+        for start in range(0, len(positions), BLOCK):
+            some = slice(start, start + BLOCK)
+            records[some] = self._records_at(positions[some])
+        return records
+
+    def _records_at(self, positions: Positions) -> Any:
+        raise NotImplementedError
+
+    def seeds(self, positions: Positions) -> None:
+        """No position has a seed of its own: `seed` serves all."""
+
+    def with_shard_options(self, shard_options: ShardOptions) -> Self:
+        """The same order, read by another shard."""
+        other = copy.copy(self)
+        other.shard_options = shard_options
+        return other
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        """The record at one global position.
+
+        Raises:
+            IndexError: `index` is outside `[0, len(self))`.
+        """
+        return metadata_at(self, index)
