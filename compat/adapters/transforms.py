@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, Union
 
-from ...operations import Batch as Batch
+from ...operations import Batch as OurBatch
 from ...operations import Filter as OurFilter
 from ...operations import FlatMap as OurFlatMap
 from ...operations import MapTransform, MapWithIndexTransform, RandomMapTransform
@@ -32,6 +32,19 @@ class _OfGrain(FunctionOperation):
 def grain_method(operation: Any) -> str:
     """The method that tells of which kind of Grain's transforms an operation is; "" for others."""
     return str(getattr(operation, "grain_method", ""))
+
+
+class Batch(OurBatch):
+    """Consecutive elements as one. Lists are trees, as tuples are: their items are stacked one by one.
+
+    Arguments as of `headrace.Batch`.
+
+    >>> from headrace.compat.grain import MapDataset
+    >>> [[item.tolist() for item in batch] for batch in MapDataset.source([[1, 2], [3, 4]]).batch(2)]
+    [[[1, 3], [2, 4]]]
+    """
+
+    lists_are_trees = True
 
 
 class Map(_OfGrain, MapTransform):

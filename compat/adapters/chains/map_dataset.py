@@ -23,6 +23,7 @@ from ....operations.function import as_kind
 from ....operations.transforms import fan_out_of
 from ....sources import RangeDataSource, as_source
 from ..sources import NoRecords
+from ..transforms import Batch
 from ..wording import reword
 from .at_index import RandomAtIndex
 from .orders import Mix, Shuffle, WindowShuffle, whole_weights
@@ -43,6 +44,8 @@ class MapDataset(OurMapDataset[T]):
     >>> MapDataset.range(5).shuffle(seed=1)[[0, 1, 2, 3, 4]]
     [1, 2, 3, 0, 4]
     """
+
+    batch_class = Batch
 
     def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> MapDataset[T]:
         """The elements in Grain's random order; `repeat(reseed_each_epoch=False)` repeats the order of one epoch.

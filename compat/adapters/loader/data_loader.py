@@ -12,7 +12,7 @@ from ....common.fingerprint_values import digest
 from ....errors import StructureError
 from ....loader import DataLoader as OurLoader
 from ....loader import DataLoaderIterator as OurIterator
-from ....operations import Batch, Operation
+from ....operations import Operation
 from ....operations.identity import fingerprint
 from ....samplers import IndexSampler as OurIndexSampler
 from ....samplers import NoSharding
@@ -22,7 +22,7 @@ from ....sources import as_source, fingerprint_of
 from ....sources.run_through import RunThroughSource
 from ...grain_state import state_after
 from ..options import MultiprocessingOptions
-from ..transforms import grain_method
+from ..transforms import Batch, grain_method
 from ..wording import reword
 from .operations import newer, with_one_generator
 from .record_stream import RecordStream

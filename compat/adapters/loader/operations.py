@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from ....operations import Batch, Operation
+from ....operations import Operation
 from ....operations.function import FunctionOperation
 from ....operations.protocol import Context, Step
 from ....operations.stacking import stacked
 from ..generators import OfLoader
-from ..transforms import Filter, Map, RandomMap, grain_method
+from ..transforms import Batch, Filter, Map, RandomMap, grain_method
 from .records import Record, RecordMetadata, with_key_removed
 
 T = TypeVar("T")
@@ -183,7 +184,7 @@ def on_records(
 
 def _batches(batch: Any, records: Records) -> Records:
     """Consecutive records as one, with the metadata of the last."""
-    make = batch.batch_fn or stacked
+    make = batch.batch_fn or partial(stacked, lists_are_trees=True)
     found: list[Record[Any]] = []
     for record in records:
         found.append(record)
