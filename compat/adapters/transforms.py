@@ -35,7 +35,8 @@ def grain_method(operation: Any) -> str:
 
 
 class Batch(OurBatch):
-    """Consecutive elements as one. Lists are trees, as tuples are: their items are stacked one by one.
+    """Consecutive elements as one. Lists are trees, as tuples are: their items are stacked one by one. A batch that
+    never fills, with `drop_remainder`, leaves an empty stream.
 
     Arguments as of `headrace.Batch`.
 
@@ -45,6 +46,7 @@ class Batch(OurBatch):
     """
 
     lists_are_trees = True
+    needs_one = False
 
 
 class Map(_OfGrain, MapTransform):

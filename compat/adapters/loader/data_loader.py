@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....common.fingerprint_values import digest
+from ....common.validation import warn
 from ....errors import StructureError
 from ....loader import DataLoader as OurLoader
 from ....loader import DataLoaderIterator as OurIterator
+from ....loader.plan.build import dropped_records
 from ....operations import Operation
 from ....operations.identity import fingerprint
 from ....samplers import IndexSampler as OurIndexSampler
@@ -69,14 +71,19 @@ class DataLoader(OurLoader):
         if _on_records(changed, sampler):
             parts = _run_through(changed, **parts)
             changed = []
+        seeded = getattr(parts["sampler"], "seed", None) is not None
+        if not seeded and any(grain_method(operation) == "random_map" for operation in changed):
+            warn("a random map gets None in place of a generator: the sampler has no seed; pass seed= to it.")
         super().__init__(
             **parts,
-            operations=with_one_generator(changed),
+            operations=with_one_generator(changed, seeded),
             worker_count=worker_count,
             worker_buffer_size=max(worker_buffer_size, 1),
             read_options=read_options,
             enable_profiling=enable_profiling,
         )
+        if not self._description.pipeline.joins and (records := dropped_records(self._description.pipeline)):
+            warn(f"the stream is empty: {records} records are too few for a batch, and drop_remainder=True drops them.")
 
     def __iter__(self) -> DataLoaderIterator:
         own = self._description

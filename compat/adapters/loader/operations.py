@@ -111,11 +111,10 @@ class OneGenerator(Operation):
         transform: what it does.
         generators: that all of them share.
         first: whether it is the first of them.
-        draws: False gives None in place of a generator, as Grain does after a flat map.
+        draws: False gives None in place of a generator, as Grain does after a flat map, or without a seed.
     """
 
     reads_position = True
-    needs_seed = True
 
     def __init__(self, transform: FunctionOperation, generators: OfLoader, first: bool, draws: bool) -> None:
         self.transform = transform
@@ -134,7 +133,7 @@ class OneGenerator(Operation):
 
         def one_generator_step(element: Any) -> None:
             try:
-                if first:
+                if first and draws:
                     generators.at(context.seed, context.position)
                 then(function(element, generators.current if draws else None))
             except Exception:
@@ -144,11 +143,13 @@ class OneGenerator(Operation):
         return one_generator_step
 
 
-def with_one_generator(operations: Sequence[Any]) -> list[Any]:
-    """The operations of a loader, with random maps that draw as Grain's do."""
+def with_one_generator(operations: Sequence[Any], seeded: bool) -> list[Any]:
+    """The operations of a loader, with random maps that draw as Grain's do: they get None if the sampler has no seed."""
     generators, methods = OfLoader(), list(map(grain_method, operations))
     return [
-        OneGenerator(operation, generators, "random_map" not in methods[:place], "flat_map" not in methods[:place])
+        OneGenerator(
+            operation, generators, "random_map" not in methods[:place], seeded and "flat_map" not in methods[:place]
+        )
         if method == "random_map"
         else operation
         for place, (operation, method) in enumerate(zip(operations, methods))
