@@ -39,9 +39,7 @@ class Stack:
         row: the one that is copied; after a failure, the one at fault.
     """
 
-    def __init__(
-        self, size: int, allocate: Allocate, tell: Tell = tell_nobody, lists_are_trees: bool = False
-    ) -> None:
+    def __init__(self, size: int, allocate: Allocate, tell: Tell = tell_nobody, lists_are_trees: bool = False) -> None:
         self.size = size
         self._lists_are_trees = lists_are_trees
         self._allocate = allocate

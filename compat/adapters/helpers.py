@@ -36,7 +36,9 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -
     [8, 6, 7, 9]
     """
     if rounds not in range(ROUNDS, MOST_ROUNDS + 1, 2):
-        raise ValueError(f"rounds must be an even integer between {ROUNDS} and {MOST_ROUNDS}, but got rounds = {rounds}.")
+        raise ValueError(
+            f"rounds must be an even integer between {ROUNDS} and {MOST_ROUNDS}, but got rounds = {rounds}."
+        )
     if not 0 <= index <= max_index:
         raise ValueError(f"index {index} is outside [0, {max_index}].")
     return shuffled_one(index, max_index, seed, rounds)

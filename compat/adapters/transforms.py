@@ -35,10 +35,9 @@ def grain_method(operation: Any) -> str:
 
 
 class Batch(OurBatch):
-    """Consecutive elements as one. Lists are trees, as tuples are: their items are stacked one by one. A batch that
-    never fills, with `drop_remainder`, leaves an empty stream.
+    """Consecutive elements as one. Lists are trees, as tuples are.
 
-    Arguments as of `headrace.Batch`.
+    Arguments as of `headrace.Batch`. A batch that never fills, with `drop_remainder`, leaves an empty stream.
 
     >>> from headrace.compat.grain import MapDataset
     >>> [[item.tolist() for item in batch] for batch in MapDataset.source([[1, 2], [3, 4]]).batch(2)]
@@ -69,6 +68,18 @@ class RandomMap(_OfGrain, RandomMapTransform):
     Raises:
         TypeError: there is neither.
     """
+
+
+class TfRandomMap(RandomMap, ABC):
+    """The random map of TensorFlow's programs: override `np_random_map`."""
+
+    @abstractmethod
+    def np_random_map(self, element: Any, rng: Any) -> Any:
+        """One element out."""
+
+    def random_map(self, element: Any, rng: Any) -> Any:
+        """The same."""
+        return self.np_random_map(element, rng)
 
 
 class MapWithIndex(_OfGrain, MapWithIndexTransform):

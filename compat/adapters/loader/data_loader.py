@@ -50,6 +50,12 @@ class DataLoader(OurLoader):
     [20, 30, 40, 10, 50]
     """
 
+    _data_source: Any  # what was passed; some programs look at these
+    _sampler: Any
+    _operations: tuple[Any, ...]
+    _shard_options: Any
+    _read_options: Any
+
     def __init__(
         self,
         *,
@@ -62,11 +68,13 @@ class DataLoader(OurLoader):
         read_options: Any = None,
         enable_profiling: bool = False,
     ) -> None:
+        vars(self).update(_data_source=data_source, _sampler=sampler, _operations=tuple(operations))
+        vars(self).update(_shard_options=shard_of(sampler, shard_options), _read_options=read_options)
         changed = [newer(operation) for operation in operations]
         parts = {
             "data_source": data_source,
             "sampler": sampler,
-            "shard_options": shard_of(sampler, shard_options),
+            "shard_options": self._shard_options,
         }
         if _on_records(changed, sampler):
             parts = _run_through(changed, **parts)
@@ -88,6 +96,11 @@ class DataLoader(OurLoader):
     def __iter__(self) -> DataLoaderIterator:
         own = self._description
         return DataLoaderIterator(own.pipeline, own.execution, own.max_errors, own.skipped_steps)
+
+    @property
+    def _multiprocessing_options(self) -> MultiprocessingOptions:
+        """The name that Keras asks for."""
+        return self.multiprocessing_options
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:
