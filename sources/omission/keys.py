@@ -2,8 +2,8 @@
 
 In: keys, the path of a file of keys, or a predicate on file and row. Out: `int64[n]`, ascending, each once, checked.
 
-A file of keys is an `.npy` file of integers, or text with one key a line: an int, or a JSON object with the key as `"key"`. Blank
-lines, and those that begin with `#`, do not count. It may be compressed, or in a store.
+A file of keys is an `.npy` file of integers, or text with one key a line: an int, or a JSON object with the key as `"key"`.
+Blank lines, and those that begin with `#`, do not count. It may be compressed, or in a store.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
 
     Args:
         source: that has the records.
-        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate, which is asked once for
-            the records of each file.
+        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate, which is asked once
+            for the records of each file.
         storage_options: how a file of keys in a store is reached.
 
     Raises:

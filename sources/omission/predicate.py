@@ -33,7 +33,7 @@ class Rows(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
-    """The keys of the records of which a predicate is true.
+    r"""The keys of the records of which a predicate is true.
 
     A record that is made of several others is picked with any of them.
 
@@ -43,7 +43,7 @@ def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
 
     >>> import tempfile, pathlib, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = pathlib.Path(folder, "a.jsonl").write_text("1\\n2\\n3\\n")
+    ...     _ = pathlib.Path(folder, "a.jsonl").write_text("1\n2\n3\n")
     ...     chosen_by(headrace.JsonLinesDataSource(folder), lambda file, row: row == 1).tolist()
     [1]
     """
@@ -95,8 +95,8 @@ def _places(source: Any, key: int) -> list[FilePlace]:
         place = None if tell is None else tell(used.key)
         if place is None:
             raise SourceError(
-                f"omit= is a function of file and row, and {type(used.source).__name__} does not tell in which files its records "
-                "are (file_place); pass record keys."
+                f"omit= is a function of file and row, and {type(used.source).__name__} does not tell in which files its "
+                "records are (file_place); pass record keys."
             )
         places.append(FilePlace(*place))
     return places
