@@ -23,7 +23,7 @@ FileAndRow: TypeAlias = Callable[[str, Any], Any]
 """Says of rows of a file whether they are left out: `(file, row)`, where `row` is an int, or an array of them."""
 
 
-class Rows(np.ndarray[Any, np.dtype[np.int64]]):
+class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
     """Numbers of rows that refuse what would take all of them for one: a function that does so is asked row by row."""
 
     def _refuse(self, *_: Any) -> NoReturn:
@@ -69,7 +69,7 @@ def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.ND
     rows = np.arange(first, first + count, dtype=np.int64)
     if count > 1:
         try:
-            told = np.asarray(predicate(file, rows.view(Rows)))
+            told = np.asarray(predicate(file, rows.view(RowNumbers)))
         except Exception:  # it takes single rows alone; whatever else is wrong is told of the first row
             told = np.empty(0)
         if told.dtype == np.bool_ and told.shape in ((), (count,)):

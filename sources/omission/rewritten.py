@@ -60,10 +60,11 @@ class FormerSource:
         return keys - np.searchsorted(self.omitted, keys)
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
-        """Whether records are still there."""
-        places = np.searchsorted(self.omitted, keys)
-        gone: npt.NDArray[np.bool_] = self.omitted[np.minimum(places, len(self.omitted) - 1)] == keys
-        return ~gone
+        """True for records that are still there."""
+        there: npt.NDArray[np.bool_] = np.searchsorted(self.omitted, keys) == np.searchsorted(
+            self.omitted, keys, "right"
+        )
+        return there
 
     def and_before(self, earlier: FormerSource) -> FormerSource:
         """The source before this one, for the files after this one: what both left out, by the earlier one's keys."""
