@@ -241,7 +241,7 @@ class FormerKeys(OnSource):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """That of the former source: a run goes on as if its files had stayed."""
+        """The former source's: a run goes on as if its files had stayed."""
         return dict(self._former.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
