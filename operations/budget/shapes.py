@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.distinct import distinct
+from ...common.messages import short_repr
+from ..protocol import Operation
 
 Ints = NDArray[np.int64]
 
@@ -57,6 +59,14 @@ class BatchShapes:
                     f"pad_to: {multiple_of} records of length {length} are over {limit}; raise it, or leave that length out."
                 )
         return cls(tuple(lengths), tuple(rows))
+
+    def check_stacked(self, by: Operation) -> None:
+        """Refuse to stack batches of several shapes. Raises ValueError: the operation after them does so."""
+        if by.only_stacks and by.takes != 1 and len(self.lengths) > 1:
+            raise ValueError(
+                f"{short_repr(by)} after BudgetBatch would stack batches of {len(self.lengths)} shapes, which are whole "
+                f"already; leave batch_size= (or the Batch) out, or make one shape of them, pad_to=({self.longest},)."
+            )
 
     def numbers(self, lengths: Any) -> Ints:
         """The number of the smallest shape that holds each length; `len(self.lengths)` for one that none holds."""

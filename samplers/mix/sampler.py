@@ -25,6 +25,7 @@ from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
 from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
+from ..weighted.drawn import DrawnRecords
 from .ends import ends_of, order_before, order_of
 from .order import MixOrder
 from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
@@ -269,6 +270,8 @@ class MixSampler:
                 "pass MixSampler and DataLoader the same."
             )
         for name, part in self._parts.items():
+            if isinstance(part, DrawnRecords):
+                part.check_records(lengths[name], name)
             records = getattr(part, "num_records", 0)
             if records > lengths[name]:
                 raise ValueError(
@@ -336,6 +339,11 @@ def _as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int
 
 
 def _checked(name: str, part: VectorSampler) -> VectorSampler:
+    if getattr(part, "balance", None) is not None:
+        raise ValueError(
+            f"part {short_repr(name)} of the mix has a balance of its own; pass it to the MixSampler, balance=headrace.Balance("
+            "{part: lengths, …}, cost)."
+        )
     if has_own_orders(part) or part.shard_options.shard_count > 1:
         raise ValueError(
             f"part {short_repr(name)} of the mix has shards of its own; give shard_options to the MixSampler or the "
