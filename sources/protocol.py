@@ -19,7 +19,17 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `lengths_by(name)` | `int64[records]`: how long a field of the records is, or the whole number in it |
 | `record_bytes` | `int64[records]`: the sizes of the records in their files |
 | `file_place(key)` | where a record lies in which file, a `FilePlace` or None, for `headrace.trace` |
+| `file_runs()` | the same for all records, as `FileRun`s, for predicates of `omit=` |
 | `made_of(key)` | the records of other sources that a record is made of, `UsedRecord`s, for `headrace.trace` |
+| `growing` | True: it may have more generations later. A generation is a numbered list of files; keys never change |
+| `generation` | the number of the one that this object reads, from 0 |
+| `generation_records(g)` | how many records any generation has that is written down |
+| `newest_generation()` | looks for new files, writes a new generation down if there are some, and gives the last number |
+| `at_generation(g)` | the same source with the records of generation `g` |
+| `complete` | False while a conversion writes its files: who has read all records waits for more. Asked before the last look |
+| `generation_folder` | the folder in which generations are written down; None: nowhere, and a state carries them |
+| `carried_generations` | those that are nowhere written down, as plain JSON values |
+| `with_generations(values)` | the same source, which knows these generations of a state |
 | `columns` | the tree of arrays of a columnar source (one leading axis), so that a batch is one `np.take` |
 
 The loader calls the reading methods from several threads at the same time. `__getitem__` and `__getitems__` may be coroutines,
