@@ -32,8 +32,8 @@ REMARKS = {
     "config": (DIFFERS, "flags are kept, and do nothing"),
     "monitoring": (ABSENT, _TOLD_BY_STATS),
     "proto": (ABSENT, f"messages of Grain's execution summary; {_TOLD_BY_STATS}"),
-    "SharedMemoryArray": (ABSENT, _OUR_MEMORY),
-    "SharedMemoryArrayMetadata": (ABSENT, _OUR_MEMORY),
+    "SharedMemoryArray": (DIFFERS, f"no object is of this class: {_OUR_MEMORY}"),
+    "SharedMemoryArrayMetadata": (DIFFERS, f"no object is of this class: {_OUR_MEMORY}"),
     "DataLoader": (
         BETTER,
         "the stream of Grain with 0 workers, whatever `worker_count`; a warning where no record is left",

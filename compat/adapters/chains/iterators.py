@@ -19,6 +19,7 @@ from ....loader.plan.joins import Node
 from ....loader.plan.rules import All, First
 from ....loader.state.files import restore_later, write_later
 from ....loader.state.loader_state import LoaderState
+from ..inner.stats import NO_STATS
 from ..wording import reword
 from .states import chain_state_after, is_grains, is_of_another_mix
 
@@ -35,6 +36,7 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
     """
 
     _parents: tuple[Any, ...] = ()
+    _stats = NO_STATS  # iterators of others take times with it
 
     def __init__(self, parents: Any = ()) -> None:
         self._parents = tuple(parents) if isinstance(parents, Sequence) else (parents,)

@@ -23,6 +23,7 @@ from ....operations.function import as_kind
 from ....operations.transforms import fan_out_of
 from ....samplers.protocol import ENDLESS
 from ....sources import as_source
+from ..inner.stats import NO_STATS
 from ..sources import NoRecords, RangeDataSource
 from ..transforms import Batch
 from ..wording import reword
@@ -47,6 +48,7 @@ class MapDataset(OurMapDataset[T]):
     """
 
     batch_class = Batch
+    _stats = NO_STATS  # datasets of others take times with it
 
     def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> MapDataset[T]:
         """The elements in Grain's random order; `repeat(reseed_each_epoch=False)` repeats the order of one epoch.

@@ -14,6 +14,7 @@ from ...adapters import transforms as _transforms
 from ...adapters.chains.iter_dataset import IterDataset as IterDataset
 from ...adapters.chains.iterators import DatasetIterator as DatasetIterator
 from ...adapters.chains.map_dataset import MapDataset as MapDataset
+from ...adapters.inner.by_method import SharedMemoryArray as SharedMemoryArray
 from ...adapters.loader import data_loader as _loader
 from ...adapters.loader import operations as _operations
 from ...adapters.loader.data_loader import DataLoader as DataLoader
