@@ -28,6 +28,9 @@ once: each record of a few would walk through a domain far larger than their num
 
 _MASK32 = 0xFFFFFFFF
 
+_SHIFTS = ((623, 11), (68, 7), (39, 5), (7, 3))
+"""The standard's t, by the least number of words."""
+
 
 @dataclass(frozen=True)
 class GrainOrder:
@@ -38,20 +41,18 @@ class GrainOrder:
     seed: int | None
 
     def part(self) -> tuple[int, int]:
-        """First record and number of records of this shard's part of the source.
-
-        Raises:
-            ValueError: the part is empty.
-        """
+        """First record and number of records of this shard's part of the source."""
         whole, rest = divmod(self.num_records, self.shard.shard_count)
         index, rest = self.shard.shard_index, 0 if self.shard.drop_remainder else rest
-        length = whole + (index < rest)
-        if length == 0:
+        return index * whole + min(index, rest), whole + (index < rest)
+
+    def refuse_empty_part(self) -> None:
+        """Raise a ValueError if the part is empty."""
+        if not self.part()[1]:
             raise ValueError(
-                f"shard {index} of {self.shard.shard_count} would own none of the {self.num_records} records; "
+                f"shard {self.shard.shard_index} of {self.shard.shard_count} would own none of the {self.num_records} records; "
                 'use fewer shards, or algorithm="headrace".'
             )
-        return index * whole + min(index, rest), length
 
     def position_of(self, key: int, epoch: int) -> int | None:
         """The global position of a record of this shard's part within an epoch; None for a record of another part."""
@@ -99,8 +100,14 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
     return out
 
 
-def shuffled_one(place: int, max_index: int, seed: int) -> int:
+def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
     """Permute one place: `shuffled` for a single number, for which NumPy takes longer.
+
+    Args:
+        place: in `[0, max_index]`.
+        max_index: the largest place.
+        seed: in `[0, 2^32)`.
+        rounds: of the cipher; an even number. Datasets and samplers use the default.
 
     >>> [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)] == shuffled(np.arange(2), 10**6, 42).tolist()
     True
@@ -109,7 +116,7 @@ def shuffled_one(place: int, max_index: int, seed: int) -> int:
         return 0
     bits = _bits(max_index)
     width = bits // 2
-    keys = round_keys(seed, width)
+    keys = round_keys(seed, width, rounds)
     if bits == TABLE_BITS:
         return int(small_epoch(max_index, keys)[place])
     mask: Any = (1 << width) - 1
@@ -199,7 +206,7 @@ def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 def _rounds(left: Any, right: Any, keys: tuple[int, ...], width: int, mask: Any) -> tuple[Any, Any]:
     """Apply the rounds to the words, arrays or numbers; the mask is of their type."""
     number = type(mask)
-    for index in range(0, ROUNDS, 2):
+    for index in range(0, len(keys), 2):
         left = left ^ _mixed(right, width, mask) ^ number(keys[index])
         right = right ^ _mixed(left, width, mask) ^ number(keys[index + 1])
     return left, right
@@ -215,19 +222,19 @@ def _mixed(word: Any, width: int, mask: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def round_keys(seed: int, width: int) -> tuple[int, ...]:
-    """The four round keys for words of `width` bits."""
-    return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, ROUNDS))
+def round_keys(seed: int, width: int, rounds: int = ROUNDS) -> tuple[int, ...]:
+    """The keys of the rounds, for words of `width` bits."""
+    return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, rounds))
 
 
 def seed_sequence(seed: int, count: int) -> list[int]:
-    """The first `count` (at most 6) words of C++'s `std::seed_seq{seed}.generate` (ISO C++ [rand.util.seedseq]).
+    """The first `count` words of C++'s `std::seed_seq{seed}.generate` (ISO C++ [rand.util.seedseq]).
 
     >>> seed_sequence(0, 4)
     [2963817213, 69796629, 1973464570, 532167439]
     """
     words = [0x8B8B8B8B] * count
-    shift = (count - 1) // 2  # the standard's t, for fewer than 7 words
+    shift = next((shift for least, shift in _SHIFTS if count >= least), (count - 1) // 2)
     middle = (count - shift) // 2
     far = middle + shift
     steps = max(2, count)  # one seed and its number: two inputs

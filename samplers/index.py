@@ -93,7 +93,11 @@ class IndexSampler:
         else:
             self._check_balance()
         if self.algorithm == "grain":
-            self._grain_order().part()  # a shard without records is an error now, not later
+            self._check_part()
+
+    def _check_part(self) -> None:
+        """A shard without records is an error now, not later."""
+        self._grain_order().refuse_empty_part()
 
     def _check_balance(self) -> None:
         balance = checked(self.balance)
@@ -136,7 +140,7 @@ class IndexSampler:
         """
         if isinstance(self.shuffle, BlockShuffle):
             return min(max(self.shuffle.records_at_hand // self.shard_options.shard_count, 1024), 1 << 18)
-        return 16384 if self.algorithm == "headrace" else min(16384, 4 * self._grain_order().part()[1])
+        return 16384 if self.algorithm == "headrace" else min(16384, max(4 * self._grain_order().part()[1], 1))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
