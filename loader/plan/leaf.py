@@ -88,6 +88,11 @@ class Leaf:
             return self.sampler.block_size
         return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.sampler.block_size)
 
+    @property
+    def records_each(self) -> int:
+        """Records of a key, on average: one, but for what is planned of several."""
+        return int(getattr(self.source, "records_each", 1))
+
     def left_from(self, local: int) -> int:
         """Number of local positions from one on: none after the end."""
         return max(self.total - local, 0)

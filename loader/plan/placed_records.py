@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operations.protocol import Context, Operation
+from ...samplers import IndexSampler
 from ...samplers.protocol import VectorSampler
 from ...sources import DataSource, fingerprint_of, reader_of
 from ...sources.provenance import UsedRecord, used_records
@@ -33,6 +34,9 @@ class PlacedRecords(Protocol):
 
     def keys(self, places: Ints) -> Ints:
         """Their keys, as users know them."""
+
+    def place_of(self, key: int, count: int) -> int | None:
+        """The place below `count` of the record with a key; None if it has none."""
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]: ...
 
@@ -67,6 +71,14 @@ class SampledRecords:
     def keys(self, places: Ints) -> Ints:
         """The keys of the records at places."""
         return self._sampler.record_keys(places)
+
+    def place_of(self, key: int, count: int) -> int | None:
+        """The place of a record, by the sampler's own inverse where it has one."""
+        if isinstance(self._sampler, IndexSampler):
+            place = self._sampler.position_of(key, 0) if key < self._sampler.num_records else None
+            return place if place is not None and place < count else None
+        found = np.flatnonzero(self.keys(np.arange(count, dtype=np.int64)) == key)
+        return int(found[0]) if len(found) else None
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]:
         return used_records(self.source, int(self.keys(np.array([place]))[0]))

@@ -50,6 +50,11 @@ class BudgetSource:
         """The identity of the records: the order tells the batches."""
         return self._input.fingerprint
 
+    @property
+    def records_each(self) -> int:
+        """Records of a batch, on average."""
+        return max(-(-len(self._order.windows.places) // max(self._order.epoch_length, 1)), 1)
+
     def __getitem__(self, key: int) -> Any:
         return self.__getitems__(np.array([key], dtype=np.int64))[0]
 
@@ -83,9 +88,7 @@ class BudgetSource:
 
     def place_of(self, record_key: int) -> int | None:
         """The place of a record in an epoch; None if it has none."""
-        keys = self._input.keys(np.arange(len(self._lengths), dtype=np.int64))
-        found = np.flatnonzero(keys == record_key)
-        return int(found[0]) if len(found) else None
+        return self._input.place_of(record_key, len(self._lengths))
 
     def told(self, key: int) -> str:
         """The records of a batch, as messages say them."""

@@ -51,6 +51,11 @@ class PackedSource:
         return self.records.fingerprint
 
     @property
+    def records_each(self) -> int:
+        """Documents of a row, on average."""
+        return max(-(-self.plan.documents // max(self.plan.rows, 1)), 1)
+
+    @property
     def record_count(self) -> int:
         """The number of records of the source that documents are made of."""
         return len(self.records.source)
