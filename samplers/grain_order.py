@@ -64,6 +64,10 @@ class GrainOrder:
             place = place_of(place, length - 1, (self.seed + epoch) & _MASK32)
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
 
+    def places_of(self, keys: Positions, epoch: int) -> Positions:
+        """The places of records within an epoch, in an order of all of them."""
+        return keys if self.seed is None else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
+
     def record_keys(self, positions: Positions) -> Positions:
         """`int64[n]` global positions to `int64[n]` record keys."""
         first_record, length = self.part()
@@ -125,16 +129,25 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
 
 def place_of(key: int, max_index: int, seed: int) -> int:
     """The place that `shuffled` sends to `key`."""
+    return int(places_of(np.array([key]), max_index, seed)[0])
+
+
+def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
+    """The places that `shuffled` sends to keys."""
     if max_index == 0:
-        return 0
+        return np.zeros(len(keys), dtype=np.int64)
     bits = _bits(max_index)
-    keys = round_keys(seed, bits // 2)
+    cipher_keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:
-        return int(np.argmax(small_epoch(max_index, keys) == key))
-    key = _decipher(key, keys, bits // 2)
-    while key > max_index:
-        key = _decipher(key, keys, bits // 2)
-    return key
+        return np.argsort(small_epoch(max_index, cipher_keys))[keys]
+    return _walk_back(keys.astype(np.uint64), max_index, cipher_keys, bits // 2).astype(np.int64)
+
+
+def _walk_back(numbers: Words, max_index: int, keys: tuple[int, ...], width: int) -> Words:
+    numbers = _decipher(numbers, keys, width)
+    while (outside := np.flatnonzero(numbers > np.uint64(max_index))).size:
+        numbers[outside] = _decipher(numbers[outside], keys, width)
+    return numbers
 
 
 def _bits(max_index: int) -> int:
@@ -142,14 +155,15 @@ def _bits(max_index: int) -> int:
     return bits + bits % 2
 
 
-def _decipher(number: int, keys: tuple[int, ...], width: int) -> int:
-    """`_encipher`, undone, for one number."""
+def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
+    """`_encipher`, undone."""
     mask = np.uint64((1 << width) - 1)
-    left, right = np.array([number >> width], np.uint64), np.array([number & int(mask)], np.uint64)
+    left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
     for index in range(ROUNDS - 2, -1, -2):
         right = right ^ _mixed(left, width, mask) ^ np.uint64(keys[index + 1])
         left = left ^ _mixed(right, width, mask) ^ np.uint64(keys[index])
-    return int(left[0]) << width | int(right[0])
+    made: Words = (left << np.uint64(width)) | right
+    return made
 
 
 @lru_cache(maxsize=16)

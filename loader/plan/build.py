@@ -25,6 +25,7 @@ from .compile import compiled
 from .joins import Apply, Read
 from .leaf import Leaf
 from .lineage import ReshardHistory
+from .packs.planned import planned_packs
 from .pipeline import Pipeline
 
 LARGEST_OF_SEVERAL_EPOCHS = 1 << 24
@@ -60,6 +61,9 @@ def make_pipeline(
     if (planned := planned_batches(source, order, checked)) is not None:
         source, batches, checked = planned
         order = batches.with_shard_options(shard)
+    elif (packs := planned_packs(source, order, checked)) is not None:
+        source, rows, checked = packs
+        order = rows.with_shard_options(shard)
     leaf = Leaf(source, order, shard, lineage)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
 
