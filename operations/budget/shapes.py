@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.distinct import distinct
 from ...common.messages import short_repr
 from ..protocol import Operation
 
@@ -22,6 +23,9 @@ MOST_SHAPES = 64
 
 CANDIDATES = 1024
 """Lengths among which the padded ones are chosen; of more, those that part the tokens evenly. The choice takes 30 ms."""
+
+COUNTED = 1 << 20
+"""Lengths up to it are counted in a table: without sorting them."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,12 @@ def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
     >>> chosen_lengths(np.array([1, 2, 2, 9, 10]), 2)
     (2, 10)
     """
-    values, counts = np.unique(np.maximum(lengths, 1), return_counts=True)
+    values, counts = _counted(np.maximum(lengths, 1))
     below = np.concatenate([[0], np.cumsum(counts)])
     if len(values) > CANDIDATES:
         tokens = np.cumsum(values * counts)
         parts = np.searchsorted(tokens, np.linspace(0, tokens[-1], CANDIDATES + 1)[1:], side="left")
-        chosen = np.unique(np.minimum(parts, len(values) - 1))
+        chosen = np.array(distinct(np.minimum(parts, len(values) - 1)))
         values, below = values[chosen], np.concatenate([[0], below[chosen + 1]])
     count = min(count, len(values))
     cost = (values * below[1:]).astype(np.float64)
@@ -110,3 +114,12 @@ def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
             last = int(before[last]) - 1
             picked.append(int(values[last]))
     return tuple(reversed(picked))
+
+
+def _counted(lengths: Ints) -> tuple[Ints, Ints]:
+    """The lengths that occur, ascending, and how often."""
+    if int(lengths.max()) > max(len(lengths), COUNTED):
+        return np.unique(lengths, return_counts=True)
+    counts = np.bincount(lengths)
+    values = np.flatnonzero(counts)
+    return values, counts[values]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.distinct import distinct
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError
@@ -220,7 +221,7 @@ class MixSampler:
         Raises:
             CheckpointError: a part was removed.
         """
-        for number in np.unique(self.order.places(positions)[0]).tolist():
+        for number in distinct(self.order.places(positions)[0]):
             self._place_of(self.order.names[number])
 
     def _keys_in(self, name: str, indices: Positions) -> Positions:
