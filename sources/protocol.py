@@ -19,7 +19,17 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `lengths_by(name)` | `int64[records]`: how long a field of the records is, or the whole number in it |
 | `record_bytes` | `int64[records]`: the sizes of the records in their files |
 | `file_place(key)` | where a record lies in which file, a `FilePlace` or None, for `headrace.trace` |
+| `file_runs()` | the same for all records, as `FileRun`s, for predicates of `omit=` |
 | `made_of(key)` | the records of other sources that a record is made of, `UsedRecord`s, for `headrace.trace` |
+| `growing` | True: it may have more generations later. A generation is a numbered list of files; keys never change |
+| `generation` | the number of the one that this object reads, from 0 |
+| `generation_records(g)` | how many records any generation has that is written down |
+| `newest_generation()` | looks for new files, writes a new generation down if there are some, and gives the last number |
+| `at_generation(g)` | the same source with the records of generation `g` |
+| `complete` | False while a conversion writes its files: who has read all records waits for more. Asked before the last look |
+| `generation_folder` | the folder in which generations are written down; None: nowhere, and a state carries them |
+| `carried_generations` | those that are nowhere written down, as plain JSON values |
+| `with_generations(values)` | the same source, which knows these generations of a state |
 | `columns` | the tree of arrays of a columnar source (one leading axis), so that a batch is one `np.take` |
 
 The loader calls the reading methods from several threads at the same time. `__getitem__` and `__getitems__` may be coroutines,
@@ -74,13 +84,28 @@ def is_asynchronous(source: Any) -> bool:
     return any(inspect.iscoroutinefunction(getattr(kind, name, None)) for name in ("__getitem__", "__getitems__"))
 
 
+def reads_many(source: Any) -> bool:
+    """True if a source has `__getitems__`; as Python does with such names, it is looked up on the type.
+
+    Those of TFDS hand the keys to a source of their own, which is a mock in `tfds.testing.mock_data`.
+
+    >>> reads_many([1, 2])
+    False
+    """
+    kind = type(source)
+    if not hasattr(kind, "__getitems__"):
+        return False
+    of_tfds = kind.__module__.startswith("tensorflow_datasets.") and hasattr(source, "data_source")
+    return not of_tfds or hasattr(type(source.data_source), "__getitems__")
+
+
 def reads_singly(source: Any) -> bool:
     """True if readers share a batch of a source's records, record by record.
 
     >>> reads_singly([1, 2])
     True
     """
-    return bool(getattr(source, "reads_singly", not hasattr(source, "__getitems__")))
+    return bool(getattr(source, "reads_singly", not reads_many(source)))
 
 
 def is_in_event_loop(source: Any) -> bool:
@@ -112,7 +137,7 @@ def reader_of(source: DataSource[Any]) -> Reader:
     >>> reader_of("a b c".split())(np.array([2, 0]))
     ['c', 'a']
     """
-    many: Callable[[Any], Any] | None = getattr(source, "__getitems__", None)
+    many: Callable[[Any], Any] | None = getattr(source, "__getitems__", None) if reads_many(source) else None
     if many is not None and getattr(source, "answers_exactly", False):
         return cast(Reader, many)
     as_array, length, name = bool(getattr(source, "array_keys", False)), len(source), type(source).__qualname__
