@@ -82,14 +82,14 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
 
 
 def _depth(state: Any) -> int:
-    """How many states of interleaves, or of one worker, are one inside the other."""
+    """The number of states of interleaves, or of one worker, that are one inside the other."""
     if not isinstance(state, dict) or _WORKERS not in state:
         return 0
     return 1 + max((_depth(each) for each in state[_WORKERS]), default=0)
 
 
 def _interleaves(tree: Node, state: Any) -> int:
-    """How many interleaves are one inside the other, where the state has such; one worker may have been around them."""
+    """The number of interleaves that are one inside the other, as far as the state has such."""
     base = _uncounted(tree)
     datasets = (
         getattr(base.leaf.source.dataset, "datasets", None) if isinstance(base, Read) and base.leaf.in_order else None

@@ -189,12 +189,12 @@ class Bins:
 
     def _bins_that_fit(self, lengths: NDArray[Any], capacities: NDArray[Any]) -> NDArray[Any]:
         """Grain's best fit takes a bin with the most documents for one that is filled up: no document but an empty one fits."""
-        if self._pack.most is None:
-            return (self._free + lengths <= capacities).all(axis=0)
-        is_full = self._documents >= self._pack.most
-        if self._pack.fit == "first":
-            return (self._free + lengths <= capacities).all(axis=0) & ~is_full
-        return (self._free + lengths + is_full * capacities <= capacities).all(axis=0)
+        taken = self._free + lengths
+        if self._pack.most is not None:
+            is_full = self._documents >= self._pack.most
+            taken = taken + is_full * (capacities if self._pack.fit == "best" else capacities + 1)
+        fits: NDArray[Any] = (taken <= capacities).all(axis=0)
+        return fits
 
     def _put(self, element: Element, row: int, lengths: list[int]) -> None:
         self._documents[row] += 1
