@@ -168,7 +168,7 @@ class LivingPlaces:
             done += len(here)
         gaps = found[:done] if done == len(found) else found[:done].copy()
         gaps.sort()
-        gaps[:] -= np.arange(done, dtype=gaps.dtype)
+        np.subtract(gaps, np.arange(done, dtype=gaps.dtype), out=gaps)
         return gaps
 
     def position_of(self, place: int) -> int | None:
