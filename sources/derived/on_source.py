@@ -1,15 +1,16 @@
-"""Base of sources that are made of another one: it passes on how records are announced and read."""
+"""Bases of sources that are made of another one: they pass on how records are announced and read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from ..protocol import DataSource, reader_of, reads_singly
+from ..keys import Keys, check_key, check_keys
+from ..protocol import DataSource, is_in_event_loop, reader_of, reads_singly
 
 Int64s = npt.NDArray[np.int64]
 
@@ -45,3 +46,32 @@ class OnSource:
     def reads_singly(self) -> bool:
         """True if the source is read record by record."""
         return reads_singly(self.source)
+
+
+class ByOtherKeys(OnSource):
+    """Base of sources that give the records of another one as they are, under other keys."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        return self._read(self._below([check_key(key, len(self), type(self).__name__)]))[0]
+
+    def __getitems__(self, keys: Keys) -> Sequence[Any]:
+        """The records of `keys`, in their order."""
+        return self._read(self._below(keys))
+
+    async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
+        """The records of `keys`, in their order, of a source that is asynchronous."""
+        source: Any = self.source
+        records: Sequence[Any] = await source.read_in_loop(self._below(keys))
+        return records
+
+    @property
+    def in_event_loop(self) -> bool:
+        """True if the source is asynchronous."""
+        return is_in_event_loop(self.source)
+
+    def _below(self, keys: Keys) -> Int64s:
+        """The keys of the records in the source, checked."""
+        return self._records_of(check_keys(keys, len(self), type(self).__name__))

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, SupportsIndex
+from typing import Any
 
 from ...common.fingerprint_values import digest_of
 from ..accepted import as_source
-from ..keys import Keys, check_key, check_keys
-from ..protocol import fingerprint_of, is_in_event_loop
+from ..keys import Keys, check_keys
+from ..protocol import fingerprint_of
 from ..provenance import UsedRecord, used_records
-from .on_source import Int64s, OnSource
+from .on_source import ByOtherKeys, Int64s
 
 
-class Subset(OnSource):
+class Subset(ByOtherKeys):
     """Some records of a source, in the order of their keys, read as the source reads them.
 
     Args:
@@ -45,22 +45,6 @@ class Subset(OnSource):
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    def __getitem__(self, key: SupportsIndex) -> Any:
-        return self._read(self.keys[[check_key(key, len(self.keys), "Subset")]])[0]
-
-    def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The records of `keys`, in their order."""
-        return self._read(self._below(keys))
-
-    async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """The records of `keys`, in their order, of a source that is asynchronous."""
-        source: Any = self.source
-        records: Sequence[Any] = await source.read_in_loop(self._below(keys))
-        return records
-
-    def _below(self, keys: Keys) -> Int64s:
-        return self.keys[check_keys(keys, len(self.keys), "Subset")]
 
     @cached_property
     def columns(self) -> Any:
@@ -92,11 +76,6 @@ class Subset(OnSource):
 
     def _records_of(self, keys: Int64s) -> Int64s:
         return self.keys[keys]
-
-    @property
-    def in_event_loop(self) -> bool:
-        """True if the source is asynchronous."""
-        return is_in_event_loop(self.source)
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:

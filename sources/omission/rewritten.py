@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,8 @@ from ...common.fingerprint_values import digest_of
 from ...common.messages import shorten
 from ...errors import RecordKeyError, SourceError, SourceNotFoundError
 from ...files.streams import open_stream
-from ..derived.on_source import OnSource
-from ..keys import Keys, check_key, check_keys
-from ..protocol import is_in_event_loop
+from ..derived.on_source import ByOtherKeys
+from ..keys import Keys, check_keys
 from ..provenance import FilePlace
 
 Int64s = npt.NDArray[np.int64]
@@ -141,7 +140,7 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
         ) from error
 
 
-class FormerKeys(OnSource):
+class FormerKeys(ByOtherKeys):
     """A source on files that were written anew without some records, which takes the keys that they had before.
 
     `len` is that of the former source, and its fingerprint. Records that are no longer there cannot be read: a `DataLoader` or
@@ -180,21 +179,8 @@ class FormerKeys(OnSource):
     def __len__(self) -> int:
         return self._former.records
 
-    def __getitem__(self, key: SupportsIndex) -> Any:
-        return self._read(self._below([check_key(key, len(self), "FormerKeys")]))[0]
-
-    def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The records of `keys`, in their order."""
-        return self._read(self._below(keys))
-
-    async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """The records of `keys`, in their order, of a source that is asynchronous."""
-        source: Any = self.source
-        records: Sequence[Any] = await source.read_in_loop(self._below(keys))
-        return records
-
     def _below(self, keys: Keys) -> Int64s:
-        checked = check_keys(keys, len(self), "FormerKeys")
+        checked = check_keys(keys, len(self), type(self).__name__)
         there = self._former.has(checked)
         if not there.all():
             raise RecordKeyError(
@@ -233,11 +219,6 @@ class FormerKeys(OnSource):
         """The place of a record in the files of now."""
         tell = getattr(self.source, "file_place", None)
         return None if tell is None else tell(int(self._below([key])[0]))
-
-    @property
-    def in_event_loop(self) -> bool:
-        """True if the source is asynchronous."""
-        return is_in_event_loop(self.source)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
