@@ -127,7 +127,7 @@ def test_other_records_in_the_place_of_the_former_ones_are_refused(tmp_path):
     _, state = _take(_loader(GrowingKeys(path, 0)), [], 2)
     append(path, 5)
     keys, after = _take(_loader(GrowingKeys(path, 1)), state, 5)
-    assert sorted(sum(keys, [])[2:17]) == list(range(15))
+    assert sorted([key for batch in keys for key in batch][2:17]) == list(range(15))
     assert json.loads(after)["fingerprint"]["sampler"]["history"] == [[8, 8, 15, False, "", 1]]
     with pytest.raises(CheckpointError, match="another pipeline"):
         _take(_loader(range(15)), state, 1)
@@ -143,7 +143,7 @@ def test_shards_that_stand_apart_do_not_give_a_record_that_is_left_out_now():
     ]
     one = _loader(range(40), [30], shuffle=False)
     keys, _ = _take(one, states, 6)
-    assert sum(keys, []) == [*range(9, 24, 2), *range(24, 30), *range(31, 40), 0]
+    assert [key for batch in keys for key in batch] == [*range(9, 24, 2), *range(24, 30), *range(31, 40), 0]
     with pytest.raises(CheckpointError, match="record 13 is left out now"):
         _take(_loader(range(40), [13], shuffle=False), states, 1)
 
@@ -177,7 +177,7 @@ def test_a_run_of_a_fixed_number_of_epochs_goes_on_to_another_end(tmp_path):
         iterator.set_state(state)
         keys = [batch.tolist() for batch in iterator]
     assert [len(batch) for batch in keys] == [3, 3, 3, 3]
-    assert sorted(sum(keys[1:], [])) == list(range(9))
+    assert sorted([key for batch in keys[1:] for key in batch]) == list(range(9))
 
 
 def test_a_damaged_state_is_refused():
