@@ -49,8 +49,11 @@ class EpochRule(Protocol):
 class OrderStretch(Protocol):
     """Places of the order, from `start` on."""
 
-    start: int
-    epoch: int
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
 
     @property
     def records(self) -> int:
