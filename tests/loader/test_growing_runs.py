@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -12,7 +11,7 @@ from growing_source import GrowingKeys, append, begin_writing, write
 
 import headrace
 from headrace import Batch, DataLoader, Filter, Growth, IndexSampler, ShardOptions, load
-from headrace.errors import CheckpointError, SourceError
+from headrace.errors import SourceError
 
 
 @pytest.fixture
