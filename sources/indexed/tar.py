@@ -70,6 +70,9 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         index_dir: where indices are kept. Default: beside the files.
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
+        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
+            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: read the files of this generation, from 0, and look for no others.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
