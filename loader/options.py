@@ -27,8 +27,8 @@ class ReadOptions:
         num_threads: reads under way at a time, whatever the batch size; 0 reads when the records are needed (default 16). A
             source may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
         prefetch_buffer_size: records that are read, or being read, before they are asked for (default 500); 0 for none. Of
-            asynchronous sources, also the reads under way. With fewer than threads, which is a warning, some threads have
-            nothing to read.
+            asynchronous sources, also the reads under way. Batches by budget are read whole, one at least by each thread.
+            With fewer than threads, which is a warning, some threads have nothing to read.
 
     Raises:
         ValueError: a negative value.

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.costs import Cost, as_lengths, costs_of
+from ..common.distinct import distinct
 from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import whole_number
 from ..errors import LengthsError
@@ -231,7 +232,7 @@ class Dealing:
         found = places.copy()
         numbers = (places - first) // size
         within = (places >= first) & (places < self._end)
-        for number in np.unique(numbers[within]).tolist():
+        for number in distinct(numbers[within]):
             own = within & (numbers == number)
             start = first + number * size
             found[own] = start + self._dealt(number)[places[own] - start]

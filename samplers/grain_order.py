@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.distinct import distinct
 from .sharding import ShardOptions
 
 Positions = NDArray[np.int64]
@@ -69,7 +70,7 @@ class GrainOrder:
         if self.seed is None:
             return first_record + places
         keys = np.empty(len(places), dtype=np.int64)
-        for epoch in np.unique(epochs).tolist():
+        for epoch in distinct(epochs):
             chosen = epochs == epoch
             keys[chosen] = shuffled(places[chosen], length - 1, (self.seed + epoch) & _MASK32)
         return first_record + keys

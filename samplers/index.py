@@ -172,6 +172,11 @@ class IndexSampler:
             return BlockOrder(self.shuffle, self.num_records, self.seed).record_keys(places, epochs)
         return permute(places, epochs, self.num_records, self.seed)
 
+    @property
+    def is_one_shuffle(self) -> bool:
+        """True if `record_keys` is `permute` of each epoch's places, and nothing else."""
+        return type(self) is IndexSampler and self.shuffle is True and self.algorithm == "headrace"
+
     def position_of(self, record_key: int, epoch: int) -> int | None:
         """The global position at which a record stands within an epoch; O(1), not checked.
 

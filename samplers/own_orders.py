@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.distinct import distinct
 from .protocol import VectorSampler
 from .sharding import ShardOptions
 
@@ -80,7 +81,7 @@ class OwnOrders:
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         keys = np.empty(len(positions), dtype=np.int64)
         owners = positions % self.shard_options.shard_count
-        for owner in np.unique(owners).tolist():
+        for owner in distinct(owners):
             chosen = owners == owner
             own = self._sampler.with_shard_options(dataclasses.replace(self.shard_options, shard_index=owner))
             keys[chosen] = own.record_keys(positions[chosen])

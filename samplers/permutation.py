@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from math import isqrt
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +69,15 @@ def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
 
 def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
     """Keys of shape `[rounds, len(epochs)]`: seed, epoch and round are hashed one into the other, never added."""
-    of_seed = mix(np.array([seed], dtype=_WORD))
-    of_epochs = mix(of_seed ^ epochs.astype(_WORD))
-    of_rounds = mix(np.arange(FIRST_ROUND, FIRST_ROUND + rounds, dtype=_WORD) ^ ~of_seed)
-    return mix(of_epochs[None, :] ^ of_rounds[:, None])
+    return round_keys_of_each(np.array([seed], dtype=_WORD), epochs, rounds)
+
+
+def round_keys_of_each(seeds: Words, epochs: Positions, rounds: int) -> Words:
+    """As `round_keys`, with a seed for each epoch, or one for all."""
+    of_seeds = mix(seeds)
+    of_epochs = mix(of_seeds ^ epochs.astype(_WORD))
+    of_rounds = mix(np.arange(FIRST_ROUND, FIRST_ROUND + rounds, dtype=_WORD)[:, None] ^ ~of_seeds)
+    return mix(of_epochs ^ of_rounds)
 
 
 def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Positions:
@@ -137,10 +143,10 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
     """
     if size == 1:
         return 0
-    shifts = _Hashed(_round_keys_of(seed, epoch, ROUNDS_SMALL if size < SMALL else ROUNDS), size)
-    numbers = np.array([key], dtype=_WORD)
+    shifts = _hashed(seed, epoch, ROUNDS_SMALL if size < SMALL else ROUNDS, size)
+    numbers, lengths = np.array([key], dtype=_WORD), _lengths_of(size)
     while True:
-        numbers = _encipher(numbers, shifts, None, size, back=True)
+        numbers = encipher(numbers, shifts, None, lengths, back=True)
         if numbers[0] < size:
             return int(numbers[0])
 
@@ -154,13 +160,16 @@ def _blocks(epochs: Positions) -> Iterator[slice]:
             yield slice(start, min(start + BLOCK, last))
 
 
-class _Hashed:
+Lengths: TypeAlias = "tuple[np.uint64 | Words, np.uint64 | Words]"
+"""Rows and columns of the table; or for each number those of its own."""
+
+
+class Hashed:
     """The shifts of each round, hashed anew: by `keys` of shape `[rounds, epochs]`."""
 
-    def __init__(self, keys: Words, size: int) -> None:
+    def __init__(self, keys: Words, lengths: Lengths) -> None:
         self.rounds = len(keys)
-        self._keys = keys
-        self._lengths = tuple(map(_WORD, table_shape(size)))
+        self._keys, self._lengths = keys, lengths
 
     def of(self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words) -> None:
         """Those of round `number` for coordinates, into `shift`; `column`: whose epoch is which, if not all have one."""
@@ -191,7 +200,7 @@ class _Kept:
         self._tables[number].take(places, out=shift, mode="clip")
 
 
-def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tuple[_Hashed | _Kept, Positions | None]:
+def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tuple[Hashed | _Kept, Positions | None]:
     """The shifts in the epochs that occur, and for each number which of them is its own (None: all have the only one)."""
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))
@@ -202,7 +211,8 @@ def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tu
     else:
         distinct, column = np.unique(epochs, return_inverse=True)
     worth = side <= MAX_SIDE and side * len(distinct) <= len(epochs)
-    return (_Kept if worth else _Hashed)(round_keys(seed, distinct, rounds), size), column
+    keys = round_keys(seed, distinct, rounds)
+    return _Kept(keys, size) if worth else Hashed(keys, _lengths_of(size)), column
 
 
 @lru_cache(maxsize=128)
@@ -210,15 +220,21 @@ def _kept(seed: int, epoch: int, rounds: int, size: int) -> _Kept:
     return _Kept(_round_keys_of(seed, epoch, rounds), size)
 
 
-def _hashed(seed: int, epoch: int, rounds: int, size: int) -> _Hashed:
-    return _Hashed(_round_keys_of(seed, epoch, rounds), size)
+def _hashed(seed: int, epoch: int, rounds: int, size: int) -> Hashed:
+    return Hashed(_round_keys_of(seed, epoch, rounds), _lengths_of(size))
 
 
-def _permute_block(numbers: Words, shifts: _Hashed | _Kept, column: Positions | None, size: int) -> Words:
-    numbers = _encipher(numbers, shifts, column, size)
+def _lengths_of(size: int) -> Lengths:
+    rows, columns = map(_WORD, table_shape(size))
+    return rows, columns
+
+
+def _permute_block(numbers: Words, shifts: Hashed | _Kept, column: Positions | None, size: int) -> Words:
+    lengths = _lengths_of(size)
+    numbers = encipher(numbers, shifts, column, lengths)
     outside = np.flatnonzero(numbers >= _WORD(size))
     while outside.size:
-        walked = _encipher(numbers[outside], shifts, None if column is None else column[outside], size)
+        walked = encipher(numbers[outside], shifts, None if column is None else column[outside], lengths)
         numbers[outside] = walked
         outside = outside[walked >= _WORD(size)]
     return numbers
@@ -231,11 +247,10 @@ def table_shape(size: int) -> tuple[int, int]:
     return rows, -(-size // rows)
 
 
-def _encipher(
-    numbers: Words, shifts: _Hashed | _Kept, column: Positions | None, size: int, back: bool = False
+def encipher(
+    numbers: Words, shifts: Hashed | _Kept, column: Positions | None, lengths: Lengths, back: bool = False
 ) -> Words:
     """One pass of the network over the table's cells, or its inverse."""
-    lengths = tuple(map(_WORD, table_shape(size)))
     cell_row = numbers // lengths[1]
     cells = cell_row, numbers - cell_row * lengths[1]
     shift, scratch = np.empty_like(numbers), np.empty_like(numbers)
@@ -248,7 +263,7 @@ def _encipher(
     return cell_row
 
 
-def _hash(fixed: Words, key: Words, length: np.uint64, shift: Words, scratch: Words) -> None:
+def _hash(fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words) -> None:
     """`shift = hash(fixed, key) scaled to [0, length)`."""
     np.add(fixed, key, out=shift)
     np.multiply(shift, _MULTIPLIER_1, out=shift)
@@ -260,7 +275,7 @@ def _hash(fixed: Words, key: Words, length: np.uint64, shift: Words, scratch: Wo
     np.right_shift(shift, _WORD(36), out=shift)
 
 
-def _move(moving: Words, length: np.uint64, shift: Words, scratch: Words, back: bool) -> None:
+def _move(moving: Words, length: np.uint64 | Words, shift: Words, scratch: Words, back: bool) -> None:
     """`moving = (moving ± shift) mod length`, in place, without a division."""
     if back:
         np.subtract(length, shift, out=shift)

@@ -49,6 +49,10 @@ class NodeRecords:
         """The indices of elements."""
         return places
 
+    def place_of(self, key: int, count: int) -> int | None:
+        """The index itself."""
+        return key if key < count else None
+
     def records(self, epochs: Indices, places: Indices) -> Sequence[Any]:
         """The elements, in one call."""
         return self._node.records(places if self._node.reshuffles else places + epochs * self._node.length)

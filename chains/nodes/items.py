@@ -43,6 +43,8 @@ def applied(node: Node, operation: Operation) -> Node:
                 f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which leaves elements out; make batches of the "
                 "stream, to_iter_dataset().batch(…)."
             )
+        if isinstance(node, BudgetBatched):
+            node.order.windows.shapes.check_stacked(operation)
         return Batched(node, operation, operation.takes)
     if operation.takes is not None:
         raise TypeError(

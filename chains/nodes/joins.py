@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from ...common.distinct import distinct
 from ...common.fingerprint_values import plain_attributes
 from ...common.messages import first_few
 from ...errors import PackError
@@ -52,7 +53,7 @@ class Chosen(OnSeveral):
         """Each node is asked once."""
         which, inner = self.choice.many(indices)
         found: list[Any] = [None] * len(indices)
-        for number in np.unique(which).tolist():
+        for number in distinct(which):
             places = np.flatnonzero(which == number)
             for place, element in zip(places.tolist(), self.nodes[number].records(inner[places])):
                 found[place] = element

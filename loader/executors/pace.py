@@ -204,7 +204,13 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
     leaf = pipeline.stages[stage].leaf
     if leaf is None or pipeline.leaves[leaf].in_order or not reads_under_way(pipeline.leaves[leaf], options):
         return 0
-    return -(-options.prefetch_buffer_size // (positions * len(pipeline.leaves)))
+    return -(-keys_ahead(pipeline.leaves[leaf], options) // (positions * len(pipeline.leaves)))
+
+
+def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
+    """Keys of a leaf that are read before they are asked for: of so many records, but one for each read under way."""
+    most = options.prefetch_buffer_size
+    return max(most // leaf.records_each, min(reads_under_way(leaf, options), most))
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:

@@ -23,7 +23,7 @@ from ..options import ReadOptions
 from ..plan.pipeline import Pipeline
 from ..work.reader import readers_of
 from ..work.tasks import ReadRecords, RecordsAhead, SpanTask, Unread
-from .pace import reads_under_way
+from .pace import keys_ahead, reads_under_way
 from .thread_pool import Pool
 
 if TYPE_CHECKING:
@@ -267,9 +267,10 @@ class ReadAhead:
         threads = max((calls[number] for number in self._sources if number not in in_loop), default=0)
         coroutines = max((calls[number] for number in in_loop), default=0)
         self._pool = Pool(threads, "headrace-read")
-        self._on_threads = Reads(threads, options.prefetch_buffer_size, self._begin_threads)
+        ahead = min((keys_ahead(leaves[number], options) for number in self._sources), default=0)
+        self._on_threads = Reads(threads, ahead, self._begin_threads)
         self._coroutines: Coroutines | None = None
-        self._in_loop = Reads(coroutines, options.prefetch_buffer_size, self._begin_coroutines)
+        self._in_loop = Reads(coroutines, ahead, self._begin_coroutines)
 
     @property
     def helps(self) -> bool:

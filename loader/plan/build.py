@@ -16,6 +16,7 @@ from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders, read_equally
 from ...samplers.protocol import VectorSampler, as_vector_sampler
 from ...samplers.sharding import as_shard_options
+from ...samplers.weighted.drawn import DrawnRecords
 from ...sources import as_source
 from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
@@ -48,12 +49,7 @@ def make_pipeline(
     source = _mixed(data_source, order) if isinstance(order, MixSampler) else as_source(data_source)
     if isinstance(source, MixedSource) and not isinstance(order, MixSampler):
         raise TypeError("a MixedSource is read by a MixSampler; pass sampler=headrace.MixSampler(source, weights=…).")
-    records = getattr(order, "num_records", None)
-    if records is not None and records > len(source):
-        raise ValueError(
-            f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source), "
-            "or one weight or label for each of its records."
-        )
+    _check_records(order, source)
     checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
@@ -66,6 +62,17 @@ def make_pipeline(
         order = batches.with_shard_options(shard)
     leaf = Leaf(source, order, shard, lineage)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
+
+
+def _check_records(order: VectorSampler, source: Any) -> None:
+    """Refuse a sampler of more records than the source has; of weights or labels, of another number."""
+    if isinstance(order, DrawnRecords):
+        order.check_records(len(source))
+    records = getattr(order, "num_records", None)
+    if records is not None and records > len(source):
+        raise ValueError(
+            f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source)."
+        )
 
 
 def _mixed(data_source: Any, order: MixSampler) -> MixedSource:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 from ...errors import ShardingError
 from ...operations import Operation
@@ -60,6 +61,7 @@ class _Numbering:
 
     def add(self, tree: Node) -> Subtree:
         base, operations = line_of(tree)
+        check_stacks(base, operations)
         first = NodeCounts(len(self.leaves), len(self.stages), len(self.joins))
         if isinstance(base, Read):
             if self._skips_errors:
@@ -99,6 +101,16 @@ def check_shards(operations: Sequence[Operation], shards: int) -> None:
     for operation in operations if shards > 1 else ():
         if operation.single_shard:
             raise ShardingError(f"{operation!r} on {shards} shards: it {operation.single_shard}.")
+
+
+def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
+    """Refuse to stack batches by budget, which differ in shape. Raises ValueError: that is what follows them."""
+    planned: Any = base.leaf.sampler if isinstance(base, Read) and base.leaf.plans_batches else None
+    made: list[Any] = [one.plans_batches and one for one in operations]  # a `BudgetBatch` knows shapes that were given
+    known = [planned and planned.windows.shapes, *(one and one.shapes for one in made)]
+    for shapes, after in zip(known, operations):
+        if shapes:
+            shapes.check_stacked(after)
 
 
 def check_skips(leaf: Leaf) -> None:

@@ -70,6 +70,11 @@ class Leaf:
             return self.sampler.block_size
         return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.sampler.block_size)
 
+    @property
+    def records_each(self) -> int:
+        """Records of a key, on average: one, but for planned batches."""
+        return self.source.records_each if self.plans_batches else 1
+
     def left_from(self, local: int) -> int:
         """Number of local positions from one on: none after the end."""
         return max(self.total - local, 0)

@@ -59,7 +59,7 @@ def migrate_mix(
         return _with_weights(pipeline, sampler, states, strict)
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
-        _check_dealt(states)
+        _check_dealt(states, "the mix is another one")
         states = _split_leftover(pipeline, states, saved, run)
         changed = sampler.going_on(saved, _first_unread(pipeline, states), True)
         _check_last_windows(pipeline, states, length_told(saved), len(changed.with_shard_options(NoSharding())))
@@ -86,6 +86,8 @@ def _with_weights(
             "the weights are not those of the state, which was taken inside a record that a FlatMap takes apart or inside a "
             "window of a Pack or window_shuffle: the rest would be made of other records. Take the state at another step."
         )
+    if not strict and sampler.fingerprint["weights"] != saved.get("weights"):
+        _check_dealt(states, "the weights are others")
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
     fingerprint = known if strict else Fingerprint({**known, "sampler": changed.fingerprint})
     total = len(changed.with_shard_options(NoSharding()))
@@ -93,8 +95,8 @@ def _with_weights(
     return pipeline.with_leaf(leaf), [_adapted(state, known, fingerprint, total) for state in states]
 
 
-def _check_dealt(states: Sequence[LoaderState]) -> None:
-    """Refuse another mix inside global batches that were dealt by cost: what is left of these depends on the former mix."""
+def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
+    """Refuse a change inside global batches that were dealt by cost: what is left of these depends on the former order."""
     lineage, shards = states[0].lineages[0], states[0].shard[1]
     if lineage.blocks is None or lineage.blocks.shards == 1:
         return
@@ -104,7 +106,7 @@ def _check_dealt(states: Sequence[LoaderState]) -> None:
     whole = (place + offset - lineage.blocks.first) % lineage.blocks.size == 0 and place >= dense
     if len(reached) > 1 or any(map(_is_within, states)) or not whole:
         raise CheckpointError(
-            f"the mix is another one, and the state stands inside {lineage.blocks.size} records that were dealt to "
+            f"{change}, and the state stands inside {lineage.blocks.size} records that were dealt to "
             f"{lineage.blocks.shards} shards by cost; take it between two global batches, at equal steps of all shards."
         )
 

@@ -13,6 +13,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.distinct import distinct
 from ...errors import JoinError
 from ..executors.pace import more_or_fewer
 from ..plan.cursor import Cursor, JoinState, cursor_of_join
@@ -90,7 +91,7 @@ class JoinedRuns:
         self._inputs = [Input(open_, cursor) for open_, cursor in zip(self.opens, cursors)]
 
     def fill(self) -> None:
-        for number in np.unique(self._chosen()).tolist():
+        for number in distinct(self._chosen()):
             self._inputs[number].has(1, wait=False)
 
     def next(self, wait: bool) -> Rows | StreamEnd | None:

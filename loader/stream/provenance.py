@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.distinct import distinct
 from ...common.fields import replaced
 from ...operations.packing.pieces import Pieces
 from ...sources.provenance import TokenSpan
@@ -167,7 +168,7 @@ class Provenance:
         ends = list(accumulate(stop - start for _, start, stop in self.inputs))
         part_of = np.searchsorted(ends, numbers, side="right")
         parts = []
-        for part in np.unique(part_of).tolist():
+        for part in distinct(part_of):
             origin, _, stop = self.inputs[part]
             places = np.flatnonzero(part_of == part)
             parts.append((places, origin.table(stop - ends[part] + numbers[places])))
@@ -207,7 +208,7 @@ class Selection:
         if self.which is None or self.at is None:
             return self.sources[0].table(rows)
         which, at = self.which[rows], self.at[rows]
-        each = ((number, np.flatnonzero(which == number)) for number in np.unique(which).tolist())
+        each = ((number, np.flatnonzero(which == number)) for number in distinct(which))
         return _gathered((places, self.sources[number].table(at[places])) for number, places in each)
 
 

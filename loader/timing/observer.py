@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...common.distinct import distinct
 from .snapshot import Snapshot, StageNames, WorkerStats
 from .sums import Rows, StageSums, worker_stats
 from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
@@ -193,6 +194,6 @@ class Observer:
     def _add_up(self) -> None:
         with self._adding:
             rows = self._ledger.since(self._added)
-            for stage in np.unique(rows["stage"]).tolist():
+            for stage in distinct(rows["stage"]):
                 self.stage(stage).add(rows[rows["stage"] == stage])
             self._added += len(rows)

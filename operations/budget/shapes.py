@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.distinct import distinct
+from ...common.messages import short_repr
+from ..protocol import Operation
+
 Ints = NDArray[np.int64]
 
 MOST_SHAPES = 64
@@ -19,6 +23,9 @@ MOST_SHAPES = 64
 
 CANDIDATES = 1024
 """Lengths among which the padded ones are chosen; of more, those that part the tokens evenly. The choice takes 30 ms."""
+
+COUNTED = 1 << 20
+"""Lengths up to it are counted in a table: without sorting them."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,14 @@ class BatchShapes:
                 )
         return cls(tuple(lengths), tuple(rows))
 
+    def check_stacked(self, by: Operation) -> None:
+        """Refuse to stack batches of several shapes. Raises ValueError: the operation after them does so."""
+        if by.only_stacks and by.takes != 1 and len(self.lengths) > 1:
+            raise ValueError(
+                f"{short_repr(by)} after BudgetBatch would stack batches of {len(self.lengths)} shapes, which are whole "
+                f"already; leave batch_size= (or the Batch) out, or make one shape of them, pad_to=({self.longest},)."
+            )
+
     def numbers(self, lengths: Any) -> Ints:
         """The number of the smallest shape that holds each length; `len(self.lengths)` for one that none holds."""
         numbers: Ints = np.searchsorted(np.array(self.lengths), lengths, side="left")
@@ -73,12 +88,12 @@ def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
     >>> chosen_lengths(np.array([1, 2, 2, 9, 10]), 2)
     (2, 10)
     """
-    values, counts = np.unique(np.maximum(lengths, 1), return_counts=True)
+    values, counts = _counted(np.maximum(lengths, 1))
     below = np.concatenate([[0], np.cumsum(counts)])
     if len(values) > CANDIDATES:
         tokens = np.cumsum(values * counts)
         parts = np.searchsorted(tokens, np.linspace(0, tokens[-1], CANDIDATES + 1)[1:], side="left")
-        chosen = np.unique(np.minimum(parts, len(values) - 1))
+        chosen = np.array(distinct(np.minimum(parts, len(values) - 1)))
         values, below = values[chosen], np.concatenate([[0], below[chosen + 1]])
     count = min(count, len(values))
     cost = (values * below[1:]).astype(np.float64)
@@ -99,3 +114,12 @@ def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
             last = int(before[last]) - 1
             picked.append(int(values[last]))
     return tuple(reversed(picked))
+
+
+def _counted(lengths: Ints) -> tuple[Ints, Ints]:
+    """The lengths that occur, ascending, and how often."""
+    if int(lengths.max()) > max(len(lengths), COUNTED):
+        return np.unique(lengths, return_counts=True)
+    counts = np.bincount(lengths)
+    values = np.flatnonzero(counts)
+    return values, counts[values]

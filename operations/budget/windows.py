@@ -47,8 +47,9 @@ class BudgetWindows:
     def __init__(self, lengths: NDArray[np.int64], shapes: BatchShapes, window: int) -> None:
         numbers, count = shapes.numbers(lengths), len(shapes.lengths)
         kept = np.flatnonzero(numbers < count)
-        ranks = kept // window * count + (count - 1 - numbers[kept])
         windows = -(-len(lengths) // window)
+        ranks = (count - 1 - numbers[kept]) + (kept // window * count if windows > 1 else 0)
+        ranks = ranks.astype(np.min_scalar_type(max(windows * count, 1)))  # small ones are sorted ten times as fast
         self.shapes = shapes
         self.places = kept[np.argsort(ranks, kind="stable")].astype(np.min_scalar_type(max(len(lengths), 1)))
         self.counts: Ints = np.bincount(ranks, minlength=windows * count).reshape(windows, count)
@@ -89,7 +90,7 @@ class BudgetWindows:
             shards: of the run.
             windows: `int64[n]`, of the epoch.
             steps: `int64[n]`, in the window, in the order of its line.
-            shard: `int64[n]`, whose batch.
+            shard: `int64[n]`, whose batch; or `int64[shards, 1]`, for those of all of them.
         """
         made = self.steps_on(shards)
         rank = (made.steps[windows] <= steps[:, None]).sum(axis=1)

@@ -156,7 +156,8 @@ class MixOrder:
         stop = MAX_POSITION if last else self._stages[number + 1].start
         if stage.count_at(part, stop) <= index:
             return None
-        return _bisected(stage, part, index, stop)
+        found = stage.position_of(part, index)
+        return _bisected(stage, part, index, stop) if found is None else found
 
     def without(self, part: int, position: int) -> MixOrder | None:
         """The order that from a position on draws the others; None if nobody is left.

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.distinct import distinct
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError
@@ -24,8 +25,10 @@ from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
 from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
+from ..weighted.drawn import DrawnRecords
 from .ends import ends_of, order_before, order_of
 from .order import MixOrder
+from .shuffles import FEW, PartShuffles
 from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
 Positions = NDArray[np.int64]
@@ -180,11 +183,27 @@ class MixSampler:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
         """
         keys = np.empty(len(positions), dtype=np.int64)
+        few: list[tuple[int, Positions, Positions]] = []
         for number, indices, places in self.order.by_part(positions) if len(positions) else ():
             name = self.order.names[number]
             place = self._place_of(name)
-            keys[places] = self._keys_in(name, indices) * len(self._parts) + place
+            if len(indices) < FEW and self._shuffles.has(place):
+                few.append((place, indices, places))
+            else:
+                keys[places] = self._keys_in(name, indices) * len(self._parts) + place
+        if few:
+            parts = np.repeat([place for place, _, _ in few], [len(indices) for _, indices, _ in few])
+            found = self._shuffles.keys(parts, np.concatenate([indices for _, indices, _ in few]))
+            keys[np.concatenate([places for _, _, places in few])] = found * len(self._parts) + parts
         return keys
+
+    @cached_property
+    def _shuffles(self) -> PartShuffles:
+        return PartShuffles(list(self._parts.values()))
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self._parts)}
 
     @property
     def changed_from(self) -> int | None:
@@ -202,7 +221,7 @@ class MixSampler:
         Raises:
             CheckpointError: a part was removed.
         """
-        for number in np.unique(self.order.places(positions)[0]).tolist():
+        for number in distinct(self.order.places(positions)[0]):
             self._place_of(self.order.names[number])
 
     def _keys_in(self, name: str, indices: Positions) -> Positions:
@@ -217,7 +236,7 @@ class MixSampler:
                 "former run stood inside a window of a Pack, or its shards at unequal steps; keep it among the parts, with "
                 "weight 0."
             )
-        return self.names.index(name)
+        return self._places[name]
 
     def seeds(self, positions: Positions) -> None:
         """No position has a seed of its own: `seed` serves all."""
@@ -268,6 +287,8 @@ class MixSampler:
                 "pass MixSampler and DataLoader the same."
             )
         for name, part in self._parts.items():
+            if isinstance(part, DrawnRecords):
+                part.check_records(lengths[name], name)
             records = getattr(part, "num_records", 0)
             if records > lengths[name]:
                 raise ValueError(
@@ -335,6 +356,11 @@ def _as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int
 
 
 def _checked(name: str, part: VectorSampler) -> VectorSampler:
+    if getattr(part, "balance", None) is not None:
+        raise ValueError(
+            f"part {short_repr(name)} of the mix has a balance of its own; pass it to the MixSampler, balance=headrace.Balance("
+            "{part: lengths, …}, cost)."
+        )
     if has_own_orders(part) or part.shard_options.shard_count > 1:
         raise ValueError(
             f"part {short_repr(name)} of the mix has shards of its own; give shard_options to the MixSampler or the "

@@ -130,6 +130,20 @@ class WeightStage:
             visits = left if goes_left else visits - left
         return self.counts[part] + visits
 
+    def position_of(self, part: int, index: int) -> int | None:
+        """The position of an element that a part, which is drawn, has in this stage; None where that must be searched for."""
+        visits = index - self.counts[part]
+        for ratio, phase, goes_left in reversed(self._ways[part]):
+            if not 0 <= phase < ONE or ratio in (0, ONE):  # counts are clipped there
+                return None
+            # The visit of the node before which the counts of this side are the last that are not yet larger than `visits`.
+            visits = (
+                -((phase - ((visits + 1) << BITS)) // ratio) - 1
+                if goes_left
+                else ((visits << BITS) + phase) // (ONE - ratio)
+            )
+        return self.start + visits
+
 
 def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
     if isinstance(branch, int):

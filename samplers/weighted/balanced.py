@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...common.fingerprint_values import digest_of
 from ...common.messages import first_few, short_repr
+from ..balance import Balance
 from ..mix.order import MixOrder
 from ..sharding import ShardOptions
 from .drawn import MOST_SAMPLES, DrawnRecords
@@ -43,10 +44,12 @@ class BalancedSampler(DrawnRecords):
         num_epochs: None (default) never ends. The order goes on from one epoch to the next.
         seed: int in `[0, 2^32)`; 0 by default.
         shard_options: as for `IndexSampler`.
+        balance: likewise: shards get records of equal cost, by the lengths of all records.
 
     Raises:
         TypeError: an argument of the wrong kind.
         ValueError: an argument outside its range; there are no labels, or weights are not those of the classes.
+        LengthsError: `balance` has fewer lengths than there are records.
 
     >>> import numpy as np
     >>> labels = np.array(["cat"] * 98 + ["owl"] * 2)
@@ -55,6 +58,8 @@ class BalancedSampler(DrawnRecords):
     >>> int((labels[keys] == "owl").sum()), sorted(keys[labels[keys] == "owl"][:4].tolist())
     (50, [98, 98, 99, 99])
     """
+
+    of_each_record = "labels"
 
     def __init__(
         self,
@@ -65,12 +70,15 @@ class BalancedSampler(DrawnRecords):
         num_epochs: int | None = None,
         seed: int = 0,
         shard_options: ShardOptions | None = None,
+        balance: Balance | None = None,
     ) -> None:
         classes, of_record = classes_of(labels)
         self.num_records = len(of_record)
         self.classes: list[Any] = classes.tolist()
         wanted = self.num_records if num_samples is None else num_samples
-        super().__init__(wanted, MOST_SAMPLES, "the number of positions in an epoch", num_epochs, seed, shard_options)
+        super().__init__(
+            wanted, MOST_SAMPLES, "the number of positions in an epoch", num_epochs, seed, shard_options, balance
+        )
         self._records = np.argsort(of_record, kind="stable").astype(np.uint32)
         self._sizes = np.bincount(of_record, minlength=len(classes))
         self._starts = np.cumsum(self._sizes) - self._sizes
@@ -91,6 +99,7 @@ class BalancedSampler(DrawnRecords):
             "samples": self.num_samples,
             "length": self._total,
             "seed": self.seed,
+            **self._balance_told,
         }
 
     def _records_at(self, positions: Positions) -> Positions:

@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.messages import short_repr
 from ...common.validation import whole_number
+from ..balance import Balance, checked
 from ..protocol import ENDLESS, RecordMetadata, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 
@@ -24,14 +26,34 @@ MOST_SAMPLES = 1 << 55
 
 
 class DrawnRecords:
-    """Base of samplers whose epochs have a number of samples that the user chooses."""
+    """Base of samplers whose epochs have a number of samples that the user chooses.
+
+    Args:
+        num_samples: positions in an epoch.
+        most: of these.
+        remedy: what to pass, for messages.
+        num_epochs: as of the sampler.
+        seed: likewise.
+        shard: likewise.
+        balance: likewise.
+    """
 
     knows_later_epochs: ClassVar[bool] = True
+
+    of_each_record: ClassVar[str]
+    """What the user gave for each record, in plural."""
 
     num_records: int
 
     def __init__(
-        self, num_samples: int, most: int, remedy: str, num_epochs: int | None, seed: int, shard: ShardOptions | None
+        self,
+        num_samples: int,
+        most: int,
+        remedy: str,
+        num_epochs: int | None,
+        seed: int,
+        shard: ShardOptions | None,
+        balance: Balance | None,
     ) -> None:
         self.num_samples = whole_number("num_samples", num_samples, 1, most, remedy)
         if num_epochs is not None:
@@ -41,6 +63,21 @@ class DrawnRecords:
         self.num_epochs = num_epochs
         self.seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
         self.shard_options = as_shard_options(shard or NoSharding())
+        self.balance = None if balance is None else checked(balance).covering(self.num_records)
+
+    def check_records(self, count: int, part: str | None = None) -> None:
+        """Refuse a source, or the part of a mix, of another number of records. Raises ValueError: it has another."""
+        if count != self.num_records:
+            where = "the source" if part is None else f"part {short_repr(part)}"
+            raise ValueError(
+                f"the sampler has {self.num_records} {self.of_each_record}, and {where} has {count} records; pass one for each "
+                "record."
+            )
+
+    @property
+    def _balance_told(self) -> dict[str, Any]:
+        """The part of the fingerprint that tells the balance, if there is one."""
+        return {} if self.balance is None else {"balance": self.balance.fingerprint}
 
     def __len__(self) -> int:
         """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.distinct import distinct
 from .draws import Floats, Int64s, exponentials, key_of, words
 
 try:
@@ -100,7 +101,7 @@ class Orders:
         if self.tables is None:
             return self._of_few(epochs, places)
         records = np.empty(len(positions), dtype=np.int64)
-        for epoch in np.unique(epochs).tolist():
+        for epoch in distinct(epochs):
             chosen = epochs == epoch
             with self.tables.of(epoch, self.make) as table:
                 records[chosen] = table[places[chosen]]

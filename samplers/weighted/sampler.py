@@ -16,6 +16,7 @@ from ...common.fingerprint_values import digest_of
 from ...common.messages import short_repr
 from ...common.validation import true_or_false
 from ...errors import CheckpointError
+from ..balance import Balance
 from ..sharding import ShardOptions
 from .alias import AliasTable
 from .drawn import BLOCK, MOST_SAMPLES, DrawnRecords
@@ -50,11 +51,13 @@ class WeightedSampler(DrawnRecords):
         num_epochs: None (default) never ends; `len()` is then `sys.maxsize`.
         seed: int in `[0, 2^32)`; 0 by default.
         shard_options: as for `IndexSampler`.
+        balance: likewise: shards get records of equal cost, by the lengths of all records.
 
     Raises:
         TypeError: an argument of the wrong kind.
         ValueError: an argument outside its range; a weight is negative, NaN or infinite, or all are 0; or without replacement
             there are fewer weights above 0 than `num_samples`.
+        LengthsError: `balance` has fewer lengths than there are records.
         OSError: the file of weights cannot be read.
 
     >>> import numpy as np
@@ -66,6 +69,8 @@ class WeightedSampler(DrawnRecords):
     (4, [2, 1, 2, 1])
     """
 
+    of_each_record = "weights"
+
     def __init__(
         self,
         weights: Any,
@@ -75,6 +80,7 @@ class WeightedSampler(DrawnRecords):
         num_epochs: int | None = None,
         seed: int = 0,
         shard_options: ShardOptions | None = None,
+        balance: Balance | None = None,
     ) -> None:
         checked = weights_of(weights)
         self.num_records = len(checked)
@@ -82,7 +88,7 @@ class WeightedSampler(DrawnRecords):
         most = MOST_SAMPLES if self.replacement else int(np.count_nonzero(checked))
         remedy = "the number of positions in an epoch, without replacement at most that of weights above 0"
         wanted = (self.num_records if self.replacement else most) if num_samples is None else num_samples
-        super().__init__(wanted, most, remedy, num_epochs, seed, shard_options)
+        super().__init__(wanted, most, remedy, num_epochs, seed, shard_options, balance)
         self._digest = digest_of(checked)
         self._changes: tuple[tuple[int, str], ...] = ()
         self._table = AliasTable.of(checked) if self.replacement else None
@@ -109,6 +115,7 @@ class WeightedSampler(DrawnRecords):
             "length": self._total,
             "replacement": self.replacement,
             "seed": self.seed,
+            **self._balance_told,
             **changes,
         }
 

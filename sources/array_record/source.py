@@ -48,7 +48,8 @@ class ArrayRecordDataSource(FileSource[bytes]):
             sorted by name; a list keeps its order.
         reader_options: options of the library's reader that go over ours (`readahead_buffer_size:0`,
             `max_parallelism:0`, which suit random access).
-        max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+        max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
+            quarter of what it may open (16 to 256).
         storage_options: how files in stores are reached and kept (docs/how-to/remote-files.md). They are brought whole into the
             cache.
 

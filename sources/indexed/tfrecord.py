@@ -43,7 +43,8 @@ class TFRecordDataSource(IndexedSource[Any]):
         features: which features to give, and as what, which means `decode=True`: `{"image": bytes, "label": np.int64,
             "box": (np.float32, (4,)), "tags": list}`; see `headrace.decode_example`.
         index_dir: where indices are kept. Default: beside the files.
-        max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+        max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
+            quarter of what it may open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
         growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
             folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
+from ...common.distinct import distinct
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ..accepted import as_source
 from ..keys import Keys, check_key, check_keys
@@ -130,7 +131,7 @@ class MixedSource:
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
         """The keys of those parts that occur, as the parts count them, in the order of `keys`."""
         indices, parts = np.divmod(np.asarray(keys, dtype=np.int64), len(self._sources))
-        return {self._names[part]: indices[parts == part] for part in np.unique(parts).tolist()}
+        return {self._names[part]: indices[parts == part] for part in distinct(parts)}
 
     def made_of(self, key: int) -> list[UsedRecord]:
         index, part = divmod(key, len(self._sources))

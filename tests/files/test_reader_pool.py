@@ -1,12 +1,15 @@
 """Open readers on loan: how many stay open, and when they are closed."""
 
+import gc
 import os
+import resource
 import threading
 
 import pytest
 from source_conformance import exit_code
 
-from headrace.files.reader_pool import ReaderPool
+from headrace.files import reader_pool
+from headrace.files.reader_pool import ReaderPool, open_file_limit
 
 
 class Reader:
@@ -116,3 +119,64 @@ def test_a_forked_child_has_readers_of_its_own(pool_of, opened):
     assert exit_code(child) == 0
     with pool.lend(1) as reader:
         assert reader is opened[0]
+
+
+def test_pools_without_a_limit_share_one(opened, monkeypatch):
+    """A thousand sources keep no more files open than one; a pool that dies or is closed takes only its own with it."""
+    monkeypatch.setattr(reader_pool, "open_file_limit", lambda: 20)
+
+    def opener(number):
+        opened.append(Reader(number))
+        return opened[-1]
+
+    def count():
+        return sum(not reader.closed for reader in opened)
+
+    pools = [ReaderPool(opener, None) for _ in range(100)]
+    for pool in pools:
+        with pool.lend(0), pool.lend(1):
+            assert count() <= 22
+    assert 15 <= count() <= 20
+    last, before = pools[-1], pools[-2]
+    with last.lend(0) as used:
+        pools.clear()
+        del pool
+        gc.collect()
+        assert count() == 4  # of `last` and `before`
+        last.close()
+        assert count() == 3
+    assert used.closed
+    assert (len(last), len(before)) == (0, 2)
+
+
+def test_a_pool_that_dies_while_its_lock_is_held_is_closed_afterwards(opened):
+    """Garbage is collected on any thread at any moment, and never waits for a lock that this thread may hold."""
+
+    def opener(number):
+        opened.append(Reader(number))
+        return opened[-1]
+
+    dying, other = ReaderPool(opener, None), ReaderPool(opener, None)
+    with dying.lend(1):
+        pass
+
+    class Fatal(int):
+        """A number that lets the other pool die when it is looked up, under the lock."""
+
+        def __hash__(self):
+            pools.clear()
+            return 2
+
+    pools = [dying]
+    del dying
+    with other.lend(Fatal(2)):
+        pass
+    assert opened[0].closed
+    other.close()
+
+
+@pytest.mark.parametrize(("files", "expected"), [(256, 64), (1024, 256), (1 << 16, 256), (32, 16)])
+def test_the_limit_follows_what_the_process_may_open(files, expected, monkeypatch):
+    """A quarter of it, between 16 and 256."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert open_file_limit() == expected

@@ -571,3 +571,31 @@ def test_a_chain_takes_the_lengths_of_a_field(change):
     assert [batch["id"].tolist() for batch in named[:]] == [batch["id"].tolist() for batch in measured[:]]
     with pytest.raises(LengthsError, match="maps before budget_batch may change it"):
         dataset.map(lambda record: record).budget_batch(8, pad_to=(2, 4), lengths="tokens")
+
+
+def test_batches_of_several_shapes_are_not_stacked():
+    """A loader's batch_size after them is refused when the loader is made; one shape, and a batch of one, can be stacked."""
+    records = [np.ones(length, np.int32) for length in (2, 7, 3, 2, 8, 1)]
+    for known in (None, [2, 7, 3, 2, 8, 1]):
+        batches = headrace.BudgetBatch(16, pad_to=(4, 8), lengths=known)
+        for make in (
+            lambda **more: headrace.load(records, num_epochs=1, **more),
+            lambda transformations, batch_size: headrace.DataLoader(
+                data_source=records,
+                sampler=headrace.SequentialSampler(6),
+                operations=[*transformations, headrace.Batch(batch_size)],
+            ),
+        ):
+            with pytest.raises(ValueError, match=r"stack batches of 2 shapes, .* leave batch_size= .*pad_to=\(8,\)"):
+                make(transformations=[batches], batch_size=2)
+            assert len(list(make(transformations=[batches], batch_size=1))) == 2
+    dataset = headrace.MapDataset.source(records)
+    with pytest.raises(ValueError, match="stack batches of 2 shapes"):
+        dataset.budget_batch(16, pad_to=(4, 8)).batch(2)
+    stream = dataset.to_iter_dataset().budget_batch(16, pad_to=(4, 8)).batch(2)
+    with pytest.raises(ValueError, match="stack batches of 2 shapes"):
+        next(iter(stream))
+    one_shape = headrace.load(
+        records, num_epochs=1, transformations=[headrace.BudgetBatch(16, pad_to=(8,))], batch_size=2
+    )
+    assert next(iter(one_shape))["tokens"].shape == (2, 2, 8)

@@ -182,7 +182,9 @@ OPERATIONS = {
 def loader_of(name, operations="batch", **more):
     """Three epochs or so of records that are their own keys."""
     sampler = SAMPLERS[name](num_epochs=3)
-    return DataLoader(data_source=range(5000), sampler=sampler, operations=OPERATIONS[operations], **more)
+    return DataLoader(
+        data_source=range(sampler.num_records), sampler=sampler, operations=OPERATIONS[operations], **more
+    )
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

@@ -269,3 +269,35 @@ def test_what_differs_below_a_mix_is_named(change, what, told):
     assert "chain '" not in str(found)
     assert found.step == 0
     assert not headrace.diff(_packed(), _packed())
+
+
+def test_balanced_streams_differ_by_what_shards_get():
+    """From the first step at which a shard has other records; on one shard, and of checkpoints, it is said in words."""
+    lengths = np.array([1] * 64 + [*range(1, 65)])
+
+    def loader(balance, shard, shards=2, **more):
+        options = headrace.ShardOptions(shard, shards)
+        return headrace.load(
+            range(128), batch_size=8 // shards, num_epochs=1, shard_options=options, balance=balance, **more
+        )
+
+    balanced, plain = loader(True, 1, lengths=lengths), loader(None, 1)
+    found = headrace.diff(plain, balanced)
+    steps = [step for step in range(16) if plain.records_at(step).tolist() != balanced.records_at(step).tolist()]
+    assert [(reason.what, reason.step) for reason in found.reasons] == [("balance", steps[0])]
+    assert "balance: none → costs" in str(found)
+    assert "the order is compared before, and each shard has other records of it" in str(found)
+    iterator = iter(balanced)
+    next(iterator)
+    assert [reason.what for reason in headrace.diff(plain, iterator.get_state()).reasons] == ["balance"]
+    assert not headrace.diff(balanced, iterator.get_state())
+    alone = headrace.diff(loader(None, 0, 1), loader(True, 0, 1, lengths=lengths))
+    assert "the same on one shard, and on several each has other records" in str(alone)
+    several = headrace.load(
+        range(128),
+        batch_size=4,
+        num_epochs=1,
+        shard_options=headrace.ShardOptions(1, 2),
+        balance=headrace.Balance(lengths, batches=2),
+    )
+    assert "in blocks of 8 → costs" in str(headrace.diff(balanced, several))

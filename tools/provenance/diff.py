@@ -13,6 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...chains.map_dataset import MapDataset
 from ...chains.nodes.joins import Chosen
 from ...chains.nodes.node import Evaluated, Node, Source
@@ -25,9 +27,13 @@ from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.steps.skipped import SkippedSteps, within
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
+from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
 from .orders import OrderDifference, first_difference
 from .streams import Described, states_of
+
+MOST_DEALT = 1 << 16
+"""Positions of a shard that are compared, where records are dealt by cost: deals that differ mostly do so at once."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class Reason:
     """Why two streams differ.
 
     Attributes:
-        what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards" or "left out".
+        what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards", "balance" or
+            "left out".
         told: it in words; the first stream comes first.
         step: from which on it makes a difference; None: an operation decides which step that is, or it is not known.
     """
@@ -105,7 +112,7 @@ def diff(one: Any, two: Any) -> Difference:
         two = replace(two, alike=two.pipeline.fingerprint_like(one.fingerprint))
     elif two.pipeline is None and one.pipeline is not None:
         one = replace(one, alike=one.pipeline.fingerprint_like(two.fingerprint))
-    compared = (_of_source, _of_operations, _of_batches, _of_order, _of_loops, _of_left_out, _of_history)
+    compared = (_of_source, _of_operations, _of_batches, _of_order, _of_deal, _of_loops, _of_left_out, _of_history)
     found = [reason for compare in compared for reason in compare(one, two)]
     return Difference(tuple(sorted(found, key=lambda reason: (reason.step is None, reason.step or 0))))
 
@@ -143,6 +150,13 @@ class _Side:
     @property
     def in_epochs(self) -> bool:
         return "epoch" in self.fingerprint["sampler"]
+
+    @property
+    def deal(self) -> tuple[Any, int, int]:
+        """The balance of the shards, or None; the number of these, and the size of the blocks."""
+        lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].lineages[0]
+        size = 0 if lineage.blocks is None else lineage.blocks.size
+        return self.alike["sampler"].get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
         """The step that has a position; None if that is not known beforehand."""
@@ -219,7 +233,8 @@ def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
-    told = [{name: value for name, value in side.alike["sampler"].items() if name != "epoch"} for side in (one, two)]
+    beside = ("epoch", "balance")
+    told = [{name: value for name, value in side.alike["sampler"].items() if name not in beside} for side in (one, two)]
     if told[0] == told[1]:
         return
     asked = [{name: value for name, value in each.items() if name not in PASSING} for each in told]
@@ -239,6 +254,35 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
     yield Reason(
         "weights" if found.why else _kind(words), f"{found.why or first_few(words)}{there}", min(steps, default=None)
     )
+
+
+def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
+    """Records dealt to shards by cost. Orders are compared as they are before that."""
+    known = [side.deal for side in (one, two)]
+    if known[0] == known[1] or (known[0][0] == known[1][0] and known[0][1] != known[1][1]):
+        return
+    told = " → ".join(
+        "none" if deal is None else f"costs {deal.get('costs')} in blocks of {size}" for deal, _, size in known
+    )
+    if max(one.shards or 1, two.shards or 1) == 1:
+        yield Reason("balance", f"balance: {told}; the same on one shard, and on several each has other records", None)
+        return
+    step = _first_dealt_otherwise(one.pipeline, two.pipeline)
+    first = "the first records of each shard are the same" if step == ENDLESS else "each shard has other records of it"
+    yield Reason(
+        "balance", f"balance: {told}; the order is compared before, and {first}", None if step == ENDLESS else step
+    )
+
+
+def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | None:
+    """The step from which on a shard has other positions of the order; `ENDLESS`: none of the first; None: not known."""
+    if one is None or two is None or not (one.aligned and two.aligned) or one.shard != two.shard:
+        return None
+    leaves = one.leaf, two.leaf
+    count = min(MOST_DEALT, *(leaf.total for leaf in leaves))
+    positions = [leaf.positions(0, count) for leaf in leaves]
+    differ = np.flatnonzero(positions[0] != positions[1])
+    return int(differ[0]) // one.stages[0].unit if len(differ) else ENDLESS
 
 
 def _kind(words: Sequence[str]) -> str:

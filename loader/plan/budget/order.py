@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ....common.distinct import distinct
 from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....operations.budget.windows import BudgetWindows
@@ -221,8 +222,10 @@ class BudgetOrder:
         if last > end:
             window = self._window_of(last - 1) + 1
             end += self._steps_before(window) - self._steps_before(first)
-        steps = [np.arange(start, end, dtype=np.int64) for start in reached]
-        left = np.concatenate([self._keys(each, np.full(len(each), shard)) for shard, each in enumerate(steps)])
+        levels = np.arange(min(reached), end, dtype=np.int64)
+        early = levels < len(begun)
+        own = self._own_keys(levels[~early], np.arange(self._shards, dtype=np.int64)[:, None])
+        left = np.concatenate([begun[levels[early]].T, own], axis=1)[levels >= np.array(reached)[:, None]]
         return RunStart(window, position + sum(reached), self._dealt(left, shards, window))
 
     def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
@@ -289,25 +292,30 @@ class BudgetOrder:
         return self._keys(steps, shard)
 
     def _keys(self, steps: Ints, shard: Ints) -> Ints:
-        first, _, begun = self.start
+        begun = self.start.begun
         found = np.empty(len(steps), np.int64)
         early = steps < len(begun)
         found[early] = begun[steps[early], shard[early]]
-        if early.all():
-            return found
-        epochs, inner = np.divmod(steps[~early] - len(begun) + self._steps_before(first), self.steps_per_epoch)
+        found[~early] = self._own_keys(steps[~early], shard[~early])
+        return found
+
+    def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
+        """The keys at steps that are not among those that the run begins with; `shard` has any shape that goes with these."""
+        first, _, begun = self.start
+        if not len(steps):
+            return np.empty((*shard.shape[:-1], 0), np.int64)
+        epochs, inner = np.divmod(steps - len(begun) + self._steps_before(first), self.steps_per_epoch)
         local = np.searchsorted(self._before, inner, side="right") - 1
         windows = self._origin + epochs * len(self.windows) + local
         sizes = self._before[local + 1] - self._before[local]
         places = self._shuffled(inner - self._before[local], windows, sizes)
-        start, stop, shape = self.windows.pieces(self._shards, local, places, shard[~early])
-        found[~early] = self._key(BatchKey(windows, start, stop - start, shape))
-        return found
+        start, stop, shape = self.windows.pieces(self._shards, local, places, shard)
+        return self._key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
         """The places of steps in the line of their window."""
         result = np.empty_like(places)
-        for size in np.unique(sizes).tolist():
+        for size in distinct(sizes):
             chosen = sizes == size
             result[chosen] = permute(places[chosen], windows[chosen], size, self._steps_seed)
         return result

@@ -15,6 +15,7 @@ from ....common.messages import first_few
 from ....operations import BudgetBatch
 from ....operations.budget.rows import check_lengths
 from ....operations.protocol import Context, Operation
+from ....samplers import IndexSampler
 from ....samplers.protocol import ENDLESS, VectorSampler
 from ....sources import DataSource, fingerprint_of, reader_of
 from ....sources.provenance import UsedRecord, used_records
@@ -37,6 +38,9 @@ class PlacedRecords(Protocol):
 
     def keys(self, places: Ints) -> Ints:
         """Their keys, as users know them."""
+
+    def place_of(self, key: int, count: int) -> int | None:
+        """The place below `count` of the record with a key; None if it has none."""
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]: ...
 
@@ -69,6 +73,11 @@ class BudgetSource:
     def fingerprint(self) -> dict[str, Any]:
         """The identity of the records: the order tells the batches."""
         return self._input.fingerprint
+
+    @property
+    def records_each(self) -> int:
+        """Records of a batch, on average."""
+        return max(-(-len(self._order.windows.places) // max(self._order.epoch_length, 1)), 1)
 
     def __getitem__(self, key: int) -> Any:
         return self.__getitems__(np.array([key], dtype=np.int64))[0]
@@ -103,9 +112,7 @@ class BudgetSource:
 
     def place_of(self, record_key: int) -> int | None:
         """The place of a record in an epoch; None if it has none."""
-        keys = self._input.keys(np.arange(len(self._lengths), dtype=np.int64))
-        found = np.flatnonzero(keys == record_key)
-        return int(found[0]) if len(found) else None
+        return self._input.place_of(record_key, len(self._lengths))
 
     def told(self, key: int) -> str:
         """The records of a batch, as messages say them."""
@@ -147,6 +154,14 @@ class SampledRecords:
     def keys(self, places: Ints) -> Ints:
         """The keys of the records at places."""
         return self._sampler.record_keys(places)
+
+    def place_of(self, key: int, count: int) -> int | None:
+        """The place of a record, by the sampler's own inverse where it has one."""
+        if isinstance(self._sampler, IndexSampler):
+            place = self._sampler.position_of(key, 0) if key < self._sampler.num_records else None
+            return place if place is not None and place < count else None
+        found = np.flatnonzero(self.keys(np.arange(count, dtype=np.int64)) == key)
+        return int(found[0]) if len(found) else None
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]:
         return used_records(self._source, int(self.keys(np.array([place]))[0]))

@@ -1,0 +1,60 @@
+"""Several shuffles at once: of the parts of a mix, of each of which few records stand at the positions that are asked for.
+
+In: places, and whose shuffle and which epoch sends each of them. Out: where each place is sent, as `permute` says it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .permutation import (
+    BLOCK,
+    ROUNDS,
+    ROUNDS_SMALL,
+    SMALL,
+    Hashed,
+    Positions,
+    Words,
+    encipher,
+    round_keys_of_each,
+    table_shape,
+)
+
+
+class Shuffles:
+    """The shuffles of some sizes and seeds.
+
+    Args:
+        sizes: numbers of records, 1 to 2^55.
+        seeds: one for each.
+
+    >>> Shuffles([8, 3], [1, 1]).permute(np.arange(8), np.zeros(8, np.int64), np.zeros(8, np.int64)).tolist()
+    [7, 0, 4, 1, 2, 6, 3, 5]
+    """
+
+    def __init__(self, sizes: list[int], seeds: list[int]) -> None:
+        self._sizes, self._seeds = np.array(sizes, np.uint64), np.array(seeds, np.uint64)
+        self._shapes = np.array([table_shape(size) for size in sizes], np.uint64).reshape(-1, 2).T
+        self._rounds = np.where(self._sizes < SMALL, ROUNDS_SMALL, ROUNDS)
+
+    def permute(self, places: Positions, epochs: Positions, which: Positions) -> Positions:
+        """Permute places, `int64[n]` each below the size of its shuffle, by the shuffles `which` in these epochs."""
+        out, rounds = np.empty(len(places), np.int64), self._rounds[which]
+        for number in (ROUNDS_SMALL, ROUNDS):
+            own = np.flatnonzero(rounds == number)
+            for start in range(0, len(own), BLOCK):
+                block = own[start : start + BLOCK]
+                out[block] = self._permuted(places[block].astype(np.uint64), epochs[block], which[block], number)
+        return out
+
+    def _permuted(self, numbers: Words, epochs: Positions, which: Positions, rounds: int) -> Words:
+        begins = np.concatenate([[True], (which[1:] != which[:-1]) | (epochs[1:] != epochs[:-1])])
+        column = np.cumsum(begins) - 1  # of the keys: one for each run of places of one shuffle and epoch
+        keys = round_keys_of_each(self._seeds[which[begins]], epochs[begins], rounds)
+        sizes, going = self._sizes[which], np.arange(len(numbers))
+        while going.size:
+            rows, columns = self._shapes[:, which[going]]
+            shifts = Hashed(keys, (rows, columns))
+            numbers[going] = encipher(numbers[going], shifts, column[going], (rows, columns))
+            going = going[numbers[going] >= sizes[going]]
+        return numbers
