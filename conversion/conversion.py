@@ -14,6 +14,8 @@ from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import MAX_EXPANSION
+from ..sources.omission.keys import Omit
+from .inputs.without import WithoutRecords
 from .job import ConversionJob, InputPart, Report, Shard
 from .labels import label_of, labelled, plain
 from .manifest import Manifest, manifest_in
@@ -41,6 +43,7 @@ def convert(
     options: Mapping[str, Any] | None = None,
     tokenizer: PathLike | None = None,
     column: str | None = None,
+    omit: Omit | None = None,
     storage_options: StorageOptionsLike = None,
     max_expansion: int = MAX_EXPANSION,
     runner: str | None = None,
@@ -71,6 +74,9 @@ def convert(
             for tokens `dtype`, `add_special_tokens`, and `document_length` for `.npy` files of tokens.
         tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.
         column: where a record that is a dict has its text, default "text"; or its tokens, default "tokens".
+        omit: records that are not to be written, as of a `DataLoader`: their keys in the source, in the order of its files; the
+            path of a file of keys; or a predicate on file and row. Runs on the source go on over the new files with their
+            states. Default: none.
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
         max_expansion: how many times its size a compressed file may unpack to, where that is more than 1 GiB; default 200. Else
             one of some megabytes may fill any memory.
@@ -117,6 +123,7 @@ def convert(
         column,
         storage_options,
         max_expansion,
+        omit,
     )
     job, identity = prepared(wanted, text_of(target))
     folder = target_at(job.target, job.storage)
@@ -149,7 +156,9 @@ def convert(
             raise ConversionError(
                 f"{len(lost)} shards are not there: {first_few(lost)}; run the same again to make them."
             )
-        manifest = Manifest(identity["source"], identity["options"], tuple(receipts[shard.name] for shard in plan))
+        omitted = folder.keep_omitted(job.input.former) if isinstance(job.input, WithoutRecords) else ()
+        shards_made = tuple(receipts[shard.name] for shard in plan)
+        manifest = Manifest(identity["source"], identity["options"], shards_made, omitted)
         folder.end(manifest.to_json())
     return manifest
 

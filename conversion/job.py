@@ -108,6 +108,9 @@ class RecordInput(Protocol):
     def identity(self) -> dict[str, Any]:
         """Plain JSON values that tell this data from other data."""
 
+    def data_source(self) -> Any:
+        """A source of all records, as a loader reads them; None where there is none."""
+
     def schema(self) -> Any:
         """The Arrow schema of the records, where one is known without reading them; else None."""
 

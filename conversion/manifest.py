@@ -29,11 +29,14 @@ class Manifest:
         source: which data was converted: the files with sizes and times of change, or a source's fingerprint.
         options: all else that the bytes depend on.
         shards: the receipt of each: name, records, left_out, damage, and files with bytes and sha256.
+        omitted: the sources that this one was written anew from without some records: how many records each had, its
+            fingerprint, and the file of the keys that are left out.
     """
 
     source: Mapping[str, Any]
     options: Mapping[str, Any]
     shards: tuple[Receipt, ...]
+    omitted: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def records(self) -> int:
@@ -58,6 +61,8 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         sums = {"records": self.records, "bytes": self.bytes, "left_out": self.left_out}
         told = {"source": self.source, "options": self.options, "shards": [shard.to_json() for shard in self.shards]}
+        if self.omitted:
+            told["omitted"] = list(self.omitted)
         return {"kind": KIND, "version": VERSION, "headrace": version("headrace"), **sums, **told}
 
     @classmethod
@@ -65,7 +70,8 @@ class Manifest:
         """The manifest that `to_json` gave; raises as Python does if it is none."""
         if values["kind"] not in (KIND, formerly(KIND)) or values["version"] != VERSION:
             raise ValueError(f"kind {values['kind']}, version {values['version']}")
-        return cls(values["source"], values["options"], tuple(map(Receipt.from_json, values["shards"])))
+        shards = tuple(map(Receipt.from_json, values["shards"]))
+        return cls(values["source"], values["options"], shards, tuple(values.get("omitted", ())))
 
     def __repr__(self) -> str:
         left_out = f", {self.left_out:,} left out" if self.left_out else ""

@@ -22,6 +22,7 @@ from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote, local_path
 from .inputs.find import find_input, is_paths
 from .inputs.formats import Opening
+from .inputs.without import WithoutRecords
 from .job import ConversionJob, InputPart, OnDamage, Output, RecordInput
 from .outputs.array_record import ArrayRecordOutput
 from .outputs.parquet import LOOKED_AT, ParquetOutput, schema_of
@@ -51,6 +52,7 @@ class Wanted:
     column: str | None
     storage_options: StorageOptionsLike
     max_expansion: int
+    omit: Any = None
 
 
 def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]]:
@@ -72,6 +74,8 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
     found = find_input(wanted.source, wanted.source_format, wanted.split, as_bytes, opening)
     if length is not None and found.format != "npy":
         raise ConversionError("document_length= divides .npy files of tokens, and the source is something else.")
+    if wanted.omit is not None:
+        found = WithoutRecords(found, wanted.omit, storage)
     # TFRecord files hold examples, which are taken apart where the target needs what is in them.
     by_format = "example" if wanted.to != "array_record" and found.format == "tfrecord" else None
     decode = by_format if wanted.decode is None else None if wanted.decode == "bytes" else wanted.decode
@@ -131,6 +135,10 @@ def _check(wanted: Wanted) -> None:
     whole_number("max_expansion", wanted.max_expansion, 1, None, expands)
     if not isinstance(wanted.options, Mapping):
         raise TypeError(f"options={short_repr(wanted.options)} must be a dict, {{name: value}}.")
+    if wanted.omit is not None and wanted.on_error == "skip":
+        raise ConversionError(
+            'omit= names records by their numbers, which damaged ones that are left out would change; pass on_error="raise".'
+        )
     for name, to in (("encode", "array_record"), ("tokenizer", "tokens"), ("column", "tokens")):
         if getattr(wanted, name) is not None and wanted.to != to:
             raise ConversionError(f'{name}= goes with to="{to}", not "{wanted.to}".')

@@ -35,6 +35,7 @@ from ..files.storage_options import StorageOptions, storage_options_of
 from ..files.streams import open_stream
 from ..files.urls import is_remote, local_path
 from ..files.whole_files import put_whole
+from ..sources.omission.rewritten import FormerSource
 from ..sources.parts import of_each
 from .job import InputPart, Receipt, WrittenFile, check_names
 
@@ -160,6 +161,16 @@ class Target(ABC):
     def keep(self, plan: Mapping[str, Any]) -> None:
         """Keep the plan of a conversion that is not done."""
         self._write(_PLAN, plan)
+
+    def keep_omitted(self, former: Sequence[FormerSource]) -> tuple[dict[str, Any], ...]:
+        """Write the keys of records that are left out; what the manifest is to say of them."""
+        entries = []
+        for number, source in enumerate(former):
+            entry, name, data = source.to_files(number)
+            with self.writes(name):
+                self.write(name, data)
+            entries.append(entry)
+        return tuple(entries)
 
     def end(self, manifest: Mapping[str, Any]) -> None:
         self._write(MANIFEST, manifest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeVar
 
@@ -16,6 +16,7 @@ from ..files.urls import is_remote
 from .growing.growing_files import GrowingFiles
 from .keys import Keys, check_key, check_keys
 from .parts import Int64s, read_by_part
+from .provenance import FilePlace, FileRun
 
 RecordT = TypeVar("RecordT")
 
@@ -64,6 +65,19 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     def _places(self, part: int, keys: Int64s) -> Int64s:
         return keys - self._ends[part - 1] if part else keys
+
+    def file_place(self, key: int) -> FilePlace:
+        """The place of a record in its file."""
+        raise NotImplementedError
+
+    def file_runs(self) -> Iterator[FileRun]:
+        """The records of each part, one part after the other."""
+        first = 0
+        for end in self._ends.tolist():
+            if first < end:
+                place = self.file_place(first)
+                yield FileRun(place.file, place.record, first, end - first)
+            first = end
 
     @property
     def file_count(self) -> int:

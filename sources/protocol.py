@@ -19,6 +19,7 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `lengths_by(name)` | `int64[records]`: how long a field of the records is, or the whole number in it |
 | `record_bytes` | `int64[records]`: the sizes of the records in their files |
 | `file_place(key)` | where a record lies in which file, a `FilePlace` or None, for `headrace.trace` |
+| `file_runs()` | the same for all records, as `FileRun`s, for predicates of `omit=` |
 | `made_of(key)` | the records of other sources that a record is made of, `UsedRecord`s, for `headrace.trace` |
 | `growing` | True: it may have more generations later. A generation is a numbered list of files; keys never change |
 | `generation` | the number of the one that this object reads, from 0 |

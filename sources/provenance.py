@@ -27,6 +27,22 @@ class FilePlace(NamedTuple):
     tokens: tuple[int, int] | None = None
 
 
+class FileRun(NamedTuple):
+    """Records whose keys follow one another, as do their numbers in their file.
+
+    Attributes:
+        file: path or URL.
+        record: the number of the first one in the file.
+        key: of the first one.
+        count: of them.
+    """
+
+    file: str
+    record: int
+    key: int
+    count: int
+
+
 class TokenSpan(NamedTuple):
     """Tokens `[start, stop)` of a document that has `length` of them, as it was packed."""
 

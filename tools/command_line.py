@@ -175,6 +175,9 @@ _COMMANDS = {
         _option("--option", **_OPTIONS, metavar="NAME=VALUE", help="of the writer, such as group_size=4; many times"),
         _option("--max-expansion", **_EXPANSION, help="how many times its size a compressed file may unpack to"),
         _option(
+            "--omit", metavar="FILE", help="of the keys of records that are not to be written, one a line, or .npy"
+        ),
+        _option(
             "--lengths", metavar="FIELD", help="keep the lengths of a field beside the files; bytes: of whole records"
         ),
         _option("--runner", help="of Apache Beam, whose options come last, after --"),

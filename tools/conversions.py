@@ -28,6 +28,8 @@ def convert_files(options: argparse.Namespace) -> int:
     left_out = f", damaged and left out: {made.left_out:,}" if made.left_out else ""
     if options.lengths is not None:
         measure_converted(options.target, options.to, options.lengths, options.workers)
+    if made.omitted:
+        left_out += f", omitted: {made.omitted[0]['keys']:,}"
     print(f"{made.records:,} records in {len(made.shards)} shards, {made.bytes:,} bytes{left_out}")
     for text in made.damage:
         print(f"left out: {text}", file=sys.stderr)
@@ -43,6 +45,7 @@ _SAME = (
     "encode",
     "tokenizer",
     "column",
+    "omit",
     "max_expansion",
     "runner",
 )

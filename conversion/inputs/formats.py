@@ -52,10 +52,15 @@ class Format:
     """What names of files have; also before a compression's suffix, or a number as in `.tfrecord-00000-of-00010`."""
     place: str  # what a record's place counts, in a stream
     stream: str | None = None  # the module whose `read_records` reads a stream
-    source: Callable[[str, Opening], Any] | None = None
+    source: Callable[[Any, Opening], Any] | None = None
     schema: Callable[[str, Opening], Any] | None = None
     """The Arrow schema of a file's records, or None; where one is known without reading them."""
     encode: str = "example"  # how records that are no bytes become bytes: "example" or "json"
+
+    @property
+    def all_files(self) -> Callable[[list[str], Opening], Any] | None:
+        """Opens several files as one source, as a loader reads them."""
+        return _tokens if self.name == "npy" else self.source
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -72,11 +77,11 @@ class Format:
             yield from read(stream, path, on_damage=on_damage, **types)
 
 
-def _of_class(name: str, path: str, opening: Opening) -> Any:
+def _of_class(name: str, path: Any, opening: Opening) -> Any:
     return getattr(sources, name)(path, storage_options=opening.storage)
 
 
-def _indexed(name: str, path: str, opening: Opening) -> Any:
+def _indexed(name: str, path: Any, opening: Opening) -> Any:
     return getattr(sources, name)(path, index_dir=opening.index_dir, storage_options=opening.storage)
 
 
@@ -93,6 +98,14 @@ def _npy(path: str, opening: Opening) -> Any:
     if file_system_of(path, opening.storage).is_file(offsets_path(path)):
         return sources.TokenSource(path, storage_options=opening.storage)
     return (NpyRows if opening.document_length is None else NpyPieces)(path, opening)
+
+
+def _tokens(paths: list[str], opening: Opening) -> Any:
+    """Documents; None of arrays that no loader reads as they are."""
+    system = file_system_of(paths[0], opening.storage)
+    if not all(system.is_file(offsets_path(path)) for path in paths):
+        return None
+    return sources.TokenSource(paths, storage_options=opening.storage)
 
 
 def _npy_schema(path: str, opening: Opening) -> Any:

@@ -61,6 +61,11 @@ class FileInput(RecordInput):
                 break
         return replace(self._given, types=types)
 
+    def data_source(self) -> Any:
+        if self.form.all_files is None or any(compression_of(name) is not None for name in self.names()):
+            return None
+        return self.form.all_files(list(self.names()), self._opening)
+
     def schema(self) -> Any:
         return None if self.form.schema is None else self.form.schema(self.names()[0], self._opening)
 

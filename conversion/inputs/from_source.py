@@ -33,6 +33,9 @@ class SourceInput(RecordInput):
         classes = getattr(self._source, "classes", None)
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
+    def data_source(self) -> Any:
+        return self._source
+
     def schema(self) -> Any:
         """A Hugging Face dataset declares its types; those that files do not keep are found out from the first values."""
         source = self._source

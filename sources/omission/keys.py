@@ -1,0 +1,114 @@
+"""Keys of records that a user wants left out, however they are named.
+
+In: keys, the path of a file of keys, or a predicate on file and row. Out: `int64[n]`, ascending, each once, checked.
+
+A file of keys is an `.npy` file of integers, or text with one key a line: an int, or a JSON object with the key as `"key"`.
+Blank lines, and those that begin with `#`, do not count. It may be compressed, or in a store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ...common.messages import a_kind_of, short_repr, shorten
+from ...errors import RecordKeyError, SourceError
+from ...files.opened import local_copy
+from ...files.paths import PathLike, text_of
+from ...files.storage_options import StorageOptionsLike, storage_options_of
+from ...files.streams import open_stream
+from ..keys import check_keys
+from ..tokens.files import map_npy
+from .predicate import FileAndRow, chosen_by
+
+Int64s = npt.NDArray[np.int64]
+
+Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
+"""Keys, the path of a file of keys, or a predicate on file and row."""
+
+REMEDY = "pass an array of record keys, the path of a file of them, or a function of file and row"
+
+
+def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = None) -> Int64s:
+    """The keys of the records of a source that a user wants left out.
+
+    Args:
+        source: that has the records.
+        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate, which is asked once
+            for the records of each file.
+        storage_options: how a file of keys in a store is reached.
+
+    Raises:
+        TypeError: it is none of these, or a key is no integer.
+        RecordKeyError: the source does not have a key.
+        SourceError: the file cannot be read, or the source does not tell files.
+
+    >>> keys_to_omit(range(10), [7, 3, 7]).tolist()
+    [3, 7]
+    """
+    if callable(omit):
+        return chosen_by(source, omit)
+    if isinstance(omit, (str, bytes, os.PathLike)):
+        name = text_of(omit)
+        return checked(keys_in_file(name, storage_options), len(source), shorten(name))
+    return checked(_listed(omit), len(source), "omit")
+
+
+def checked(keys: Any, records: int, whose: str) -> Int64s:
+    """Keys, ascending and each once; an error names who gave them, and the first that is none of the source's records."""
+    try:
+        return np.unique(check_keys(keys, records, whose))
+    except TypeError as error:
+        raise TypeError(f"{shorten(error, 300)}; {REMEDY}.") from None
+    except RecordKeyError as error:
+        raise RecordKeyError(f"{shorten(error, 300)}. Pass keys of the source that the loader reads.") from None
+
+
+def _listed(omit: Any) -> Any:
+    """Keys in an array or a list."""
+    if isinstance(omit, (np.ndarray, list, tuple, range)):
+        return omit
+    if isinstance(omit, (set, frozenset)) or (hasattr(omit, "__iter__") and not hasattr(omit, "keys")):
+        return list(omit)
+    raise TypeError(f"omit={short_repr(omit)} is {a_kind_of(omit)}; {REMEDY}.")
+
+
+def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:
+    """The keys of a file, as they are there.
+
+    Raises:
+        SourceNotFoundError: there is no such file.
+        SourceError: it cannot be read, or a line is no key.
+    """
+    storage = storage_options_of(storage_options)
+    if name.lower().endswith(".npy"):
+        with local_copy(name, storage) as copy:
+            return np.array(map_npy(copy, name))
+    with open_stream(name, "auto", storage) as stream:
+        return list(_keys_of_lines(stream, name))
+
+
+def _keys_of_lines(lines: Iterable[bytes], name: str) -> Iterator[int]:
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith(b"#"):
+            continue
+        try:
+            yield int(text) if not text.startswith(b"{") else _key_of(json.loads(text))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise SourceError(
+                f"{shorten(name)}: line {number}, {short_repr(text)}, is no record key; write an int a line, or a JSON object "
+                'with an int as "key".'
+            ) from None
+
+
+def _key_of(value: Any) -> int:
+    key = value["key"]
+    if type(key) is not int:
+        raise TypeError
+    return key

@@ -1,0 +1,102 @@
+"""Records that a user's predicate on file and row picks.
+
+In: a source whose records have places in files, and a function. Out: record keys, `int64[n]`, ascending.
+
+The function is given the name of a file and the numbers of many rows at once. One that cannot take them is asked row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ...common.messages import a_kind_of, short_repr
+from ...errors import SourceError
+from ..provenance import FilePlace, FileRun, used_records
+
+Int64s = npt.NDArray[np.int64]
+
+FileAndRow: TypeAlias = Callable[[str, Any], Any]
+"""Says of rows of a file whether they are left out: `(file, row)`, where `row` is an int, or an array of them."""
+
+
+class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
+    """Numbers of rows that refuse what would take all of them for one: a function that does so is asked row by row."""
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("these are the numbers of several rows")
+
+    __str__ = __repr__ = __format__ = __int__ = __index__ = __bool__ = __float__ = __contains__ = _refuse  # type: ignore
+
+
+def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
+    r"""The keys of the records of which a predicate is true.
+
+    A record that is made of several others is picked with any of them.
+
+    Raises:
+        SourceError: the source does not tell in which files its records are.
+        TypeError: the predicate gives something else than truth values.
+
+    >>> import tempfile, pathlib, headrace
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a.jsonl").write_text("1\n2\n3\n")
+    ...     chosen_by(headrace.JsonLinesDataSource(folder), lambda file, row: row == 1).tolist()
+    [1]
+    """
+    if hasattr(source, "file_runs"):
+        return _chosen_in_runs(source.file_runs(), predicate)
+    picked = [
+        key
+        for key in range(len(source))
+        if any(_is_true(predicate, place.file, place.record) for place in _places(source, key))
+    ]
+    return np.array(picked, dtype=np.int64)
+
+
+def _chosen_in_runs(runs: Iterator[FileRun], predicate: FileAndRow) -> Int64s:
+    found = [np.empty(0, np.int64)]
+    for run in runs:
+        found.append(np.flatnonzero(_of_rows(predicate, run.file, run.record, run.count)).astype(np.int64) + run.key)
+    return np.concatenate(found)
+
+
+def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.NDArray[np.bool_]:
+    """The predicate, of so many rows of a file."""
+    rows = np.arange(first, first + count, dtype=np.int64)
+    if count > 1:
+        try:
+            told = np.asarray(predicate(file, rows.view(RowNumbers)))
+        except Exception:  # it takes single rows alone; whatever else is wrong is told of the first row
+            told = np.empty(0)
+        if told.dtype == np.bool_ and told.shape in ((), (count,)):
+            return np.broadcast_to(told.view(np.ndarray), (count,))
+    return np.array([_is_true(predicate, file, row) for row in rows.tolist()], dtype=bool)
+
+
+def _is_true(predicate: FileAndRow, file: str, row: int) -> bool:
+    told = predicate(file, row)
+    if isinstance(told, (bool, np.bool_)):
+        return bool(told)
+    raise TypeError(
+        f"the predicate omit= gave {short_repr(told)}, {a_kind_of(told)}, for row {row} of {short_repr(file)}; return True to "
+        "leave out the record, or False."
+    )
+
+
+def _places(source: Any, key: int) -> list[FilePlace]:
+    """The places of the records that one is made of."""
+    places = []
+    for used in used_records(source, key):
+        tell = getattr(used.source, "file_place", None)
+        place = None if tell is None else tell(used.key)
+        if place is None:
+            raise SourceError(
+                f"omit= is a function of file and row, and {type(used.source).__name__} does not tell in which files its "
+                "records are (file_place); pass record keys."
+            )
+        places.append(FilePlace(*place))
+    return places
