@@ -6,6 +6,8 @@ Lengths are lognormal(5, 1), clamped to 16…1,024. A row gives what it measured
 Printed on 2 cores that were busy with other work:
 
     ranks                 1.0005   ≤ 1.02  1.82 in turn
+    packed_ranks          1.0042   ≤ 1.02  1.46 in turn
+    packed_plan           0.6660   none    then 0.8 ms for any step
     two_ranks             1.2739   ≥ 1.6   1.275 is the most that there is: no order changes the sum of L²
     two_ranks_padded      6.2948   ≥ 1.6   batches of 16, padded to their longest, in random order
     plan                  0.7066   ≤ 10    32.9 at most
@@ -35,6 +37,7 @@ import headrace
 
 RANKS, GLOBAL_BATCH, RECORDS = 64, 2048, 100_000
 BUDGET = 16_384
+ROW, ROWS_OF_A_RANK = 2048, 8
 TWO_RANK_RECORDS, TWO_RANK_BATCH = 1_600, 32
 SEEDS = range(20)
 
@@ -82,6 +85,53 @@ def ranks() -> Row:
             worst = max(worst, ratios.max()) if balance else worst
             in_turn += [] if balance else ratios.tolist()
     return Row(worst, "≤ 1.02", f"{np.median(in_turn):.2f} in turn")
+
+
+def packed_ranks() -> Row:
+    """The same of packed rows of 2,048 tokens, 8 a rank: sums over the segments of the rows of a rank."""
+    packed = headrace.MapDataset.range(RECORDS).pack(ROW, lengths=lengths_like_texts(RECORDS))
+    worst, in_turn = 0.0, []
+    for a in (0, 100, 1000):
+        cost = headrace.attention(a, 1)
+        costs = packed.packed_costs(cost)
+        for balance in (cost, None):
+            loaders = [
+                headrace.load(
+                    packed,
+                    shuffle=True,
+                    seed=0,
+                    batch_size=ROWS_OF_A_RANK,
+                    shard_options=headrace.ShardOptions(rank, RANKS),
+                    balance=balance,
+                )
+                for rank in range(RANKS)
+            ]
+            sums = np.array([[costs[loader.records_at(step)].sum() for loader in loaders] for step in range(20)])
+            ratios = sums.max(axis=1) / sums.mean(axis=1)
+            worst = max(worst, ratios.max()) if balance else worst
+            in_turn += [] if balance else ratios.tolist()
+    return Row(worst, "≤ 1.02", f"{np.median(in_turn):.2f} in turn")
+
+
+def packed_plan() -> Row:
+    """Seconds until a loader knows its packed rows, a million documents."""
+    lengths = lengths_like_texts(10 * RECORDS)
+    began = time.perf_counter()
+    loader = headrace.load(
+        range(len(lengths)),
+        num_epochs=1,
+        shuffle=True,
+        seed=0,
+        transformations=[headrace.Pack(ROW)],
+        batch_size=ROWS_OF_A_RANK,
+        balance=headrace.attention(100, 1),
+        lengths=lengths,
+        shard_options=headrace.ShardOptions(5, RANKS),
+    )
+    planned = time.perf_counter() - began
+    loader.records_at(len(loader) - 1)
+    later = (time.perf_counter() - began - planned) * 1e3
+    return Row(planned, "none", f"then {later:.1f} ms for any step")
 
 
 def _gain(time_of: Callable[[NDArray[np.int64]], NDArray[np.float64]]) -> tuple[float, float]:
@@ -212,6 +262,8 @@ def budget_speed() -> Row:
 
 ROWS: dict[str, Callable[[], Row]] = {
     "ranks": ranks,
+    "packed_ranks": packed_ranks,
+    "packed_plan": packed_plan,
     "two_ranks": two_ranks,
     "two_ranks_padded": two_ranks_padded,
     "plan": plan,

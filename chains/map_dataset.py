@@ -28,6 +28,7 @@ from .nodes.joins import Chosen, Own, Zipped
 from .nodes.node import Get, Node, Source, fingerprint_of_node
 
 if TYPE_CHECKING:
+    from ..common.costs import Cost
     from ..loader import DataLoaderIterator, ReadOptions
     from ..samplers import ShardOptions
     from ..sources.provenance import UsedRecord
@@ -329,6 +330,14 @@ class Chain(MapDataset[T]):
     def lengths(self) -> Any:
         """The lengths of the elements, as of a source; None where only reading tells them, or it never ends."""
         return None if len(self) >= ENDLESS else self._tree.lengths_at(np.arange(len(self), dtype=np.int64))
+
+    def packed_costs(self, cost: Cost | None = None) -> Any:
+        """The costs of elements that are packed rows, each the sum of those of its segments, as of a source; else None.
+
+        Args:
+            cost: a function of an array of lengths, such as `headrace.attention(a, b)`; None (default): the length.
+        """
+        return self._tree.packed_costs(cost)
 
     @cached_property
     def _get(self) -> Get:

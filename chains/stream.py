@@ -26,14 +26,15 @@ from ..loader.plan.leaf import Leaf
 from ..loader.plan.mix_rules import MixRows
 from ..loader.plan.rules import Again, All, First, Interleaved, InTurn
 from ..operations import Filter, ZipRows
-from ..samplers import NoSharding, ShardOptions
+from ..samplers import Balance, NoSharding, ShardOptions
 from ..samplers.chain_order import ChainOrder
 from ..samplers.mix.order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
 from ..sources.mixed.source import MixedSource
 from ..sources.run_through import RunThroughSource
-from .nodes.node import Node, Seeds, nearest_first
+from .nodes.budgeted import NodeElements
+from .nodes.node import Evaluated, Node, Seeds, nearest_first
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,20 @@ def stream_of(
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
     if isinstance(line.source, BudgetSource):
         refuse_balance(balance)
-    dealt = balance_of(line.source, balance, lengths)
-    if dealt is not None and not isinstance(line.source, MixedSource):
-        dealt.covering(len(line.source))
+    dealt = _dealt(line.source, balance, lengths)
     tree = line.tree(shard, (Present(),) if leaves_out else (), dealt)
     return Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options))
+
+
+def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
+    """The balance of the records of a source; what is evaluated has elements after its end, which cost what others do."""
+    if isinstance(source, Evaluated) and source.root_node.length < ENDLESS:
+        source = NodeElements(source.root_node)
+    dealt = balance_of(source, balance, lengths)
+    if dealt is None or isinstance(source, MixedSource):
+        return dealt
+    dealt.covering(len(source))
+    return dealt.going_round() if isinstance(source, NodeElements) else dealt
 
 
 Exhausted = Literal["first", "all", "repeat"]

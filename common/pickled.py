@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import cloudpickle
@@ -16,6 +17,9 @@ from .messages import a_kind_of, short_repr, shorten
 
 OUT_OF_BAND = 64 << 10
 """Bytes from which a buffer stands beside the pickle of the pipeline, where workers share its pages. Chosen."""
+
+IMPORTED_FIRST: list[str] = []
+"""Names of modules that workers import before they unpack a pipeline."""
 
 _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
@@ -35,13 +39,38 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
         return False
 
     try:
-        return cloudpickle.dumps(value, protocol=5, buffer_callback=goes_into_the_pickle), buffers
+        whole = _AfterImports(value) if IMPORTED_FIRST else value
+        return cloudpickle.dumps(whole, protocol=5, buffer_callback=goes_into_the_pickle), buffers
     except Exception as error:
         why = f"{type(error).__name__}: {shorten(error, 150)}"
         raise PicklingError(
             f"{_culprit(value, name)} ({why}); workers get the pipeline by pickle. Make it where it is used, or "
             "leave it out in __getstate__."
         ) from error
+
+
+class _AfterImports:
+    """A value that is unpickled after modules were imported: arguments are unpickled in their order."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, Any]]:
+        return _second, (_Imports(), self.value)
+
+
+class _Imports:
+    def __reduce__(self) -> tuple[Any, tuple[list[str]]]:
+        return _import_all, (list(IMPORTED_FIRST),)
+
+
+def _second(first: None, second: Any) -> Any:
+    return second
+
+
+def _import_all(names: list[str]) -> None:
+    for name in names:
+        import_module(name)
 
 
 def _culprit(value: Any, name: str, depth: int = 0) -> str:

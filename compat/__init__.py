@@ -1,1 +1,12 @@
 """Other libraries' names and states over ours; nothing else knows them."""
+
+from typing import TYPE_CHECKING
+
+from ..common.lazy_exports import names_from
+
+if TYPE_CHECKING:
+    from .replaced import grain_replaced, install
+
+__all__ = ["grain_replaced", "install"]
+
+__getattr__ = names_from(__name__, {"grain_replaced": "replaced", "install": "replaced"})

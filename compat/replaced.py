@@ -1,6 +1,6 @@
-"""Grain's names in `sys.modules`, so that a program's `import grain` takes ours.
+"""Grain's names in `sys.modules`, so that a program's `import grain` takes ours, in its workers too.
 
-In: a block of code. Out: what it imports under these names is `headrace.compat.grain`.
+In: a block of code, or a whole program. Out: what it imports under these names is `headrace.compat.grain`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,29 @@ from importlib import import_module
 from pkgutil import walk_packages
 from types import ModuleType
 
+from ..common.pickled import IMPORTED_FIRST
+
+_PACKAGE = "headrace.compat.grain"
+_IN_WORKERS = "headrace.compat.installed"
+
+
+def install() -> ModuleType:
+    """From now on, `import grain` and `from grain import …` find ours, here and in workers, whether Grain is installed or not.
+
+    Call it before anything else imports Grain; what did so keeps what it has. Returns our package.
+
+    >>> import headrace.compat
+    >>> headrace.compat.install().__name__  # doctest: +SKIP
+    'headrace.compat.grain'
+    """
+    names = _ours()
+    for name in _theirs():
+        del sys.modules[name]
+    sys.modules.update(names)
+    if _IN_WORKERS not in IMPORTED_FIRST:
+        IMPORTED_FIRST.append(_IN_WORKERS)
+    return names["grain"]
+
 
 @contextmanager
 def grain_replaced() -> Iterator[ModuleType]:
@@ -22,16 +45,25 @@ def grain_replaced() -> Iterator[ModuleType]:
     >>> MapTransform.__module__
     'headrace.compat.adapters.transforms'
     """
-    package = import_module("headrace.compat.grain")
-    below = [import_module(found.name) for found in walk_packages(package.__path__, f"{package.__name__}.")]
-    ours = {f"grain{module.__name__.removeprefix(package.__name__)}": module for module in (package, *below)}
-    before = {name: module for name, module in sys.modules.items() if name == "grain" or name.startswith("grain.")}
-    for name in before:
-        del sys.modules[name]
-    sys.modules.update(ours)
+    before, imported_first = _theirs(), list(IMPORTED_FIRST)
+    package = install()
     try:
         yield package
     finally:
-        for name in ours:
-            sys.modules.pop(name, None)
+        for name in _theirs():
+            del sys.modules[name]
         sys.modules.update(before)
+        IMPORTED_FIRST[:] = imported_first
+
+
+def _ours() -> dict[str, ModuleType]:
+    """All modules of ours, by Grain's names."""
+    package = import_module(_PACKAGE)
+    for found in walk_packages(package.__path__, f"{_PACKAGE}."):
+        import_module(found.name)
+    modules = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(f"{_PACKAGE}.")}
+    return {f"grain{name.removeprefix(_PACKAGE)}": module for name, module in modules.items()}
+
+
+def _theirs() -> dict[str, ModuleType]:
+    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "grain"}

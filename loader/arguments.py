@@ -86,7 +86,10 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
             f"balance={short_repr(balance)} is {a_kind_of(balance)}; pass True, a cost such as headrace.attention(a, b), or a "
             "headrace.Balance."
         )
-    return Balance(lengths_of(source, lengths), None if balance is True else balance)
+    cost = None if balance is True else balance
+    of_several = getattr(source, "packed_costs", None) if lengths is None else None
+    costs = None if of_several is None else of_several(cost)
+    return Balance(lengths_of(source, lengths), cost) if costs is None else Balance([0]).of_costs(costs)
 
 
 def skips(on_error: Any, max_errors: int | None) -> bool:

@@ -16,6 +16,8 @@ from ..samplers.protocol import ENDLESS
 from .plan.build import not_empty
 from .plan.cursor import Cursor
 from .plan.fingerprint import Fingerprint
+from .plan.packs.order import PackedOrder
+from .plan.packs.planned import packs_of_epoch
 from .plan.pipeline import Pipeline
 from .state.loader_state import LoaderState
 from .state.position import Resumable, StreamPositionAPI
@@ -158,7 +160,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     """
     not_empty(one_epoch(pipeline, 0))
     leaf = pipeline.leaf
-    there = None if leaf.endless else -(-len(leaf.sampler) // leaf.epoch_length)
+    there = leaf.epochs
     if count is None:
         return there
     count = whole_number("count", count, 1, None, "a number of epochs, or None for all that the sampler has")
@@ -174,6 +176,8 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
         raise CheckpointError(f"the state is damaged: epoch {epoch} lies after the last of {ENDLESS} positions.")
+    if isinstance(leaf.sampler, PackedOrder):
+        return pipeline.with_leaf(packs_of_epoch(leaf, epoch))
     whole: Any = leaf.sampler
     sampler = whole.of_epoch(epoch) if leaf.plans_batches else OneEpoch(whole, epoch, leaf.epoch_length)
     return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from ..common.messages import short_repr
 from ..common.validation import true_or_false, whole_number
@@ -53,6 +53,7 @@ class Batch(Operation):
     """
 
     node_name = "Batched"
+    lists_are_trees: ClassVar[bool] = False  # True stacks lists of numbers item by item, as tuples
 
     def __init__(self, batch_size: int, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> None:
         self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
@@ -77,7 +78,7 @@ class Batch(Operation):
     @property
     def only_stacks(self) -> bool:  # type: ignore[override]
         """True without a `batch_fn`."""
-        return type(self) is Batch and self.batch_fn is None
+        return (type(self) is Batch or self.lists_are_trees) and self.batch_fn is None
 
     @property
     def user_function(self) -> BatchFunction | None:
@@ -132,7 +133,8 @@ class BatchStep:
         size, batch_fn = batch.batch_size, batch.batch_fn
         self._size, self._drops = size, batch.drop_remainder
         self._then, self._context, self._number = then, context, number
-        self._rows = Stack(size, context.allocate, context.tell) if batch_fn is None else Gather(size, batch_fn)
+        plain = Stack(size, context.allocate, context.tell, batch.lists_are_trees)
+        self._rows = plain if batch_fn is None else Gather(size, batch_fn)
         self._waiting: list[Element] = []
         self._first = (0, 0, 0)
         self._begin_anew()
@@ -249,6 +251,8 @@ class Gather:
 class BatchMethods(ChainMethods[ChainT]):
     """The method of a dataset for this operation."""
 
+    batch_class: ClassVar[type[Batch]] = Batch
+
     def batch(self, batch_size: int, *, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> ChainT:
         """Consecutive elements as one, as `Batch` makes it.
 
@@ -261,4 +265,4 @@ class BatchMethods(ChainMethods[ChainT]):
         >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]
         [[0, 1], [2, 3], [4]]
         """
-        return self.then(Batch(batch_size, drop_remainder, batch_fn))
+        return self.then(self.batch_class(batch_size, drop_remainder, batch_fn))

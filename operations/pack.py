@@ -138,7 +138,10 @@ class Pack(Operation):
         """The lengths of each leaf that is packed, and these leaves in the order in which elements have them."""
         named = lengths if isinstance(lengths, Mapping) else {self._only_leaf(): lengths}
         found = [path for path in leaf_paths(named) if not self.settings.is_meta(path)]
-        self.settings.check([*found, *((key,) for key in self.settings.meta_features)])
+        if isinstance(lengths, Mapping) or isinstance(
+            self.settings.length, Mapping
+        ):  # else documents tell their leaves
+            self.settings.check([*found, *((key,) for key in self.settings.meta_features)])
         return [np.asarray(value_at(named, path), dtype=np.int64) for path in found], found
 
     def _only_leaf(self) -> Any:

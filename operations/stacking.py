@@ -39,8 +39,9 @@ class Stack:
         row: the one that is copied; after a failure, the one at fault.
     """
 
-    def __init__(self, size: int, allocate: Allocate, tell: Tell = tell_nobody) -> None:
+    def __init__(self, size: int, allocate: Allocate, tell: Tell = tell_nobody, lists_are_trees: bool = False) -> None:
         self.size = size
+        self._lists_are_trees = lists_are_trees
         self._allocate = allocate
         self._tell = tell
         self._layout: Layout | None = None
@@ -72,7 +73,7 @@ class Stack:
         first = elements[0]
         leaves, structure = flatten(first)
         if self._layout is None or not self._layout.fits(leaves, structure):
-            _check(first)
+            _check(first, self._lists_are_trees)
             self._layout = Layout(self.size, leaves, structure, tell=self._tell)
         layout = self._layout
         layout.begin(structure, self._allocate)
@@ -92,13 +93,17 @@ class Stack:
         return self._layout.finish(rows)
 
 
-def stacked(elements: Sequence[Element]) -> Element:
+def stacked(elements: Sequence[Element], lists_are_trees: bool = False) -> Element:
     """The batch of these elements, at least one, as a plain `Batch` makes it.
+
+    Args:
+        elements: of one structure.
+        lists_are_trees: whether lists of numbers are stacked item by item; else they are refused.
 
     >>> stacked([1, 2]).tolist()
     [1, 2]
     """
-    stack = Stack(len(elements), allocate_plainly)
+    stack = Stack(len(elements), allocate_plainly, lists_are_trees=lists_are_trees)
     stack.add(0, elements)
     return stack.finish(len(elements))
 
@@ -236,11 +241,11 @@ class Layout:
         )
 
 
-def _check(element: Element) -> None:
+def _check(element: Element, lists_are_trees: bool) -> None:
     """Refuse what could be stacked, but into no batch that anybody wants."""
     if element is None:
         raise _no_element()
-    for name in bare_lists(element):
+    for name in () if lists_are_trees else bare_lists(element):
         raise BatchError(
             f"leaf {shorten(name or 'of the element', 100)} is a list without an array in it, which would be stacked item by "
             "item. Map it to an array, np.asarray(…), and where lengths differ pass Batch(…, batch_fn=headrace.pad_batch()); "

@@ -38,8 +38,11 @@ class Balance:
     """Records of each global batch go to shards so that the sums of their costs are as equal as can be.
 
     The same records make the same global batch as without it; each shard gets as many of them. Each is read once, whatever
-    number of shards goes on with the run. Nothing is kept but the costs, 8 bytes a record: a batch is planned in a
+    number of shards goes on with the run. Lengths and costs are kept, 16 bytes a record: a batch is planned in a
     millisecond wherever it is. Lengths are not compared with the records: wrong ones make unequal sums, and lose nothing.
+
+    With a `Pack` in the loader, the rows of packed documents are dealt: a row costs the sum of the costs of its segments.
+    The rows are planned from the lengths, those that one shard makes without balance; there, wrong lengths are an error.
 
     Classes that come equally often are another matter: `BalancedSampler`.
 
@@ -76,7 +79,8 @@ class Balance:
                 f"Balance: lengths={short_repr(lengths)} is {a_kind_of(lengths)}; pass an array with one for each record, or "
                 "headrace.load(…, balance=True, lengths=…)."
             )
-        self.costs = _whole(costs_of(as_lengths(lengths, len(lengths), "Balance: lengths"), cost))
+        self.cost, self.lengths = cost, as_lengths(lengths, len(lengths), "Balance: lengths")
+        self.costs = _whole(costs_of(self.lengths, cost))
         remedy = "the number of records in a batch of all shards together"
         self.global_batch = (
             None if global_batch is None else whole_number("global_batch", global_batch, 1, MAX_BLOCK, remedy)
@@ -85,6 +89,9 @@ class Balance:
 
     sizes: Mapping[str, int] | None = None
     """The number of lengths of each part of a mix, in whose order they are."""
+
+    goes_round = False
+    """Records after the last one cost what the first ones do."""
 
     def of_parts(self, names: Sequence[str]) -> Balance:
         """It for the record keys of a mix: key i·n + p is record i of part p, of n.
@@ -99,13 +106,25 @@ class Balance:
                 "arrays, one for each part."
             )
         ends = dict(zip(self.sizes, np.cumsum(list(self.sizes.values())).tolist()))
-        found = np.zeros(len(names) * max(self.sizes.values()), np.int64)
+        lengths, costs = np.zeros((2, len(names) * max(self.sizes.values())), np.int64)
         for place, name in enumerate(names):
-            own = self.costs[ends[name] - self.sizes[name] : ends[name]]
-            found[place :: len(names)][: len(own)] = own
+            own = slice(ends[name] - self.sizes[name], ends[name])
+            for found, given in ((lengths, self.lengths), (costs, self.costs)):
+                found[place :: len(names)][: self.sizes[name]] = given[own]
+        return self._with(costs, lengths=lengths)
+
+    def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
+        """It for what was made of the records, and costs so much each."""
+        return self._with(_whole(costs), sizes=None)
+
+    def going_round(self) -> Balance:
+        """It for records that come again after the last one, under the next keys."""
+        return self._with(self.costs, goes_round=True)
+
+    def _with(self, costs: Int64s, **changes: Any) -> Balance:
         other = copy.copy(self)
         vars(other).pop("fingerprint", None)
-        other.costs = found
+        vars(other).update(costs=costs, **changes)
         return other
 
     @cached_property
@@ -150,6 +169,8 @@ class Balance:
         Raises:
             LengthsError: there is none for a key.
         """
+        if self.goes_round:
+            return self.costs[keys % len(self.costs)]
         if len(keys) and keys.max() >= len(self.costs):
             raise LengthsError(
                 f"balance has {len(self.costs)} lengths, and the order has record {keys.max()}; pass one for each record."

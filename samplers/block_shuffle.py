@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.validation import whole_number
-from .permutation import permute, place_of
+from .permutation import permute, unpermute
 
 Numbers = NDArray[np.int64]
 
@@ -116,20 +116,35 @@ class BlockOrder:
 
     def place_of(self, key: int, epoch: int) -> int:
         """The place of a record in an epoch."""
-        block, record = divmod(key, self._block)
-        rank = place_of(block, epoch, self._blocks, self._seed + _BLOCKS) if block < self._blocks else self._blocks
-        begin = int(self._rest_begins(np.array([epoch], np.int64))[0])
-        if rank >= self._in_lanes:
-            within = (rank - self._in_lanes) * self._block + record
-            return begin + place_of(within, epoch, self._rest, self._seed + _REST)
-        turn, lane = divmod(rank, self._lanes)
-        window = ((turn + 1) * self._windows - 1) // self._per_lane
-        first, size = self._first_block(window), self._first_block(window + 1) - self._first_block(window)
-        number = (epoch * self._windows + window) * self._lanes + lane
-        within = (turn - first) * self._block + record
-        within = place_of(within, number, size * self._block, self._seed + _RECORDS)
-        place: int = (first * self._block + within) * self._lanes + lane
-        return place if place < begin else place + self._rest
+        return int(self.places_of(np.array([key], np.int64), np.array([epoch], np.int64))[0])
+
+    def places_of(self, keys: Numbers, epochs: Numbers) -> Numbers:
+        """The places of records in epochs; the inverse of `record_keys`."""
+        blocks, records = np.divmod(keys, self._block)
+        ranks = np.full_like(keys, self._blocks)
+        whole = blocks < self._blocks
+        ranks[whole] = unpermute(blocks[whole], epochs[whole], self._blocks, self._seed + _BLOCKS)
+        begin, in_rest = self._rest_begins(epochs), ranks >= self._in_lanes
+        places = np.empty_like(keys)
+        within = (ranks - self._in_lanes) * self._block + records
+        places[in_rest] = begin[in_rest] + unpermute(within[in_rest], epochs[in_rest], self._rest, self._seed + _REST)
+        in_lanes = ~in_rest
+        of_lanes = self._places_in_lanes(ranks[in_lanes], records[in_lanes], epochs[in_lanes])
+        places[in_lanes] = of_lanes + np.where(of_lanes < begin[in_lanes], 0, self._rest)
+        return places
+
+    def _places_in_lanes(self, ranks: Numbers, records: Numbers, epochs: Numbers) -> Numbers:
+        turns, lanes = np.divmod(ranks, self._lanes)
+        windows = ((turns + 1) * self._windows - 1) // max(self._per_lane, 1)
+        first = self._first_block(windows)
+        sizes = self._first_block(windows + 1) - first
+        numbers = (epochs * self._windows + windows) * self._lanes + lanes
+        within = (turns - first) * self._block + records
+        for size in {int(sizes.min()), int(sizes.max())} if len(sizes) else ():
+            chosen = sizes == size
+            within[chosen] = unpermute(within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS)
+        places: Numbers = (first * self._block + within) * self._lanes + lanes
+        return places
 
     def _lane_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
         turns, lanes = np.divmod(places, self._lanes)

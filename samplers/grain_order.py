@@ -28,6 +28,9 @@ once: each record of a few would walk through a domain far larger than their num
 
 _MASK32 = 0xFFFFFFFF
 
+_SHIFTS = ((623, 11), (68, 7), (39, 5), (7, 3))
+"""The standard's t, by the least number of words."""
+
 
 @dataclass(frozen=True)
 class GrainOrder:
@@ -38,20 +41,18 @@ class GrainOrder:
     seed: int | None
 
     def part(self) -> tuple[int, int]:
-        """First record and number of records of this shard's part of the source.
-
-        Raises:
-            ValueError: the part is empty.
-        """
+        """First record and number of records of this shard's part of the source."""
         whole, rest = divmod(self.num_records, self.shard.shard_count)
         index, rest = self.shard.shard_index, 0 if self.shard.drop_remainder else rest
-        length = whole + (index < rest)
-        if length == 0:
+        return index * whole + min(index, rest), whole + (index < rest)
+
+    def refuse_empty_part(self) -> None:
+        """Raise a ValueError if the part is empty."""
+        if not self.part()[1]:
             raise ValueError(
-                f"shard {index} of {self.shard.shard_count} would own none of the {self.num_records} records; "
+                f"shard {self.shard.shard_index} of {self.shard.shard_count} would own none of the {self.num_records} records; "
                 'use fewer shards, or algorithm="headrace".'
             )
-        return index * whole + min(index, rest), length
 
     def position_of(self, key: int, epoch: int) -> int | None:
         """The global position of a record of this shard's part within an epoch; None for a record of another part."""
@@ -62,6 +63,10 @@ class GrainOrder:
         if self.seed is not None:
             place = place_of(place, length - 1, (self.seed + epoch) & _MASK32)
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
+
+    def places_of(self, keys: Positions, epoch: int) -> Positions:
+        """The places of records within an epoch, in an order of all of them."""
+        return keys if self.seed is None else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
 
     def record_keys(self, positions: Positions) -> Positions:
         """`int64[n]` global positions to `int64[n]` record keys."""
@@ -95,8 +100,14 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
     return out
 
 
-def shuffled_one(place: int, max_index: int, seed: int) -> int:
+def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
     """Permute one place: `shuffled` for a single number, for which NumPy takes longer.
+
+    Args:
+        place: in `[0, max_index]`.
+        max_index: the largest place.
+        seed: in `[0, 2^32)`.
+        rounds: of the cipher; an even number. Datasets and samplers use the default.
 
     >>> [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)] == shuffled(np.arange(2), 10**6, 42).tolist()
     True
@@ -105,7 +116,7 @@ def shuffled_one(place: int, max_index: int, seed: int) -> int:
         return 0
     bits = _bits(max_index)
     width = bits // 2
-    keys = round_keys(seed, width)
+    keys = round_keys(seed, width, rounds)
     if bits == TABLE_BITS:
         return int(small_epoch(max_index, keys)[place])
     mask: Any = (1 << width) - 1
@@ -118,16 +129,25 @@ def shuffled_one(place: int, max_index: int, seed: int) -> int:
 
 def place_of(key: int, max_index: int, seed: int) -> int:
     """The place that `shuffled` sends to `key`."""
+    return int(places_of(np.array([key]), max_index, seed)[0])
+
+
+def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
+    """The places that `shuffled` sends to keys."""
     if max_index == 0:
-        return 0
+        return np.zeros(len(keys), dtype=np.int64)
     bits = _bits(max_index)
-    keys = round_keys(seed, bits // 2)
+    cipher_keys = round_keys(seed, bits // 2)
     if bits == TABLE_BITS:
-        return int(np.argmax(small_epoch(max_index, keys) == key))
-    key = _decipher(key, keys, bits // 2)
-    while key > max_index:
-        key = _decipher(key, keys, bits // 2)
-    return key
+        return np.argsort(small_epoch(max_index, cipher_keys))[keys]
+    return _walk_back(keys.astype(np.uint64), max_index, cipher_keys, bits // 2).astype(np.int64)
+
+
+def _walk_back(numbers: Words, max_index: int, keys: tuple[int, ...], width: int) -> Words:
+    numbers = _decipher(numbers, keys, width)
+    while (outside := np.flatnonzero(numbers > np.uint64(max_index))).size:
+        numbers[outside] = _decipher(numbers[outside], keys, width)
+    return numbers
 
 
 def _bits(max_index: int) -> int:
@@ -135,14 +155,15 @@ def _bits(max_index: int) -> int:
     return bits + bits % 2
 
 
-def _decipher(number: int, keys: tuple[int, ...], width: int) -> int:
-    """`_encipher`, undone, for one number."""
+def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
+    """`_encipher`, undone."""
     mask = np.uint64((1 << width) - 1)
-    left, right = np.array([number >> width], np.uint64), np.array([number & int(mask)], np.uint64)
+    left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
     for index in range(ROUNDS - 2, -1, -2):
         right = right ^ _mixed(left, width, mask) ^ np.uint64(keys[index + 1])
         left = left ^ _mixed(right, width, mask) ^ np.uint64(keys[index])
-    return int(left[0]) << width | int(right[0])
+    made: Words = (left << np.uint64(width)) | right
+    return made
 
 
 @lru_cache(maxsize=16)
@@ -185,7 +206,7 @@ def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 def _rounds(left: Any, right: Any, keys: tuple[int, ...], width: int, mask: Any) -> tuple[Any, Any]:
     """Apply the rounds to the words, arrays or numbers; the mask is of their type."""
     number = type(mask)
-    for index in range(0, ROUNDS, 2):
+    for index in range(0, len(keys), 2):
         left = left ^ _mixed(right, width, mask) ^ number(keys[index])
         right = right ^ _mixed(left, width, mask) ^ number(keys[index + 1])
     return left, right
@@ -201,19 +222,19 @@ def _mixed(word: Any, width: int, mask: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def round_keys(seed: int, width: int) -> tuple[int, ...]:
-    """The four round keys for words of `width` bits."""
-    return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, ROUNDS))
+def round_keys(seed: int, width: int, rounds: int = ROUNDS) -> tuple[int, ...]:
+    """The keys of the rounds, for words of `width` bits."""
+    return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, rounds))
 
 
 def seed_sequence(seed: int, count: int) -> list[int]:
-    """The first `count` (at most 6) words of C++'s `std::seed_seq{seed}.generate` (ISO C++ [rand.util.seedseq]).
+    """The first `count` words of C++'s `std::seed_seq{seed}.generate` (ISO C++ [rand.util.seedseq]).
 
     >>> seed_sequence(0, 4)
     [2963817213, 69796629, 1973464570, 532167439]
     """
     words = [0x8B8B8B8B] * count
-    shift = (count - 1) // 2  # the standard's t, for fewer than 7 words
+    shift = next((shift for least, shift in _SHIFTS if count >= least), (count - 1) // 2)
     middle = (count - shift) // 2
     far = middle + shift
     steps = max(2, count)  # one seed and its number: two inputs

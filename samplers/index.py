@@ -17,7 +17,7 @@ from ..common.validation import one_of, true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
 from .balance import Balance, checked
 from .block_shuffle import BlockOrder, BlockShuffle
-from .permutation import MAX_SIZE, permute, place_of
+from .permutation import MAX_SIZE, permute, place_of, unpermute
 from .protocol import ENDLESS, RecordMetadata, metadata_at
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
@@ -93,7 +93,11 @@ class IndexSampler:
         else:
             self._check_balance()
         if self.algorithm == "grain":
-            self._grain_order().part()  # a shard without records is an error now, not later
+            self._check_part()
+
+    def _check_part(self) -> None:
+        """A shard without records is an error now, not later."""
+        self._grain_order().refuse_empty_part()
 
     def _check_balance(self) -> None:
         balance = checked(self.balance)
@@ -136,7 +140,7 @@ class IndexSampler:
         """
         if isinstance(self.shuffle, BlockShuffle):
             return min(max(self.shuffle.records_at_hand // self.shard_options.shard_count, 1024), 1 << 18)
-        return 16384 if self.algorithm == "headrace" else min(16384, 4 * self._grain_order().part()[1])
+        return 16384 if self.algorithm == "headrace" else min(16384, max(4 * self._grain_order().part()[1], 1))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -189,6 +193,39 @@ class IndexSampler:
         else:
             place = record_key if not self.shuffle else place_of(record_key, epoch, self.num_records, self.seed or 0)
         return epoch * self.num_records + place
+
+    def places_of(self, record_keys: Positions, epoch: int) -> Positions:
+        """The places within an epoch, from 0, at which records `int64[n]` stand; of the order of all shards.
+
+        Raises:
+            ValueError: with `algorithm="grain"`, each shard has an order of its own.
+        """
+        epochs, seed = np.full(len(record_keys), epoch, dtype=np.int64), self.seed or 0
+        if not self.shuffle:
+            return record_keys
+        if self.algorithm == "grain":
+            return self._grain_order().places_of(record_keys, epoch)
+        if isinstance(self.shuffle, BlockShuffle):
+            return BlockOrder(self.shuffle, self.num_records, seed).places_of(record_keys, epochs)
+        return unpermute(record_keys, epochs, self.num_records, seed)
+
+    @property
+    def joining(self) -> bool | BlockShuffle:
+        """The order of records that join an epoch under way: shuffled with its rest, after it, or so, in blocks."""
+        return self.shuffle
+
+    def resized(self, records: int) -> IndexSampler:
+        """The endless order of another number of records, of all shards.
+
+        Raises:
+            ValueError: each shard has an order of its own.
+        """
+        if self.algorithm == "grain" and self.shard_options.shard_count > 1:
+            raise ValueError(
+                'with algorithm="grain" each shard has an order of its own, which does not go with records that are appended '
+                "or left out; pass shard_options to the loader alone, or leave out algorithm=."
+            )
+        return IndexSampler(records, shuffle=self.shuffle, seed=self.seed, algorithm=self.algorithm)
 
     def _grain_order(self) -> GrainOrder:
         from .grain_order import GrainOrder

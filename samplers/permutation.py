@@ -96,13 +96,27 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
     >>> permute(np.arange(8), np.zeros(8, np.int64), size=8, seed=1).tolist()
     [7, 0, 4, 1, 2, 6, 3, 5]
     """
+    return _permuted(places, epochs, size, seed, False)
+
+
+def unpermute(keys: Positions, epochs: Positions, size: int, seed: int) -> Positions:
+    """The places that `permute` sends to keys; its inverse, with the same arguments.
+
+    >>> import numpy as np
+    >>> unpermute(np.array([7, 0, 4]), np.zeros(3, np.int64), size=8, seed=1).tolist()
+    [0, 1, 2]
+    """
+    return _permuted(keys, epochs, size, seed, True)
+
+
+def _permuted(numbers: Positions, epochs: Positions, size: int, seed: int, back: bool) -> Positions:
     if size == 1:
-        return np.zeros(len(places), dtype=np.int64)
+        return np.zeros(len(numbers), dtype=np.int64)
     rounds = ROUNDS_SMALL if size < SMALL else ROUNDS
-    out = np.empty(len(places), dtype=np.int64)
+    out = np.empty(len(numbers), dtype=np.int64)
     for block in _blocks(epochs):
         shifts, column = _shifts_of_block(seed, epochs[block], rounds, size)
-        out[block] = _permute_block(places[block].astype(_WORD), shifts, column, size)
+        out[block] = _permute_block(numbers[block].astype(_WORD), shifts, column, size, back)
     return out
 
 
@@ -141,14 +155,7 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
     >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
-    if size == 1:
-        return 0
-    shifts = _hashed(seed, epoch, ROUNDS_SMALL if size < SMALL else ROUNDS, size)
-    numbers, lengths = np.array([key], dtype=_WORD), _lengths_of(size)
-    while True:
-        numbers = encipher(numbers, shifts, None, lengths, back=True)
-        if numbers[0] < size:
-            return int(numbers[0])
+    return int(unpermute(np.array([key]), np.array([epoch]), size, seed)[0])
 
 
 def _blocks(epochs: Positions) -> Iterator[slice]:
@@ -229,12 +236,12 @@ def _lengths_of(size: int) -> Lengths:
     return rows, columns
 
 
-def _permute_block(numbers: Words, shifts: Hashed | _Kept, column: Positions | None, size: int) -> Words:
+def _permute_block(numbers: Words, shifts: Hashed | _Kept, column: Positions | None, size: int, back: bool) -> Words:
     lengths = _lengths_of(size)
-    numbers = encipher(numbers, shifts, column, lengths)
+    numbers = encipher(numbers, shifts, column, lengths, back)
     outside = np.flatnonzero(numbers >= _WORD(size))
     while outside.size:
-        walked = encipher(numbers[outside], shifts, None if column is None else column[outside], lengths)
+        walked = encipher(numbers[outside], shifts, None if column is None else column[outside], lengths, back)
         numbers[outside] = walked
         outside = outside[walked >= _WORD(size)]
     return numbers

@@ -84,13 +84,28 @@ def is_asynchronous(source: Any) -> bool:
     return any(inspect.iscoroutinefunction(getattr(kind, name, None)) for name in ("__getitem__", "__getitems__"))
 
 
+def reads_many(source: Any) -> bool:
+    """True if a source has `__getitems__`; as Python does with such names, it is looked up on the type.
+
+    Those of TFDS hand the keys to a source of their own, which is a mock in `tfds.testing.mock_data`.
+
+    >>> reads_many([1, 2])
+    False
+    """
+    kind = type(source)
+    if not hasattr(kind, "__getitems__"):
+        return False
+    of_tfds = kind.__module__.startswith("tensorflow_datasets.") and hasattr(source, "data_source")
+    return not of_tfds or hasattr(type(source.data_source), "__getitems__")
+
+
 def reads_singly(source: Any) -> bool:
     """True if readers share a batch of a source's records, record by record.
 
     >>> reads_singly([1, 2])
     True
     """
-    return bool(getattr(source, "reads_singly", not hasattr(source, "__getitems__")))
+    return bool(getattr(source, "reads_singly", not reads_many(source)))
 
 
 def is_in_event_loop(source: Any) -> bool:
@@ -122,7 +137,7 @@ def reader_of(source: DataSource[Any]) -> Reader:
     >>> reader_of("a b c".split())(np.array([2, 0]))
     ['c', 'a']
     """
-    many: Callable[[Any], Any] | None = getattr(source, "__getitems__", None)
+    many: Callable[[Any], Any] | None = getattr(source, "__getitems__", None) if reads_many(source) else None
     if many is not None and getattr(source, "answers_exactly", False):
         return cast(Reader, many)
     as_array, length, name = bool(getattr(source, "array_keys", False)), len(source), type(source).__qualname__

@@ -36,9 +36,12 @@ class RangeDataSource:
     def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
         self._range = range(0, start, step) if stop is None else range(start, stop, step)
         if not self._range:
-            raise ValueError(f"RangeDataSource: {self._range} is empty; a source needs at least one record")
-        if not all(-_LIMIT <= end < _LIMIT for end in (self._range[0], self._range[-1], step)):
+            self._take_empty()
+        elif not all(-_LIMIT <= end < _LIMIT for end in (self._range[0], self._range[-1], step)):
             raise ValueError(f"RangeDataSource: {self._range} does not fit 64-bit integers")
+
+    def _take_empty(self) -> None:
+        raise ValueError(f"RangeDataSource: {self._range} is empty; a source needs at least one record")
 
     def __len__(self) -> int:
         return len(self._range)

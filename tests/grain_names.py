@@ -32,13 +32,11 @@ REMARKS = {
     "config": (DIFFERS, "flags are kept, and do nothing"),
     "monitoring": (ABSENT, _TOLD_BY_STATS),
     "proto": (ABSENT, f"messages of Grain's execution summary; {_TOLD_BY_STATS}"),
-    "TfRandomMap": (ABSENT, "for TensorFlow programs; `RandomMap` does the same"),
-    "PackAndBatchOperation": (ABSENT, "`FirstFitPackIterDataset(…)` and `batch` do the same, with exact states"),
-    "SharedMemoryArray": (ABSENT, _OUR_MEMORY),
-    "SharedMemoryArrayMetadata": (ABSENT, _OUR_MEMORY),
+    "SharedMemoryArray": (DIFFERS, f"no object is of this class: {_OUR_MEMORY}"),
+    "SharedMemoryArrayMetadata": (DIFFERS, f"no object is of this class: {_OUR_MEMORY}"),
     "DataLoader": (
         BETTER,
-        "the stream of Grain with 0 workers, whatever `worker_count`; if all records are dropped, that is an error",
+        "the stream of Grain with 0 workers, whatever `worker_count`; a warning where no record is left",
     ),
     "DataLoaderIterator": (BETTER, "states continue with any number of workers; those of Grain are read"),
     "PyGrainDatasetIterator": (BETTER, "as `DataLoaderIterator`"),
@@ -54,7 +52,7 @@ REMARKS = {
     ),
     "Batch": (
         DIFFERS,
-        "strings become arrays of objects, which lose nothing; lists in elements are refused",
+        "strings become arrays of objects, which lose nothing",
     ),
     "BatchOperation": (DIFFERS, "as `Batch`"),
     "MapOperation": (BETTER, "the exception of your function comes as it is, not as a ValueError"),
@@ -67,7 +65,6 @@ REMARKS = {
     "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements; the engine reads ahead by itself"),
     "SharedMemoryDataSource": (DIFFERS, "needs `elements`; no memory is shared by name"),
     "InMemoryDataSource": (DIFFERS, "as `SharedMemoryDataSource`"),
-    "index_shuffle": (DIFFERS, "`rounds=4` only, as Grain's datasets use it"),
     "get_element_spec": (
         DIFFERS,
         "reads the first element, and so needs no `output_spec`; a batch that may be short has the length of the first",

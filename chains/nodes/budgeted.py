@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.costs import as_lengths
+from ...common.costs import Cost, as_lengths
 from ...common.messages import short_repr
 from ...errors import LengthsError
 from ...loader.plan.budget.order import BudgetOrder
@@ -118,7 +118,7 @@ class BudgetBatched(OfSeveral):
         if lengths is None:
             of_places = whole_lengths(known, count)
         elif callable(lengths):
-            of_places = lengths_of(_Elements(node), lengths)
+            of_places = lengths_of(NodeElements(node), lengths)
         else:
             of_places = as_lengths(known, count)
         identity = [node.identity, count]
@@ -152,8 +152,8 @@ class BudgetBatched(OfSeveral):
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)
 
 
-class _Elements:
-    """The elements of a node as a source, to be measured."""
+class NodeElements:
+    """The elements of an epoch of a node as a source, to be measured."""
 
     array_keys = True
 
@@ -162,6 +162,15 @@ class _Elements:
 
     def __len__(self) -> int:
         return self._node.length
+
+    def packed_costs(self, cost: Cost | None) -> Any:
+        """As of the node."""
+        return self._node.packed_costs(cost)
+
+    @property
+    def lengths(self) -> Any:
+        """As of the node."""
+        return self._node.lengths_at(np.arange(len(self), dtype=np.int64))
 
     def __getitem__(self, index: int) -> Any:
         return self._node.records(np.array([index]))[0]

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...common.costs import Cost
 from ...common.keyed_random import child_row
 from ...common.messages import short_repr
 from ...errors import PackError
@@ -326,6 +327,10 @@ class Packed(OfSeveral):
     @property
     def parameters(self) -> Any:
         return [fingerprint(self.operation), self.operation.window, self.length]
+
+    def packed_costs(self, cost: Cost | None) -> Any:
+        """The costs of rows: of each the sum over its segments."""
+        return self.plan.costs(cost)
 
     def records(self, indices: Indices) -> Sequence[Any]:
         """All documents are read in one call."""

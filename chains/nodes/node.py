@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...common.costs import Cost
 from ...common.fingerprint_values import digest
 from ...common.messages import first_few
 from ...errors import BatchError, PackError
@@ -114,6 +115,10 @@ class Node:
 
         An array, or a dict of these.
         """
+        return None
+
+    def packed_costs(self, cost: Cost | None) -> Any:
+        """`float64[length]`, the costs of elements that are made of several; None: they cost what their lengths do."""
         return None
 
     def place(self, index: int) -> tuple[int, int]:

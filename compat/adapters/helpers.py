@@ -23,23 +23,25 @@ from .chains.iterators import DatasetIterator
 from .generators import OfDataset
 from .options import MultiprocessingOptions, ReadOptions
 
+MOST_ROUNDS = 1024
+
 
 def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
-    """Permute an index by Grain's permutation of `[0, max_index]`.
+    """Permute an index by Grain's permutation of `[0, max_index]`; datasets use four rounds.
 
     Raises:
-        ValueError: the rounds are not the four that datasets use, or the index is outside.
+        ValueError: the rounds are not an even number from 4 to 1024, or the index is outside.
 
     >>> [index_shuffle(index, max_index=9, seed=42, rounds=4) for index in range(4)]
     [8, 6, 7, 9]
     """
-    if rounds != ROUNDS:
+    if rounds not in range(ROUNDS, MOST_ROUNDS + 1, 2):
         raise ValueError(
-            f"index_shuffle(rounds={rounds}): only rounds={ROUNDS} is here, which datasets and samplers use."
+            f"rounds must be an even integer between {ROUNDS} and {MOST_ROUNDS}, but got rounds = {rounds}."
         )
     if not 0 <= index <= max_index:
         raise ValueError(f"index {index} is outside [0, {max_index}].")
-    return shuffled_one(index, max_index, seed)
+    return shuffled_one(index, max_index, seed, rounds)
 
 
 def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:

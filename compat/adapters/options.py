@@ -5,6 +5,7 @@ In: what the user wrote. Out: values that our loader takes.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,13 @@ class ExecutionTrackingMode(enum.Enum):
     STAGE_TIMING = enum.auto()
 
 
+@dataclass(frozen=True)
+class _Default:
+    """The value of an option that was left out."""
+
+    value: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatasetOptions:
     """Options of a dataset; here, they do nothing.
@@ -67,10 +75,28 @@ class DatasetOptions:
         min_shm_size: of batches.
     """
 
-    filter_warn_threshold_ratio: Any = 0.9
-    filter_raise_threshold_ratio: Any = None
-    execution_tracking_mode: Any = ExecutionTrackingMode.DISABLED
-    min_shm_size: Any = 0
+    filter_warn_threshold_ratio: Any = _Default(0.9)
+    filter_raise_threshold_ratio: Any = _Default(None)
+    execution_tracking_mode: Any = _Default(ExecutionTrackingMode.DISABLED)
+    min_shm_size: Any = _Default(0)
+
+    def __post_init__(self) -> None:
+        """Note what was chosen, for `merge`."""
+        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        chosen = {name: value for name, value in given.items() if not isinstance(value, _Default)}
+        object.__setattr__(self, "_chosen", chosen)
+        for name, value in given.items():
+            if isinstance(value, _Default):
+                object.__setattr__(self, name, value.value)
+
+    def merge(self, other: DatasetOptions | None) -> DatasetOptions:
+        """These options; what was left out here is that of the others.
+
+        >>> DatasetOptions(min_shm_size=1).merge(DatasetOptions(min_shm_size=2, filter_warn_threshold_ratio=0.5))
+        DatasetOptions(filter_warn_threshold_ratio=0.5, filter_raise_threshold_ratio=None, execution_tracking_mode=\
+<ExecutionTrackingMode.DISABLED: 1>, min_shm_size=1)
+        """
+        return self if other is None else DatasetOptions(**vars(other)["_chosen"] | vars(self)["_chosen"])
 
 
 class Config:

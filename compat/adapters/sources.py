@@ -5,10 +5,16 @@ In: elements. Out: sources.
 
 from __future__ import annotations
 
+import os
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, SupportsIndex
 
+from ...errors import MissingExtraError
 from ...sources import MemorySource
+from ...sources import RangeDataSource as OurRange
 
 
 class SharedMemoryDataSource(MemorySource):
@@ -31,17 +37,80 @@ class SharedMemoryDataSource(MemorySource):
                 f"SharedMemoryDataSource(name={name!r}) needs elements=: no memory is shared by name here. Pass the elements; "
                 "worker processes share them."
             )
-        super().__init__(elements)
-        self.name = name
+        self.elements, self.name = elements, name
+        if len(elements):
+            super().__init__(elements)
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        if not len(self.elements):
+            raise IndexError("the source is empty.")
+        return super().__getitem__(key)
 
     def __reduce__(self) -> tuple[type[SharedMemoryDataSource], tuple[Any]]:
-        return type(self), (self._data,)
+        return type(self), (self.elements,)
 
     def close(self) -> None:
         """Does nothing."""
 
     def unlink(self) -> None:
         """There is no name."""
+
+
+class RangeDataSource(OurRange):
+    """The integers of Python's `range`; there may be none.
+
+    >>> len(RangeDataSource(0, 0, 1)), RangeDataSource(0, 6, 2)[1]
+    (0, 2)
+    """
+
+    def _take_empty(self) -> None:
+        """Nothing to do."""
+
+
+class BagDataSource:
+    """The records of Bagz files, as bytes; needs the package `bagz`, which opens them when the first one is read.
+
+    Args:
+        path: of a file, or `name@8.bagz` for the files `name-00000-of-00008.bagz` and so on; or several in a list.
+
+    Raises:
+        MissingExtraError: (when reading) bagz is not installed.
+    """
+
+    def __init__(self, path: Any) -> None:
+        self.paths = [os.fspath(path)] if isinstance(path, (str, os.PathLike)) else list(map(os.fspath, path))
+
+    @cached_property
+    def _readers(self) -> list[Any]:
+        try:
+            import bagz
+        except ImportError as error:
+            raise MissingExtraError("BagDataSource needs bagz; pip install bagz.") from error
+        return [bagz.Reader(path) for path in self.paths]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(map(len, self._readers)))
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        return {"kind": "BagDataSource", "files": list(map(os.path.basename, self.paths)), "records": len(self)}
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, record_key: SupportsIndex) -> bytes:
+        key = range(len(self))[record_key]
+        file = bisect_right(self._ends, key)
+        record: bytes = self._readers[file][key - self._ends[file] + len(self._readers[file])]
+        return record
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is open."""
+        return {"paths": self.paths}
 
 
 class NoRecords:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, Union
 
-from ...operations import Batch as Batch
+from ...operations import Batch as OurBatch
 from ...operations import Filter as OurFilter
 from ...operations import FlatMap as OurFlatMap
 from ...operations import MapTransform, MapWithIndexTransform, RandomMapTransform
@@ -34,6 +34,20 @@ def grain_method(operation: Any) -> str:
     return str(getattr(operation, "grain_method", ""))
 
 
+class Batch(OurBatch):
+    """Consecutive elements as one. Lists are trees, as tuples are.
+
+    Arguments as of `headrace.Batch`. A batch that never fills, with `drop_remainder`, leaves an empty stream.
+
+    >>> from headrace.compat.grain import MapDataset
+    >>> [[item.tolist() for item in batch] for batch in MapDataset.source([[1, 2], [3, 4]]).batch(2)]
+    [[[1, 3], [2, 4]]]
+    """
+
+    lists_are_trees = True
+    needs_one = False
+
+
 class Map(_OfGrain, MapTransform):
     """One element in, one out: override `map`, or pass a function.
 
@@ -54,6 +68,18 @@ class RandomMap(_OfGrain, RandomMapTransform):
     Raises:
         TypeError: there is neither.
     """
+
+
+class TfRandomMap(RandomMap, ABC):
+    """The random map of TensorFlow's programs: override `np_random_map`."""
+
+    @abstractmethod
+    def np_random_map(self, element: Any, rng: Any) -> Any:
+        """One element out."""
+
+    def random_map(self, element: Any, rng: Any) -> Any:
+        """The same."""
+        return self.np_random_map(element, rng)
 
 
 class MapWithIndex(_OfGrain, MapWithIndexTransform):

@@ -14,6 +14,7 @@ from ..adapters.loader.records import RecordMetadata as RecordMetadata
 from ..adapters.options import MultiprocessingOptions as MultiprocessingOptions
 from ..adapters.options import ReadOptions as ReadOptions
 from ..adapters.options import config as config
+from . import _src as _src
 from . import checkpoint as checkpoint
 from . import constants as constants
 from . import experimental as experimental

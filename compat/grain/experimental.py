@@ -38,6 +38,7 @@ from ..adapters.packing.bin_packing import BestFitPackIterDataset as BestFitPack
 from ..adapters.packing.bin_packing import FirstFitPackIterDataset as FirstFitPackIterDataset
 from ..adapters.packing.concat_then_split import BOSHandling as BOSHandling
 from ..adapters.packing.concat_then_split import ConcatThenSplitIterDataset as ConcatThenSplitIterDataset
+from ..adapters.packing.pack_and_batch import PackAndBatchOperation as PackAndBatchOperation
 
 FlatMapTransform = _transforms.FlatMap
 MapWithIndexTransform = _transforms.MapWithIndex

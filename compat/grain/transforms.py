@@ -7,5 +7,6 @@ from ..adapters.transforms import FlatMap as FlatMap
 from ..adapters.transforms import Map as Map
 from ..adapters.transforms import MapWithIndex as MapWithIndex
 from ..adapters.transforms import RandomMap as RandomMap
+from ..adapters.transforms import TfRandomMap as TfRandomMap
 from ..adapters.transforms import Transformation as Transformation
 from ..adapters.transforms import Transformations as Transformations

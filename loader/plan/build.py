@@ -25,6 +25,7 @@ from .compile import compiled
 from .joins import Apply, Read
 from .leaf import Leaf
 from .lineage import ReshardHistory
+from .packs.planned import planned_packs
 from .pipeline import Pipeline
 
 LARGEST_OF_SEVERAL_EPOCHS = 1 << 24
@@ -60,6 +61,9 @@ def make_pipeline(
     if (planned := planned_batches(source, order, checked)) is not None:
         source, batches, checked = planned
         order = batches.with_shard_options(shard)
+    elif (packs := planned_packs(source, order, checked)) is not None:
+        source, rows, checked = packs
+        order = rows.with_shard_options(shard)
     leaf = Leaf(source, order, shard, lineage)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
 
@@ -94,16 +98,21 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
     if pipeline.joins:
         return pipeline
     _refuse_huge_batches(pipeline)
-    shard, stage = pipeline.shard, pipeline.stages[0]
-    records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
-    if records > 0 and stage.outputs(records) == 0:
-        whose = "of each shard " if shard.shard_count > 1 else ""
+    if (records := dropped_records(pipeline)) and pipeline.stages[0].starved(records)[0].needs_one:
+        whose = "of each shard " if pipeline.shard.shard_count > 1 else ""
         raise EmptyStreamError(
             f"the stream would be empty: its {records} records {whose}are too few for a batch of "
-            f"{stage.unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
+            f"{pipeline.stages[0].unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
             "drop_remainder=False."
         )
     return pipeline
+
+
+def dropped_records(pipeline: Pipeline) -> int:
+    """The number of records in the largest shard, if all are dropped as the remainder of a batch; else 0."""
+    shard = pipeline.shard
+    records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
+    return 0 if pipeline.stages[0].outputs(records) else records
 
 
 def _refuse_huge_batches(pipeline: Pipeline) -> None:

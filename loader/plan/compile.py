@@ -10,10 +10,11 @@ top of it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
+from ...common.messages import short_repr
 from ...errors import ShardingError
 from ...operations import Operation
 from .cursor import NodeCounts, Subtree
@@ -55,6 +56,7 @@ class _Numbering:
         balance = getattr(leaf.sampler, "balance", None)
         if balance is None or leaf.lineage.layers:
             return leaf
+        check_balanced(operation for stage in self.stages for operation in stage.operations)
         stage = next(stage for stage in self.stages if stage.leaf == number)
         blocks = balance.blocks(stage.unit if stage.groups else None, leaf.shard.shard_count, stage.one_to_one)
         return dataclasses.replace(leaf, lineage=dataclasses.replace(leaf.lineage, blocks=blocks))
@@ -111,6 +113,16 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
     for shapes, after in zip(known, operations):
         if shapes:
             shapes.check_stacked(after)
+
+
+def check_balanced(operations: Iterable[Operation]) -> None:
+    """Refuse to pack what was dealt to shards by cost: rows would not be. Raises ValueError: one of the operations does."""
+    for operation in operations:
+        if operation.plans_rows:
+            raise ValueError(
+                f"balance= deals records to shards before {short_repr(operation)}, and its rows would not be balanced. Pack "
+                "before, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…), or in a DataLoader right after maps."
+            )
 
 
 def check_skips(leaf: Leaf) -> None:

@@ -46,6 +46,24 @@ class Leaf:
         """The order depends on the number of shards, and keeps the history of the runs itself: that of planned batches."""
         return hasattr(self.sampler, "layers_after")
 
+    @property
+    def of_several(self) -> bool:
+        """Each key is of something made of several records, as was planned from their lengths."""
+        return hasattr(self.source, "records_of")
+
+    @property
+    def record_count(self) -> int:
+        """The number of records, of those that rows are made of."""
+        return int(getattr(self.source, "record_count", len(self.source)))
+
+    @property
+    def epochs(self) -> int | None:
+        """The number of epochs; None: it never ends."""
+        known = getattr(self.sampler, "epoch_count", None)
+        if self.endless or known is not None:
+            return known
+        return -(-len(self.sampler) // self.epoch_length)
+
     @cached_property
     def total(self) -> int:
         if self.plans_batches:
@@ -72,8 +90,8 @@ class Leaf:
 
     @property
     def records_each(self) -> int:
-        """Records of a key, on average: one, but for planned batches."""
-        return self.source.records_each if self.plans_batches else 1
+        """Records of a key, on average: one, but for what is planned of several."""
+        return int(getattr(self.source, "records_each", 1))
 
     def left_from(self, local: int) -> int:
         """Number of local positions from one on: none after the end."""
@@ -91,8 +109,11 @@ class Leaf:
 
     def epoch_of(self, local: int) -> int:
         """The epoch, from 0, of the record at a local position."""
+        at = getattr(self.sampler, "epoch_at", None)
         if self.plans_batches:
-            return self.sampler.epoch_at(self.position(local)) if self.left_from(local) else 0  # type: ignore
+            return at(self.position(local)) if at is not None and self.left_from(local) else 0
+        if at is not None:
+            return self.epoch + int(at(self._place(local)))
         return self.epoch + (self._place(local) // self.epoch_stride if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
@@ -144,14 +165,14 @@ class Leaf:
         return isinstance(self.source, MixedSource)
 
     def by_part(self, keys: NDArray[np.int64]) -> Any:
-        """Record keys as users see them: of a mix, by part; of planned batches, those of their records."""
-        if self.plans_batches:
+        """Record keys as users see them: of a mix, by part; of what is planned, those of its records."""
+        if self.of_several:
             return self.source.records_of(keys)
         return self.source.by_part(keys) if self.has_parts else keys
 
     def told(self, key: int) -> str:
         """A record key as messages say it."""
-        return self.source.told(key) if self.has_parts or self.plans_batches else str(key)
+        return self.source.told(key) if self.has_parts or self.of_several else str(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
         """The epoch of each part of a mix at a local position. Raises AttributeError: this is no mix."""

@@ -6,7 +6,7 @@ In: the documents of a window, or those of one row. Out: rows, trees of arrays o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,10 @@ class Packer:
             PackError: a document cannot be packed, or has not the length that was planned.
         """
         documents, columns = self._read(elements)
-        lengths, planned, packed = documents.lengths(columns), pieces.planned, [leaf.path for leaf in documents.packed]
+        lengths, packed = documents.lengths(columns), [leaf.path for leaf in documents.packed]
+        if pieces.starts.shape[1] == 1 and not isinstance(self._settings.length, Mapping):
+            pieces = pieces.in_leaves(len(packed))  # one length was told: all leaves have it
+        planned = pieces.planned
         assert planned is not None, "these rows were planned"
         if planned.shape[1] != len(packed):
             raise PackError(

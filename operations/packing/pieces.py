@@ -5,6 +5,7 @@ In: nothing. Out: plain arrays of numbers; no token is in them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -58,6 +59,12 @@ class Pieces:
         """The start and end of each piece, for each leaf, and the length of its document."""
         assert self.planned is not None, "the lengths of documents are known"
         yield from np.stack([self.starts, self.stops, self.planned], axis=-1).tolist()
+
+    def in_leaves(self, count: int) -> Pieces:
+        """Pieces of documents that have so many leaves, each as long as the only one that these were planned for."""
+        starts, stops = (each.repeat(count, axis=1) for each in (self.starts, self.stops))
+        planned = None if self.planned is None else self.planned.repeat(count, axis=1)
+        return dataclasses.replace(self, starts=starts, stops=stops, planned=planned)
 
     def row(self, row: int) -> Pieces:
         """One row alone."""

@@ -6,12 +6,14 @@ In: lengths. Out: the number of rows; of each row, the pieces in it.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.costs import Cost, costs_of
 from ...common.messages import short_repr
 from .pieces import Ints, Pieces
 from .rules import Rules
@@ -57,9 +59,31 @@ class PackPlan:
         return len(self._lengths)
 
     @property
+    def digest(self) -> str:
+        """A digest of the lengths."""
+        return hashlib.sha256(np.ascontiguousarray(self._lengths).tobytes()).hexdigest()[:12]
+
+    @property
     def rows(self) -> int:
         """Number of rows. Found once, window by window, in one to three seconds for a million documents."""
         return int(self._windows.rows[-1])
+
+    def costs(self, cost: Cost | None = None) -> NDArray[np.float64]:
+        """`float64[rows]`, the sum of the costs of the segments of each row, in all leaves; None: of their lengths."""
+        windows = [self._made(window) for window in range(len(self._windows.rows) - 1)]
+        lengths = [np.zeros((0, self._lengths.shape[1]), np.int64), *(each.stops - each.starts for each in windows)]
+        rows = [each.row_of_piece + before for each, before in zip(windows, self._windows.rows.tolist())]
+        segments = np.concatenate(lengths)
+        of_segments = costs_of(segments.ravel(), cost).reshape(segments.shape).sum(axis=1)
+        of_pieces = np.concatenate([np.zeros(0, np.int64), *rows])
+        return np.bincount(of_pieces, weights=of_segments, minlength=self.rows).astype(np.float64, copy=False)
+
+    def row_of(self, document: int) -> int | None:
+        """The first row that has a piece of a document; None if none has."""
+        window, number = divmod(document, self._window)
+        pieces = self._pieces(window)
+        found = np.flatnonzero(pieces.documents == number)
+        return int(self._windows.rows[window] + pieces.row_of_piece[found].min()) if len(found) else None
 
     def row(self, row: int) -> Pieces:
         """The pieces of one row, with the numbers of their documents.
@@ -96,9 +120,12 @@ class PackPlan:
         """The pieces of a window. Any number of threads may ask."""
         pieces = self._kept.get(window)
         if pieces is None:
-            start, stop = self._windows.pieces[window : window + 2].tolist()
-            pieces = self._rules.pieces(self._lengths_of(window), self._windows.rows_by_document[start:stop])
+            pieces = self._made(window)
             if len(self._kept) * self._window >= KEPT_DOCUMENTS:
                 self._kept = {}
             self._kept[window] = pieces
         return pieces
+
+    def _made(self, window: int) -> Pieces:
+        start, stop = self._windows.pieces[window : window + 2].tolist()
+        return self._rules.pieces(self._lengths_of(window), self._windows.rows_by_document[start:stop])

@@ -67,7 +67,9 @@ def test_a_program_runs_as_it_is_and_its_names_are_listed(tmp_path):
     ("text", "line"),
     [
         ("import grain\n\ngrain.Nothing\n", "grain.Nothing"),
-        ("from grain._src.core import config\n", "grain._src"),
+        ("from grain._src.core import nothing\n", "grain._src.core.nothing"),
+        ("from grain._src.core.config import nothing\n", "grain._src.core.config.nothing"),
+        ("import grain._src.nothing\n", "grain._src.nothing"),
     ],
 )
 def test_a_name_that_is_not_here_is_told(tmp_path, text, line):

@@ -502,9 +502,21 @@ def test_documents_that_are_not_as_planned_are_refused():
     assert Pack(3, too_long="cut").row([np.arange(4)], cut.row(1))["tokens"].tolist() == [0, 1, 2]
     both = {"x": np.arange(4), "y": np.arange(4)}
     with pytest.raises(
-        PackError, match=r"lengths of 1 leaves, and the documents have \['x'\], \['y'\]; pass lengths= as"
+        PackError, match=r"lengths of 2 leaves, and the documents have \['x'\], \['y'\], \['z'\]; pass lengths= as"
     ):
-        Pack(8).row([both, both], plan.row(0))
+        Pack(8).row([{**both, "z": both["x"]}] * 2, Pack(8).plan({"x": [4, 4], "y": [4, 4]}).row(0))
+
+
+def test_one_length_of_each_document_is_that_of_all_its_leaves():
+    """Tokens and their mask, for example; another length of one of them is an error that names it."""
+    both = [{"x": np.arange(4), "y": np.arange(4) > 1}, {"x": np.arange(3), "y": np.arange(3) > 1}]
+    plan = Pack(8, window=2).plan([4, 3])
+    row, (streamed,) = Pack(8).row(both, plan.row(0)), _loader(both, Pack(8, window=2))
+    assert {name: leaf.tolist() for name, leaf in row.items()} == {
+        name: leaf.tolist() for name, leaf in streamed.items()
+    }
+    with pytest.raises(PackError, match=r"document 1 has 2 tokens in leaf \['y'\], and 3 were planned"):
+        Pack(8).row([both[0], {"x": np.arange(3), "y": np.arange(2) > 1}], plan.row(0))
 
 
 def test_operations_that_pack_otherwise_are_told_apart_in_a_state():

@@ -188,8 +188,8 @@ class Search:
         return Search(self.described, self.described.in_epoch(epoch).stand([], True), epoch)
 
     def has_epoch(self, epoch: int) -> bool:
-        leaf = self.described.pipeline.leaf
-        return leaf.endless or epoch * leaf.epoch_length < len(leaf.sampler)
+        epochs = self.described.pipeline.leaf.epochs
+        return epochs is None or epoch < epochs
 
 
 def _run_to(place: StartPoint, step: int) -> tuple[Table | None, int]:

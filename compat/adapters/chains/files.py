@@ -113,7 +113,10 @@ class InterleaveIterDataset(IterDataset[Any]):
 
     def __iter__(self) -> Any:
         places = [None] * min(self.cycle_length, len(self.datasets))
-        return Resumed(self._elements, {"open": places, "turn": 0, "next_dataset": 0})
+        begin = {"open": places, "turn": 0, "next_dataset": 0}
+        if len(self.datasets) == 1:
+            return _OfOne(self._elements, begin, as_stream(self.datasets[0]))
+        return Resumed(self._elements, begin)
 
     def _elements(self, state: dict[str, Any]) -> Iterator[tuple[Any, Callable[[], dict[str, Any]]]]:
         """Also from a state of Grain's."""
@@ -146,6 +149,28 @@ class InterleaveIterDataset(IterDataset[Any]):
         if state is not None:
             iterator.set_state(state)
         return number, iterator
+
+
+class _OfOne(Resumed[Any]):
+    """The elements of an interleave of one stream, which have the indices that they have in it."""
+
+    def __init__(self, begin: Any, state: Any, stream: Any) -> None:
+        super().__init__(begin, state)
+        self._stream = stream
+
+    def next_index(self) -> int:
+        """The index of the element that comes next."""
+        (place,) = self.get_state()["open"]
+        inner = iter(self._stream)
+        if place is not None:
+            inner.set_state(place[1])
+        return int(inner.next_index())
+
+    def go_to_index(self, index: int) -> None:
+        """Go to the element at an index."""
+        inner = iter(self._stream)
+        inner.go_to_index(index)
+        self.set_state({"open": [[0, inner.get_state()]], "turn": 0, "next_dataset": 1})
 
 
 def _of_grains(state: dict[str, Any]) -> dict[str, Any]:

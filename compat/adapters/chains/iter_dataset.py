@@ -20,11 +20,12 @@ from ....loader.plan.compile import compiled
 from ....loader.plan.joins import Apply
 from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline
-from ....operations import Batch, FlatMap, MapWithIndexTransform, Operation, RandomMapTransform
+from ....operations import FlatMap, MapWithIndexTransform, Operation, RandomMapTransform
 from ....operations.function import as_kind
 from ....operations.trees import rows_of
 from ....samplers.index_maps import Indices
 from ..options import MultiprocessingOptions
+from ..transforms import Batch
 from .at_index import AtIndex, Below, RandomAtIndex, ShuffledWindows, applied, counted, indexed
 from .iterators import DatasetIterator, EngineIterator, EngineRun
 from .orders import Mix, whole_weights
@@ -45,6 +46,8 @@ class IterDataset(OurIterDataset[T]):
     >>> next(iterator).tolist()
     [5, 7, 6, 0, 4]
     """
+
+    batch_class = Batch
 
     def __init__(self, parents: Any = ()) -> None:
         super().__init__(*(parents if isinstance(parents, Sequence) else (parents,)))

@@ -14,9 +14,12 @@ from ....common.fields import replaced
 from ....common.messages import a_kind_of
 from ....errors import JoinError, StructureError
 from ....loader import DataLoaderIterator
+from ....loader.plan.cursor import Subtree
 from ....loader.plan.joins import Node
+from ....loader.plan.rules import All, First
 from ....loader.state.files import restore_later, write_later
 from ....loader.state.loader_state import LoaderState
+from ..inner.stats import NO_STATS
 from ..wording import reword
 from .states import chain_state_after, is_grains, is_of_another_mix
 
@@ -33,6 +36,7 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
     """
 
     _parents: tuple[Any, ...] = ()
+    _stats = NO_STATS  # iterators of others take times with it
 
     def __init__(self, parents: Any = ()) -> None:
         self._parents = tuple(parents) if isinstance(parents, Sequence) else (parents,)
@@ -181,7 +185,9 @@ class EngineIterator(DatasetIterator[T]):
 
     def next_index(self) -> int:
         """The index of the element that comes next; of batches, if the dataset has them."""
-        if not self.run.pipeline.aligned:
+        pipeline = self.run.pipeline
+        only_counts = all(isinstance(join.rule, (All, First)) for join in pipeline.joins) and not pipeline.skips_errors
+        if len(pipeline.leaves) > 1 or not only_counts or not all(stage.one_to_one for stage in pipeline.stages):
             raise NotImplementedError(
                 "after a filter, a flat map, or several datasets, elements have no index; use get_state() and set_state()."
             )
@@ -190,8 +196,17 @@ class EngineIterator(DatasetIterator[T]):
     def go_to_index(self, index: int) -> None:
         """Go to the element at an index."""
         self.next_index()
-        state, unit = self.run.here().state, self.run.pipeline.stages[0].unit
-        cursor = replaced(state.cursor, positions=(index * unit,), skips=(0,) * len(state.cursor.skips))
+        state, pipeline = self.run.here().state, self.run.pipeline
+        rows, notes = index, list[tuple[int]]()  # of joins that count their rows
+        part: Subtree | None = pipeline.top
+        while part is not None:
+            if part.stage is None:
+                notes.insert(0, (rows,))
+                part = pipeline.joins[part.join or 0].inputs[0]
+            else:
+                rows *= pipeline.stages[part.stage].unit
+                part = pipeline.stages[part.stage].input
+        cursor = replaced(state.cursor, positions=(rows,), skips=(0,) * len(state.cursor.skips), notes=tuple(notes))
         self.run.go_to(dataclasses.replace(state, cursor=cursor, step=index))
 
 

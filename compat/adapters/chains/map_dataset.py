@@ -16,13 +16,16 @@ from ....chains.nodes.items import Applied, FlatMapped
 from ....chains.nodes.joins import Chosen, Zipped
 from ....chains.nodes.node import Node, Source
 from ....chains.nodes.reordered import Reordered
-from ....common.validation import whole_number
+from ....common.validation import warn, whole_number
 from ....errors import StructureError
 from ....operations import RandomMapTransform
 from ....operations.function import as_kind
 from ....operations.transforms import fan_out_of
-from ....sources import RangeDataSource, as_source
-from ..sources import NoRecords
+from ....samplers.protocol import ENDLESS
+from ....sources import as_source
+from ..inner.stats import NO_STATS
+from ..sources import NoRecords, RangeDataSource
+from ..transforms import Batch
 from ..wording import reword
 from .at_index import RandomAtIndex
 from .orders import Mix, Shuffle, WindowShuffle, whole_weights
@@ -44,14 +47,21 @@ class MapDataset(OurMapDataset[T]):
     [1, 2, 3, 0, 4]
     """
 
+    batch_class = Batch
+    _stats = NO_STATS  # datasets of others take times with it
+
     def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> MapDataset[T]:
         """The elements in Grain's random order; `repeat(reseed_each_epoch=False)` repeats the order of one epoch.
+
+        After `repeat()` without a number, any element may come at any index, which is a warning.
 
         Raises:
             SeedError: there is no seed.
         """
         node = self.root_node
-        order = Shuffle(finite("shuffle", node.length), shuffle_seed_of(seed, node.seeds))
+        if node.length >= ENDLESS:
+            warn("shuffle after repeat() has no epochs: elements may come often or late. Shuffle first, then repeat.")
+        order = Shuffle(node.length, shuffle_seed_of(seed, node.seeds))
         return self._made(Reordered(node, order))
 
     def random_map(self, transform: Any, *, seed: int | None = None) -> MapDataset[Any]:
@@ -98,12 +108,13 @@ class MapDataset(OurMapDataset[T]):
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
         """The integers of Python's `range`."""
         numbers = range(start) if stop is None else range(start, stop, step)
-        return Chain(Source(RangeDataSource(start, stop, step) if numbers else NoRecords()))
+        return MapDataset.source(RangeDataSource(numbers.start, numbers.stop, numbers.step))
 
     @staticmethod
     def concatenate(datasets: Sequence[OurMapDataset[Any]]) -> MapDataset[Any]:
         """All elements of the first dataset, then those of the second, and so on."""
         named = _nodes("concatenate", datasets)
+        named = {name: node for name, node in named.items() if node.length} or named
         lengths = [finite(f"concatenate (dataset {name})", node.length) for name, node in named.items()]
         return _chosen(named, OneAfterAnother(tuple(lengths)))
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....common.fingerprint_values import digest
+from ....common.validation import warn
 from ....errors import StructureError
 from ....loader import DataLoader as OurLoader
 from ....loader import DataLoaderIterator as OurIterator
-from ....operations import Batch, Operation
+from ....loader.plan.build import dropped_records
+from ....operations import Operation
 from ....operations.identity import fingerprint
 from ....samplers import IndexSampler as OurIndexSampler
 from ....samplers import NoSharding
@@ -22,7 +24,7 @@ from ....sources import as_source, fingerprint_of
 from ....sources.run_through import RunThroughSource
 from ...grain_state import state_after
 from ..options import MultiprocessingOptions
-from ..transforms import grain_method
+from ..transforms import Batch, grain_method
 from ..wording import reword
 from .operations import newer, with_one_generator
 from .record_stream import RecordStream
@@ -48,6 +50,12 @@ class DataLoader(OurLoader):
     [20, 30, 40, 10, 50]
     """
 
+    _data_source: Any  # what was passed; some programs look at these
+    _sampler: Any
+    _operations: tuple[Any, ...]
+    _shard_options: Any
+    _read_options: Any
+
     def __init__(
         self,
         *,
@@ -60,27 +68,39 @@ class DataLoader(OurLoader):
         read_options: Any = None,
         enable_profiling: bool = False,
     ) -> None:
+        vars(self).update(_data_source=data_source, _sampler=sampler, _operations=tuple(operations))
+        vars(self).update(_shard_options=shard_of(sampler, shard_options), _read_options=read_options)
         changed = [newer(operation) for operation in operations]
         parts = {
             "data_source": data_source,
             "sampler": sampler,
-            "shard_options": shard_of(sampler, shard_options),
+            "shard_options": self._shard_options,
         }
         if _on_records(changed, sampler):
             parts = _run_through(changed, **parts)
             changed = []
+        seeded = getattr(parts["sampler"], "seed", None) is not None
+        if not seeded and any(grain_method(operation) == "random_map" for operation in changed):
+            warn("a random map gets None in place of a generator: the sampler has no seed; pass seed= to it.")
         super().__init__(
             **parts,
-            operations=with_one_generator(changed),
+            operations=with_one_generator(changed, seeded),
             worker_count=worker_count,
             worker_buffer_size=max(worker_buffer_size, 1),
             read_options=read_options,
             enable_profiling=enable_profiling,
         )
+        if not self._description.pipeline.joins and (records := dropped_records(self._description.pipeline)):
+            warn(f"the stream is empty: {records} records are too few for a batch, and drop_remainder=True drops them.")
 
     def __iter__(self) -> DataLoaderIterator:
         own = self._description
         return DataLoaderIterator(own.pipeline, own.execution, own.max_errors, own.skipped_steps)
+
+    @property
+    def _multiprocessing_options(self) -> MultiprocessingOptions:
+        """The name that Keras asks for."""
+        return self.multiprocessing_options
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:

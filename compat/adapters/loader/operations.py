@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from ....operations import Batch, Operation
+from ....operations import Operation
 from ....operations.function import FunctionOperation
 from ....operations.protocol import Context, Step
 from ....operations.stacking import stacked
 from ..generators import OfLoader
-from ..transforms import Filter, Map, RandomMap, grain_method
+from ..transforms import Batch, Filter, Map, RandomMap, grain_method
 from .records import Record, RecordMetadata, with_key_removed
 
 T = TypeVar("T")
@@ -110,11 +111,10 @@ class OneGenerator(Operation):
         transform: what it does.
         generators: that all of them share.
         first: whether it is the first of them.
-        draws: False gives None in place of a generator, as Grain does after a flat map.
+        draws: False gives None in place of a generator, as Grain does after a flat map, or without a seed.
     """
 
     reads_position = True
-    needs_seed = True
 
     def __init__(self, transform: FunctionOperation, generators: OfLoader, first: bool, draws: bool) -> None:
         self.transform = transform
@@ -133,7 +133,7 @@ class OneGenerator(Operation):
 
         def one_generator_step(element: Any) -> None:
             try:
-                if first:
+                if first and draws:
                     generators.at(context.seed, context.position)
                 then(function(element, generators.current if draws else None))
             except Exception:
@@ -143,11 +143,13 @@ class OneGenerator(Operation):
         return one_generator_step
 
 
-def with_one_generator(operations: Sequence[Any]) -> list[Any]:
-    """The operations of a loader, with random maps that draw as Grain's do."""
+def with_one_generator(operations: Sequence[Any], seeded: bool) -> list[Any]:
+    """The operations of a loader, with random maps that draw as Grain's do: they get None if the sampler has no seed."""
     generators, methods = OfLoader(), list(map(grain_method, operations))
     return [
-        OneGenerator(operation, generators, "random_map" not in methods[:place], "flat_map" not in methods[:place])
+        OneGenerator(
+            operation, generators, "random_map" not in methods[:place], seeded and "flat_map" not in methods[:place]
+        )
         if method == "random_map"
         else operation
         for place, (operation, method) in enumerate(zip(operations, methods))
@@ -183,7 +185,7 @@ def on_records(
 
 def _batches(batch: Any, records: Records) -> Records:
     """Consecutive records as one, with the metadata of the last."""
-    make = batch.batch_fn or stacked
+    make = batch.batch_fn or partial(stacked, lists_are_trees=True)
     found: list[Record[Any]] = []
     for record in records:
         found.append(record)

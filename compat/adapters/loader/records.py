@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from numpy.random import Generator, Philox
 
+from ....common.validation import warn
 from ....samplers import IndexSampler as OurIndexSampler
 from ....samplers import NoSharding, ShardOptions
 from ....samplers import RecordMetadata as OurMetadata
@@ -50,7 +51,12 @@ def with_key_removed(metadata: Any) -> Any:
 
 
 class _Sampler(OurIndexSampler):
-    """With generators as Grain makes them."""
+    """With generators as Grain makes them; a shard may have no records."""
+
+    def _check_part(self) -> None:
+        if not self._grain_order().part()[1]:
+            shard = self.shard_options
+            warn(f"shard {shard.shard_index} of {shard.shard_count} has none of the {self.num_records} records.")
 
     def __getitem__(self, index: int) -> RecordMetadata:
         found = super().__getitem__(index)

@@ -9,12 +9,12 @@ from ....samplers import ShardByJaxProcess as ShardByJaxProcess
 from ....samplers import ShardOptions as ShardOptions
 from ....sources import ArrayRecordDataSource as ArrayRecordDataSource
 from ....sources import DataSource as _DataSource
-from ....sources import RangeDataSource as RangeDataSource
 from ...adapters import sources as _sources
 from ...adapters import transforms as _transforms
 from ...adapters.chains.iter_dataset import IterDataset as IterDataset
 from ...adapters.chains.iterators import DatasetIterator as DatasetIterator
 from ...adapters.chains.map_dataset import MapDataset as MapDataset
+from ...adapters.inner.by_method import SharedMemoryArray as SharedMemoryArray
 from ...adapters.loader import data_loader as _loader
 from ...adapters.loader import operations as _operations
 from ...adapters.loader.data_loader import DataLoader as DataLoader
@@ -30,6 +30,8 @@ from ...adapters.loader.records import SequentialSampler as SequentialSampler
 from ...adapters.options import MultiprocessingOptions as MultiprocessingOptions
 from ...adapters.options import ReadOptions as ReadOptions
 from ...adapters.options import config as config
+from ...adapters.sources import BagDataSource as BagDataSource
+from ...adapters.sources import RangeDataSource as RangeDataSource
 from ...adapters.transforms import Batch as Batch
 from ...adapters.transforms import DatasetSelectionMap as DatasetSelectionMap
 from ...adapters.transforms import Transformation as Transformation

@@ -23,8 +23,9 @@ from ....samplers import NoSharding
 from ....samplers.mix.sampler import MixSampler
 from ....samplers.protocol import ENDLESS, VectorSampler
 from ....sources.lengths import lengths_of
+from ..placed_records import PlacedRecords, SampledRecords
 from .order import BudgetOrder
-from .source import BudgetSource, PlacedRecords, SampledRecords
+from .source import BudgetSource
 
 Ints = NDArray[np.int64]
 

@@ -89,11 +89,9 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     leaf, stage = _aligned(pipeline, "find")
     if leaf.plans_batches:
         return _find_in_batches(leaf, stage, record_key, epoch)
-    records = len(leaf.source)
-    key = whole_number("record_key", record_key, 0, records - 1, "the key of a record of the source")
+    key = whole_number("record_key", record_key, 0, leaf.record_count - 1, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
-    length = leaf.epoch_length
-    if (epoch + 1) * length > len(leaf.sampler) + length - 1:
+    if leaf.epochs is not None and epoch >= leaf.epochs:
         raise LookupError(f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions.")
     position = _position_of(leaf, key, epoch)
     if position is not None and leaf.dealing is not None:

@@ -1,0 +1,1 @@
+"""Names of Grain's private modules that programs import."""

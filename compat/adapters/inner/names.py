@@ -1,0 +1,128 @@
+"""Grain's private modules, and where the names in them are here: those that programs of others import.
+
+Out: for each module, its names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from .by_method import by_method
+
+_GRAIN = "headrace.compat.grain"
+_INNER = "headrace.compat.adapters.inner"
+_CHAINS = "headrace.compat.adapters.chains"
+
+_WHOLE: dict[str, tuple[str, ...]] = {
+    "core.config": (_GRAIN,),
+    "core.constants": (f"{_GRAIN}.constants",),
+    "core.sharding": (f"{_GRAIN}.sharding",),
+    "core.transforms": (f"{_GRAIN}.transforms", f"{_GRAIN}.python"),
+    "core.tree_lib": (f"{_INNER}.trees",),
+    "core.tree": (f"{_INNER}.trees",),
+    "python.options": (_GRAIN,),
+    "python.samplers": (f"{_GRAIN}.samplers",),
+    "python.data_sources": (f"{_GRAIN}.sources", f"{_GRAIN}.python"),
+    "python.data_loader": (_GRAIN, f"{_GRAIN}.python"),
+    "python.load": (_GRAIN,),
+    "python.operations": (f"{_GRAIN}.python",),
+    "python.record": (_GRAIN,),
+    "python.shared_memory_array": (f"{_INNER}.by_method",),
+    "python.ipc.shared_memory_array": (f"{_INNER}.by_method",),
+    "python.checkpoint.handler": (f"{_GRAIN}.checkpoint",),
+    "python.checkpoint_handlers": (f"{_GRAIN}.checkpoint",),
+    "python.testing.experimental": (f"{_GRAIN}.experimental",),
+    "python.experimental.device_put.device_put": (f"{_GRAIN}.experimental",),
+    "python.experimental.index_shuffle.python.index_shuffle_module": (f"{_GRAIN}.experimental",),
+    "python.experimental.example_packing.packing": (f"{_GRAIN}.experimental",),
+    "python.dataset.base": (f"{_GRAIN}.experimental", f"{_GRAIN}.sources", f"{_GRAIN}.transforms"),
+    "python.dataset.dataset": (_GRAIN, f"{_GRAIN}.experimental"),
+    "python.dataset.stats": (f"{_INNER}.stats",),
+    "python.dataset.elastic_iterator": (f"{_GRAIN}.experimental",),
+    "python.dataset.sources.parquet_dataset": (f"{_GRAIN}.experimental",),
+    "python.dataset.sources.tfrecord_dataset": (f"{_GRAIN}.experimental",),
+    **{
+        f"python.dataset.transformations.{name}": (f"{_GRAIN}.experimental", f"{_INNER}.by_method")
+        for name in (
+            "batch",
+            "cache",
+            "filter",
+            "flatmap",
+            "interleave",
+            "limit",
+            "map",
+            "mix",
+            "packing",
+            "packing_concat_then_split",
+            "prefetch",
+            "prefetch_autotune",
+            "process_prefetch",
+            "rebatch",
+            "repeat",
+            "shuffle",
+            "slice",
+            "source",
+            "zip",
+        )
+    },
+}
+"""The modules of ours in which a module's names are looked for."""
+
+_MADE = {
+    "batch": "Batch",
+    "filter": "Filter",
+    "map": "Map",
+    "random_map": "RandomMap",
+    "map_with_index": "MapWithIndex",
+}
+
+_OF_METHODS = {
+    f"{word}{kind}": by_method(f"{word}{kind}", method)
+    for method, word in _MADE.items()
+    for kind in ("MapDataset", "IterDataset")
+} | {
+    "RepeatMapDataset": by_method("RepeatMapDataset", "repeat"),
+    "ShuffleMapDataset": by_method("ShuffleMapDataset", "shuffle"),
+    "PrefetchIterDataset": by_method("PrefetchIterDataset", "to_iter_dataset"),
+    "MultiprocessPrefetchIterDataset": by_method("MultiprocessPrefetchIterDataset", "mp_prefetch"),
+    "multiprocess_prefetch": by_method("multiprocess_prefetch", "mp_prefetch"),
+}
+
+_ELSEWHERE = {
+    "MixedIterDataset": (f"{_CHAINS}.iter_dataset", "MixedIterDataset"),
+    "MixedMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.mix"),
+    "ConcatenateMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.concatenate"),
+    "SourceMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.source"),
+    "RangeMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.range"),
+}
+
+
+def modules() -> Iterator[str]:
+    """The modules, without `grain._src`, each after those above it."""
+    for name in _WHOLE:
+        parts = name.split(".")
+        yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def name_in(module: str, name: str) -> Any:
+    """The thing that a module has under a name.
+
+    Raises:
+        AttributeError: it is not here.
+    """
+    for place in _WHOLE.get(module, ()):
+        found = getattr(import_module(place), name, None)
+        if found is not None:
+            return found
+    if ".transformations." in module:
+        if name in _OF_METHODS:
+            return _OF_METHODS[name]
+        if name in _ELSEWHERE:
+            place, path = _ELSEWHERE[name]
+            value: Any = import_module(place)
+            for part in path.split("."):
+                value = getattr(value, part)
+            return value
+    raise AttributeError(f"grain._src.{module} has no {name} here.")

@@ -1,0 +1,78 @@
+"""Trees as Grain's `tree_lib` goes through them.
+
+In: dicts, lists, tuples, and leaves. Out: the same with other leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from ....operations.trees import flatten as our_flatten
+from ..helpers import ShapeDtypeStruct
+
+
+def map_structure(f: Callable[..., Any], *structures: Any) -> Any:
+    """A function of the leaves at each place of trees of one structure.
+
+    >>> map_structure(lambda a, b: a + b, {"x": [1, 2]}, {"x": [10, 20]})
+    {'x': [11, 22]}
+    """
+    leaves, structure = our_flatten(structures[0])
+    others = [_up_to(structure, other) for other in structures[1:]]
+    return structure.unflatten([f(*together) for together in zip(leaves, *others)])
+
+
+def map_structure_up_to(shallow: Any, f: Callable[..., Any], *structures: Any) -> Any:
+    """The same, where the leaves are those of the first tree; what stands there in the others may be trees."""
+    structure = our_flatten(shallow)[1]
+    columns = [structure.flatten_up_to(other) for other in structures]
+    return structure.unflatten([f(*together) for together in zip(*columns)])
+
+
+def map_structure_with_path(f: Callable[..., Any], structure: Any) -> Any:
+    """A function of the path and the leaf at each place.
+
+    >>> map_structure_with_path(lambda path, leaf: (path, leaf), {"x": [1]})
+    {'x': [(('x', 0), 1)]}
+    """
+    leaves, spec = our_flatten(structure)
+    return spec.unflatten([f(path, leaf) for path, leaf in zip(spec.paths(), leaves)])
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The leaves."""
+    return our_flatten(structure)[0]
+
+
+def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves, each after its path."""
+    leaves, spec = our_flatten(structure)
+    return list(zip(spec.paths(), leaves))
+
+
+def unflatten_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
+    """These leaves in the structure of a tree."""
+    return our_flatten(structure)[1].unflatten(list(flat_sequence))
+
+
+def assert_same_structure(a: Any, b: Any) -> None:
+    """Raise a ValueError for trees of two structures."""
+    ours, theirs = our_flatten(a)[1], our_flatten(b)[1]
+    if ours != theirs:
+        raise ValueError(f"The two structures differ: {str(ours)[:100]} and {str(theirs)[:100]}.")
+
+
+def spec_like(structure: Any) -> Any:
+    """Shapes and dtypes in place of the leaves."""
+    return map_structure(lambda leaf: ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype), structure)
+
+
+def _up_to(structure: optree.PyTreeSpec, other: Any) -> list[Any]:
+    leaves, found = our_flatten(other)
+    if found != structure:
+        raise ValueError(f"The two structures differ: {str(structure)[:100]} and {str(found)[:100]}.")
+    return leaves

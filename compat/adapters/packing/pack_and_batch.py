@@ -1,0 +1,101 @@
+"""Grain's older packing: an operation on iterators of records, which gives whole batches.
+
+In: records of trees of arrays, of unequal lengths. Out: records of `(data, segmentations, positions)`, batch by batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ....errors import PackError
+from ....operations.trees import flatten
+from ..loader.operations import Records
+from ..loader.records import Record, with_key_removed
+
+T = TypeVar("T")
+
+
+@dataclass
+class PackAndBatchOperation(Generic[T]):
+    """Puts each element into the first row with room for it, until one finds none: then the rows are a batch.
+
+    Attributes:
+        length_struct: the length of a row, for each leaf of the elements.
+        batch_size: rows.
+        max_sequences_per_bin: most elements in a row; None: as many as fit.
+
+    Raises:
+        PackError: (when it runs) an element is longer than a row.
+    """
+
+    length_struct: Any
+    batch_size: int
+    max_sequences_per_bin: int | None = None
+
+    def __call__(self, input_iterator: Records) -> Records:
+        rows: _Rows | None = None
+        for record in input_iterator:
+            if rows is None or not rows.take(record):
+                if rows is not None:
+                    yield rows.finished()
+                rows = _Rows(self, record.data)
+                rows.take(record)
+        if rows is not None:
+            yield rows.finished()
+
+
+class _Rows:
+    """A batch in the making.
+
+    Args:
+        operation: tells sizes.
+        first: an element, which tells dtypes and further axes.
+    """
+
+    def __init__(self, operation: PackAndBatchOperation[Any], first: Any) -> None:
+        size = operation.batch_size
+        self._lengths, self._structure = flatten(operation.length_struct)
+        leaves = [np.asarray(leaf) for leaf in self._structure.flatten_up_to(first)]
+        shapes = [(size, length) for length in self._lengths]
+        self._data = [np.zeros((*shape, *leaf.shape[1:]), leaf.dtype) for shape, leaf in zip(shapes, leaves)]
+        self._segmentations = [np.zeros(shape, np.int32) for shape in shapes]
+        self._positions = [np.zeros(shape, np.int32) for shape in shapes]
+        self._filled = np.zeros((size, len(shapes)), np.int64)
+        self._sequences = np.zeros(size, np.int64)
+        self._most = operation.max_sequences_per_bin
+        self._metadata: Any = None
+
+    def take(self, record: Record[Any]) -> bool:
+        """Put an element into the first row with room; whether there was one."""
+        leaves = self._structure.flatten_up_to(record.data)
+        lengths = list(map(len, leaves))
+        if any(length > most for length, most in zip(lengths, self._lengths)):
+            raise PackError(
+                f"Inputs to PackAndBatchOperation must be truncated to max length: one has {lengths}, rows {self._lengths}."
+            )
+        room = (self._filled + lengths <= self._lengths).all(axis=1)
+        if self._most is not None:
+            room &= self._sequences < self._most
+        if not room.any():
+            return False
+        self._put(int(room.argmax()), leaves)
+        self._metadata = with_key_removed(record.metadata)
+        return True
+
+    def _put(self, row: int, leaves: list[Any]) -> None:
+        self._sequences[row] += 1
+        for number, leaf in enumerate(leaves):
+            start = int(self._filled[row, number])
+            cells = slice(start, start + len(leaf))
+            self._data[number][row, cells] = leaf
+            self._segmentations[number][row, cells] = self._sequences[row]
+            self._positions[number][row, cells] = np.arange(len(leaf))
+            self._filled[row, number] += len(leaf)
+
+    def finished(self) -> Record[Any]:
+        """The batch, with the metadata of its last element."""
+        columns = (self._data, self._segmentations, self._positions)
+        return Record(self._metadata, tuple(map(self._structure.unflatten, columns)))

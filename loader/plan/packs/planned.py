@@ -1,0 +1,106 @@
+"""Finds out whether the rows of a `Pack` are to be balanced, and makes their source and order from the lengths of documents.
+
+In: a source, an order, operations. Out: a source of rows, their order, and the operations after the `Pack`; None where no
+balance is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ....common.fingerprint_values import digest
+from ....common.messages import short_repr
+from ....errors import LengthsError
+from ....operations import Operation, Pack
+from ....operations.identity import fingerprint
+from ....samplers import NoSharding
+from ....samplers.balance import Balance
+from ....samplers.one_epoch import OneEpoch
+from ....samplers.protocol import VectorSampler
+from ..leaf import Leaf
+from ..placed_records import SampledRecords
+from .order import PackedOrder
+from .source import PackedSource
+
+MOST_PLANNED = 1 << 28
+"""Documents of all epochs whose rows are planned at most: these take 2 GiB, and some minutes."""
+
+_INSTEAD = "Leave balance= out, or pack a chain, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
+
+
+def planned_packs(
+    source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
+) -> tuple[PackedSource, PackedOrder, tuple[Operation, ...]] | None:
+    """The rows of a loader whose sampler has a balance, and the operations after the `Pack`.
+
+    Raises:
+        LengthsError: the lengths of what is packed are not known.
+        PackError: a document is too long.
+        ValueError: the documents never end, or are too many.
+    """
+    balance: Balance | None = getattr(sampler, "balance", None)
+    number = next((number for number, one in enumerate(operations) if one.plans_rows), None)
+    if balance is None or number is None:
+        return None
+    operation, before = cast(Pack, operations[number]), operations[:number]
+    whole = sampler.with_shard_options(NoSharding())
+    _check(operation, before, len(whole))
+    rows, order = _packs_of(SampledRecords(source, whole, before), operation, whole, balance)
+    order = dataclasses.replace(order, identity=_identity(order))
+    return rows, order, operations[number + 1 :]
+
+
+def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
+    """The leaf of one epoch, whose windows begin with it."""
+    order, source = cast(PackedOrder, leaf.sampler), cast(PackedSource, leaf.source)
+    documents = OneEpoch(order.documents, epoch, order.documents.epoch_length)
+    balance: Any = documents.balance
+    records = SampledRecords(source.records.source, documents, source.records.operations)
+    rows, of_epoch = _packs_of(records, source.operation, documents, balance)
+    of_epoch = dataclasses.replace(of_epoch, identity={**order.identity, "epoch": epoch}, shard_options=leaf.shard)
+    return Leaf(rows, of_epoch, leaf.shard, leaf.lineage, epoch, leaf.name)
+
+
+def _packs_of(
+    records: SampledRecords, operation: Pack, documents: VectorSampler, balance: Balance
+) -> tuple[PackedSource, PackedOrder]:
+    lengths = balance.lengths[records.keys(np.arange(len(documents), dtype=np.int64))]
+    plan = operation.plan(lengths)
+    rows = PackedSource(records, operation, plan)
+    return rows, PackedOrder(rows, documents, balance.of_costs(plan.costs(balance.cost)))
+
+
+def _identity(order: PackedOrder) -> dict[str, Any]:
+    """The values that decide the order."""
+    operation = order.source.operation
+    return {
+        "kind": "PackedOrder",
+        "rows": order.source.plan.rows,
+        "order": digest(order.documents.fingerprint, 12),
+        "packs": digest([fingerprint(operation), operation.window, order.source.plan.digest], 12),
+        "balance": order.balance.fingerprint,
+    }
+
+
+def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None:
+    """Refuse what cannot be planned."""
+    for one in before:
+        if not one.one_to_one or one.takes is not None:
+            raise LengthsError(
+                f"balance= deals rows that are planned from the lengths of records, and {short_repr(one)} before "
+                f"{short_repr(operation)} changes which there are; read a headrace.Subset of the source, or leave balance= out."
+            )
+    if isinstance(operation.settings.length, Mapping) and len(operation.settings.length) > 1:
+        raise LengthsError(
+            f"balance= knows one length of each record, and {short_repr(operation)} packs leaves of several. {_INSTEAD}."
+        )
+    if documents > MOST_PLANNED:
+        many = "which never end" if documents >= 1 << 62 else f"{documents:,} in all epochs, over {MOST_PLANNED:,}"
+        raise ValueError(
+            f"balance= with {short_repr(operation)}: the rows of all documents are planned before, {many}; pass num_epochs= "
+            f"to the sampler, as many as are read. {_INSTEAD}."
+        )

@@ -1,0 +1,125 @@
+"""Records of a source by their place in an order, for what is planned from lengths and made of several of them.
+
+In: epochs and places. Out: records, run through operations that make one of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operations.protocol import Context, Operation
+from ...samplers import IndexSampler
+from ...samplers.protocol import VectorSampler
+from ...sources import DataSource, fingerprint_of, reader_of
+from ...sources.provenance import UsedRecord, used_records
+
+Ints = NDArray[np.int64]
+
+
+class PlacedRecords(Protocol):
+    """Records by epoch and place."""
+
+    reads_ahead: Any
+    reads_singly: bool
+
+    @property
+    def fingerprint(self) -> dict[str, Any]: ...
+
+    def records(self, epochs: Ints, places: Ints) -> Sequence[Any]:
+        """The records at places of epochs, in one call."""
+
+    def keys(self, places: Ints) -> Ints:
+        """Their keys, as users know them."""
+
+    def place_of(self, key: int, count: int) -> int | None:
+        """The place below `count` of the record with a key; None if it has none."""
+
+    def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]: ...
+
+
+class SampledRecords:
+    """Records of a source in the order of a sampler, run through operations that make one of each.
+
+    Args:
+        source: of the records.
+        sampler: of the first epoch, unsharded.
+        operations: before the batches.
+    """
+
+    def __init__(self, source: DataSource[Any], sampler: VectorSampler, operations: Sequence[Operation]) -> None:
+        self.source, self.operations = source, operations
+        self._sampler = sampler
+        self.reads_ahead = getattr(source, "reads_ahead", True)
+        self.reads_singly = False
+        self._idle: list[_Steps] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_idle": []}
+
+    def __repr__(self) -> str:
+        return repr(self.source)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The source's."""
+        return fingerprint_of(self.source)
+
+    def keys(self, places: Ints) -> Ints:
+        """The keys of the records at places."""
+        return self._sampler.record_keys(places)
+
+    def place_of(self, key: int, count: int) -> int | None:
+        """The place of a record, by the sampler's own inverse where it has one."""
+        if isinstance(self._sampler, IndexSampler):
+            place = self._sampler.position_of(key, 0) if key < self._sampler.num_records else None
+            return place if place is not None and place < count else None
+        found = np.flatnonzero(self.keys(np.arange(count, dtype=np.int64)) == key)
+        return int(found[0]) if len(found) else None
+
+    def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]:
+        return used_records(self.source, int(self.keys(np.array([place]))[0]))
+
+    def records(self, epochs: Ints, places: Ints) -> Sequence[Any]:
+        """The records, read in one call; operations draw by the position in all epochs."""
+        keys = self.keys(places)
+        records = reader_of(self.source)(keys)
+        if not self.operations:
+            return records
+        try:
+            steps = self._idle.pop()
+        except IndexError:
+            steps = _Steps(self.operations)
+        positions = epochs * self._sampler.epoch_length + places
+        seeds = self._sampler.seeds(places)
+        of_each = [self._sampler.seed or 0] * len(places) if seeds is None else seeds.tolist()
+        found = [steps.run(*each) for each in zip(records, of_each, positions.tolist(), keys.tolist())]
+        self._idle.append(steps)  # one that failed is not used again
+        return found
+
+
+class _Steps:
+    """The steps of operations, for one thread."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._operations = operations
+        self._found: list[Any] = []
+        self._context = Context(most=1)
+        step = self._found.append
+        for number, operation in reversed(list(enumerate(operations))):
+            step = operation.connect(step, self._context, number)
+        self._step = step
+
+    def run(self, record: Any, seed: int, position: int, key: int) -> Any:
+        """The result for a record."""
+        self._context.seed, self._context.position, self._context.row = seed, position, 0
+        try:
+            self._step(record)
+        except Exception as error:
+            number = self._context.fault.number if self._context.fault else 0
+            error.add_note(f"headrace: operation {number}, {self._operations[number]!r}, failed on record key {key}.")
+            raise
+        return self._found.pop()

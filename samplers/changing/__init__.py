@@ -1,0 +1,1 @@
+"""Orders that change at a position: records are appended, or left out."""

@@ -1,0 +1,223 @@
+"""The places of the order that are left when some keys are left out: positions that follow one another without a gap.
+
+In: positions. Out: places in the order of all records; and back. Memory: the keys, and where they stand in two epochs at most.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.fingerprint_values import digest_of
+from ..protocol import ENDLESS
+from .stretches import OrderStretch, WholeOrder
+
+Int64s = NDArray[np.int64]
+
+_NARROW = 1 << 32
+"""Keys and places below take 4 bytes, others 8."""
+
+
+class OmittedKeys:
+    """Keys of records that never come.
+
+    Memory: 4 bytes a key, 8 where one is 2^32 or above.
+
+    Args:
+        keys: whole numbers of 0 and above, in any order, each once or more often.
+
+    >>> omitted = OmittedKeys([5, 2, 2])
+    >>> omitted.keys.tolist(), omitted.below(5)
+    ([2, 5], 1)
+    """
+
+    def __init__(self, keys: Any = ()) -> None:
+        once = np.unique(np.asarray(keys if len(keys) else [], dtype=np.int64))
+        self.keys: NDArray[Any] = once.astype(np.uint32) if not len(once) or once[-1] < _NARROW else once
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells the keys from others: how many there are, and a digest; "" for none."""
+        return f"{len(self.keys)} {digest_of(self.keys)}" if len(self.keys) else ""
+
+    def below(self, records: int) -> int:
+        """The number of keys that the first so many records have."""
+        return int(np.searchsorted(self.keys, records))
+
+    def __contains__(self, key: int) -> bool:
+        place = int(np.searchsorted(self.keys, key))
+        return place < len(self.keys) and int(self.keys[place]) == key
+
+
+class _Piece(NamedTuple):
+    """Whole epochs, or a part of one."""
+
+    position: int  # of the first record that is left
+    place: int
+    epoch: int
+    full: int  # places, of each epoch
+    left: int  # of these, without those that are left out
+    stretch: OrderStretch
+    is_part: bool
+
+
+class LivingPlaces:
+    """The places that are left from one on.
+
+    Args:
+        order: of all records.
+        omitted: keys that are left out.
+        position: of the first one.
+        place: of it, in the order.
+        stop: the place at which other keys are left out.
+    """
+
+    def __init__(self, order: WholeOrder, omitted: OmittedKeys, position: int, place: int, stop: int) -> None:
+        self.order, self.omitted = order, omitted
+        self.position, self.place, self.stop = position, place, stop
+        self._known: OrderedDict[tuple[int, int], NDArray[Any]] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = ("_known", "_pieces", "_positions", "_places")
+        return {**{name: value for name, value in vars(self).items() if name not in made}, "_known": OrderedDict()}
+
+    @cached_property
+    def _pieces(self) -> list[_Piece]:
+        return list(self._made())
+
+    @cached_property
+    def _positions(self) -> Int64s:
+        return np.array([piece.position for piece in self._pieces], dtype=np.int64)
+
+    @cached_property
+    def _places(self) -> Int64s:
+        return np.array([piece.place for piece in self._pieces], dtype=np.int64)
+
+    def _made(self) -> Iterator[_Piece]:
+        position, place = self.position, self.place
+        while place < self.stop:
+            stretch, stop = self.order.at(place)
+            epoch = stretch.epoch_of(place)
+            is_part = not stretch.begins_epoch(place)
+            end = stretch.epoch_end(place) if is_part else stop
+            full = end - place if is_part else stretch.records
+            left = full - (len(self._gaps_in(stretch, epoch, place, full)) if is_part else self._omitted_of(stretch))
+            yield _Piece(position, place, epoch, full, left, stretch, is_part)
+            position += left if is_part or stop == ENDLESS else (end - place) // full * left
+            place = end
+
+    def _omitted_of(self, stretch: OrderStretch) -> int:
+        return self.omitted.below(stretch.records)
+
+    def places(self, positions: Int64s) -> Int64s:
+        """The places `int64[n]` at positions."""
+        if not len(self.omitted):
+            return positions + (self.place - self.position)
+        if not len(positions):
+            return positions
+        first, last = np.searchsorted(self._positions, [positions.min(), positions.max()], side="right").tolist()
+        if first == last:
+            return self._places_in(self._pieces[first - 1], positions)
+        places = np.empty_like(positions)
+        numbers = np.searchsorted(self._positions, positions, side="right")
+        for number in np.unique(numbers).tolist():
+            chosen = numbers == number
+            places[chosen] = self._places_in(self._pieces[number - 1], positions[chosen])
+        return places
+
+    def _places_in(self, piece: _Piece, positions: Int64s) -> Int64s:
+        indices = positions - piece.position
+        first, last = int(indices.min()) // max(piece.left, 1), int(indices.max()) // max(piece.left, 1)
+        if first == last:
+            indices -= first * piece.left
+            return indices + _added(self._gaps(piece, first), indices) + (first * piece.full + piece.place)
+        epochs = indices // piece.left
+        places = indices - epochs * piece.left
+        for epoch in range(first, last + 1) if last - first < len(indices) else np.unique(epochs).tolist():
+            chosen = np.flatnonzero(epochs == epoch)
+            places[chosen] += _added(self._gaps(piece, epoch), places[chosen])
+        return places + epochs * piece.full + piece.place
+
+    def _gaps(self, piece: _Piece, number: int) -> NDArray[Any]:
+        """For each key that is left out, ascending by place: how many others stand before it in epoch `number` of a piece."""
+        known = self._known.get((piece.place, number))
+        if known is None:
+            begin = piece.place + number * piece.full
+            known = self._gaps_in(piece.stretch, piece.epoch + number, begin, piece.full)
+            kept = 1 if known.dtype.itemsize == 4 else 0
+            self._known = OrderedDict(list(self._known.items())[-kept:] if kept else [])  # replaced as a whole
+            self._known[piece.place, number] = known
+        return known
+
+    def _gaps_in(self, stretch: OrderStretch, epoch: int, begin: int, count: int) -> NDArray[Any]:
+        found = np.empty(self._omitted_of(stretch), dtype=np.uint32 if count < _NARROW else np.int64)
+        done = 0
+        for start in range(0, len(found), 1 << 16):
+            keys = self.omitted.keys[start : min(start + (1 << 16), len(found))].astype(np.int64)
+            places = stretch.places_of(keys, epoch) - begin
+            here = places[(places >= 0) & (places < count)]
+            found[done : done + len(here)] = here
+            done += len(here)
+        gaps = found[:done] if done == len(found) else found[:done].copy()
+        gaps.sort()
+        gaps -= np.arange(done, dtype=gaps.dtype)
+        return gaps
+
+    def position_of(self, place: int) -> int | None:
+        """The position of a place; of one that is left out, None."""
+        if not len(self.omitted):
+            return place - self.place + self.position
+        piece = self._pieces[int(np.searchsorted(self._places, place, side="right")) - 1]
+        number, within = divmod(place - piece.place, piece.full)
+        gaps = self._gaps(piece, number)
+        index = within - _count_before(gaps, within)
+        is_left = index + int(_added(gaps, np.array([index], dtype=np.int64))[0]) == within
+        return piece.position + number * piece.left + index if is_left else None
+
+    def epoch_of(self, position: int) -> int:
+        """The epoch of a position."""
+        if not len(self.omitted):
+            place = position - self.position + self.place
+            return self.order.at(place)[0].epoch_of(place)
+        piece = self._pieces[int(np.searchsorted(self._positions, position, side="right")) - 1]
+        return piece.epoch + (0 if piece.is_part else (position - piece.position) // max(piece.left, 1))
+
+    def epoch_start(self, epoch: int) -> int | None:
+        """The position at which an epoch begins; None if it begins elsewhere."""
+        for piece in self._pieces:
+            place = piece.place + (epoch - piece.epoch) * piece.full
+            if epoch >= piece.epoch and not piece.is_part and place < min(self.order.at(piece.place)[1], self.stop):
+                return piece.position + (epoch - piece.epoch) * piece.left
+        return None
+
+
+def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
+    """The number of places left out before each index of what is left."""
+    if not len(indices) or not len(gaps):
+        return np.zeros_like(indices)
+    low, high = np.searchsorted(gaps, [int(indices.min()), int(indices.max())], side="right").tolist()
+    near = gaps[low:high].astype(np.int64)
+    if len(near) * 2 > len(indices) or not (indices[1:] >= indices[:-1]).all():
+        return np.searchsorted(near, indices, side="right") + low
+    begins = np.searchsorted(indices, near, side="left")  # few gaps: each is looked for, in place of each index
+    return np.cumsum(np.bincount(begins, minlength=len(indices))) + low
+
+
+def _count_before(gaps: NDArray[Any], place: int) -> int:
+    """The number of places left out before one."""
+    low, high = 0, len(gaps)
+    while low < high:
+        middle = (low + high) // 2
+        if int(gaps[middle]) + middle < place:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,229 @@
+"""The order of all records of a source that grows, also of those that are left out.
+
+In: places of this order. Out: record keys, and epochs; or from keys the places. Pure arithmetic, no memory but of the changes.
+
+The order is one stretch after another. In most, whole epochs follow one another by the rule of a sampler. Where records join an
+epoch under way, the rest of it and they make a stretch of their own:
+
+    places of the epoch   0 … x │ x … n              without a shuffle: the rest in its order, then the new ones;
+    stretch of the rest         │ 0 … n - x + new    with one: all of these in an order drawn anew
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..block_shuffle import BlockOrder, BlockShuffle
+from ..permutation import mix, permute, unpermute
+from ..protocol import ENDLESS
+
+Int64s = NDArray[np.int64]
+
+
+class EpochRule(Protocol):
+    """The order of epochs of a fixed number of records: a sampler, each of whose epochs has every record once."""
+
+    @property
+    def epoch_length(self) -> int: ...
+
+    @property
+    def seed(self) -> int | None: ...
+
+    @property
+    def joining(self) -> bool | BlockShuffle:
+        """The order of records that join an epoch: True, shuffled together with its rest; False, after it; or so, shuffled."""
+
+    def record_keys(self, positions: Int64s) -> Int64s: ...
+
+    def places_of(self, keys: Int64s, epoch: int) -> Int64s:
+        """The places within an epoch, `int64[n]`, of records."""
+
+
+class OrderStretch(Protocol):
+    """Places of the order, from `start` on."""
+
+    start: int
+    epoch: int
+
+    @property
+    def records(self) -> int:
+        """The number of records in an epoch."""
+
+    def epoch_of(self, place: int) -> int: ...
+
+    def epoch_end(self, place: int) -> int:
+        """The place at which the epoch of a place ends."""
+
+    def epoch_begin(self, epoch: int) -> int:
+        """The place at which an epoch begins here: the beginning of all of it, or of the part that is here."""
+
+    def begins_epoch(self, place: int) -> bool: ...
+
+    def keys(self, places: Int64s) -> Int64s: ...
+
+    def places_of(self, keys: Int64s, epoch: int) -> Int64s:
+        """The places in the whole order of records in an epoch; before `start` for those that came before."""
+
+
+@dataclass(frozen=True)
+class WholeEpochs:
+    """Epochs of a rule, one after another."""
+
+    start: int
+    epoch: int  # number of the first one
+    rule: EpochRule
+
+    @cached_property
+    def records(self) -> int:
+        return self.rule.epoch_length
+
+    def epoch_of(self, place: int) -> int:
+        return self.epoch + (place - self.start) // self.records
+
+    def epoch_end(self, place: int) -> int:
+        return self.epoch_begin(self.epoch_of(place) + 1)
+
+    def begins_epoch(self, place: int) -> bool:
+        return (place - self.start) % self.records == 0
+
+    def epoch_begin(self, epoch: int) -> int:
+        return self.start + (epoch - self.epoch) * self.records
+
+    def keys(self, places: Int64s) -> Int64s:
+        shift = self.epoch * self.records - self.start
+        return self.rule.record_keys(places + shift if shift else places)
+
+    def places_of(self, keys: Int64s, epoch: int) -> Int64s:
+        return self.rule.places_of(keys, epoch) + self.epoch_begin(epoch)
+
+
+@dataclass(frozen=True)
+class JoinedRest:
+    """The rest of an epoch, and records that join it."""
+
+    start: int
+    epoch: int
+    below: OrderStretch  # that it is the rest of
+    rule: EpochRule  # of the records that there are now
+
+    @cached_property
+    def records(self) -> int:
+        return self.rule.epoch_length
+
+    @cached_property
+    def _left(self) -> int:
+        return self.below.epoch_end(self.start) - self.start
+
+    @cached_property
+    def _size(self) -> int:
+        return self._left + self.records - self.below.records
+
+    def epoch_of(self, place: int) -> int:
+        return self.epoch
+
+    def epoch_end(self, place: int) -> int:
+        return self.start + self._size
+
+    def epoch_begin(self, epoch: int) -> int:
+        return self.start
+
+    def begins_epoch(self, place: int) -> bool:
+        return False
+
+    def keys(self, places: Int64s) -> Int64s:
+        within = self._moved(places - self.start, permute, BlockOrder.record_keys)
+        keys: Int64s = within + (self.below.records - self._left)
+        old = within < self._left
+        keys[old] = self.below.keys(within[old] + self.start)
+        return keys
+
+    def places_of(self, keys: Int64s, epoch: int) -> Int64s:
+        within = keys - (self.below.records - self._left)
+        old = keys < self.below.records
+        within[old] = self.below.places_of(keys[old], epoch) - self.start
+        here = within >= 0
+        within[here] = self._moved(within[here], unpermute, BlockOrder.places_of)
+        return within + self.start
+
+    def _moved(
+        self,
+        within: Int64s,
+        shuffle: Callable[[Int64s, Int64s, int, int], Int64s],
+        by_blocks: Callable[[BlockOrder, Int64s, Int64s], Int64s],
+    ) -> Int64s:
+        joining = self.rule.joining
+        epochs = np.full_like(within, self.epoch)
+        if joining is True:
+            return shuffle(within, epochs, self._size, self._key)
+        if isinstance(joining, BlockShuffle):
+            new = within >= self._left
+            order = BlockOrder(joining, self._size - self._left, self._key & 0xFFFFFFFF)
+            within = within.copy()
+            within[new] = by_blocks(order, within[new] - self._left, epochs[new]) + self._left
+        return within
+
+    @property
+    def _key(self) -> int:
+        """The key of the seed and the place: each change of an epoch has an order of its own."""
+        seed = mix(np.array([self.rule.seed or 0], dtype=np.uint64))
+        return int(mix(seed ^ np.uint64(self.start) ^ np.uint64(1 << 63))[0])
+
+
+class WholeOrder:
+    """All stretches, ascending; several may begin at one place, of which the last one holds."""
+
+    def __init__(self, *stretches: OrderStretch) -> None:
+        self.stretches = stretches
+        self._starts = [stretch.start for stretch in stretches]
+
+    @classmethod
+    def of(cls, rule: EpochRule) -> WholeOrder:
+        """The order of a source that has not grown."""
+        return cls(WholeEpochs(0, 0, rule))
+
+    def followed_by(self, place: int, rule: EpochRule, joins: bool) -> WholeOrder:
+        """It, with more records from a place on; if they do not join the epoch there, from the next one on."""
+        kept = self.stretches[: bisect_right(self._starts, place)]
+        last = kept[-1]
+        epoch, end = last.epoch_of(place), last.epoch_end(place)
+        if last.begins_epoch(place):
+            return WholeOrder(*kept, WholeEpochs(place, epoch, rule))
+        if joins and rule.epoch_length > last.records:
+            rest = JoinedRest(place, epoch, last, rule)
+            kept, end = (*kept, rest), rest.epoch_end(place)
+        return WholeOrder(*kept, WholeEpochs(end, epoch + 1, rule))
+
+    def at(self, place: int) -> tuple[OrderStretch, int]:
+        """The stretch of a place, and where the next one begins."""
+        number = bisect_right(self._starts, place)
+        return self.stretches[number - 1], self._starts[number] if number < len(self._starts) else ENDLESS
+
+    def of_epoch(self, epoch: int) -> OrderStretch:
+        """The last stretch that has records of an epoch: it knows the places of all of them."""
+        return self.stretches[bisect_right([stretch.epoch for stretch in self.stretches], epoch) - 1]
+
+    def keys(self, places: Int64s) -> Int64s:
+        """The records at places."""
+        if len(self.stretches) == 1:
+            return self.stretches[0].keys(places)
+        numbers = np.searchsorted(self._starts, places, side="right") - 1
+        if len(numbers) and numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
+            return self.stretches[int(numbers[0])].keys(places)
+        keys = np.empty_like(places)
+        for number in np.unique(numbers).tolist():
+            chosen = numbers == number
+            keys[chosen] = self.stretches[number].keys(places[chosen])
+        return keys
+
+
+def rule_of(sampler: Any, records: int) -> EpochRule:
+    """The rule of a sampler for so many records."""
+    rule: EpochRule = sampler.resized(records)
+    return rule

@@ -1,0 +1,153 @@
+"""`headrace.compat.install()`: a program's `import grain` takes ours; and the private modules that programs import."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import headrace.compat.grain as grain
+from headrace.compat import grain_replaced
+
+NOT_INSTALLED = "raise ImportError('Grain is not installed.')\n"
+
+OPERATIONS = """
+import grain
+from grain._src.core import transforms
+from grain._src.python.dataset import dataset
+
+
+class Double(transforms.Map):
+    def map(self, element):
+        return 2 * grain.Record(None, element).data
+
+
+class Twice(dataset.MapDataset):
+    def __len__(self):
+        return len(self._parent)
+
+    def __getitem__(self, index):
+        with self._stats.record_self_time():
+            return self._stats.record_output_spec(2 * self._parent[index])
+"""
+
+PROGRAM = """
+import headrace.compat
+
+headrace.compat.install()
+import grain
+import operations
+
+workers = grain.MultiprocessingOptions(1)
+loader = grain.DataLoader(
+    data_source=grain.sources.RangeDataSource(0, 4, 1),
+    sampler=grain.samplers.SequentialSampler(4),
+    operations=[operations.Double()],
+    worker_count=1,
+)
+print(list(loader), list(operations.Twice(grain.MapDataset.range(4)).to_iter_dataset().mp_prefetch(workers)))
+"""
+
+
+def test_workers_of_a_program_whose_grain_is_ours_import_ours(tmp_path):
+    """Where Grain is not installed: they import the program's modules anew."""
+    for name, text in (("grain", NOT_INSTALLED), ("operations", OPERATIONS), ("program", PROGRAM)):
+        (tmp_path / f"{name}.py").write_text(text)
+    result = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert result.stdout == "[0, 2, 4, 6] [0, 2, 4, 6]\n", result.stderr
+
+
+def test_workers_of_others_do_not_import_it():
+    """What is put in Grain's place for a while is taken away, for workers too."""
+    from headrace.common.pickled import IMPORTED_FIRST
+
+    assert IMPORTED_FIRST == []
+    with grain_replaced():
+        assert IMPORTED_FIRST == ["headrace.compat.installed"]
+    assert IMPORTED_FIRST == []
+
+
+PRIVATE = {
+    "core.config": ["config"],
+    "core.constants": ["INDEX"],
+    "core.sharding": ["ShardOptions", "NoSharding", "ShardByJaxProcess"],
+    "core.transforms": ["FlatMap", "Map", "MapTransform", "RandomMap", "Batch", "Filter", "TfRandomMap"],
+    "core.tree_lib": ["map_structure", "flatten", "unflatten_as", "assert_same_structure", "map_structure_with_path"],
+    "python.data_loader": ["DataLoader", "DataLoaderIterator"],
+    "python.data_sources": ["ArrayRecordDataSource", "RangeDataSource", "SharedMemoryDataSource"],
+    "python.samplers": ["IndexSampler", "SequentialSampler", "Sampler"],
+    "python.options": ["ReadOptions", "MultiprocessingOptions"],
+    "python.operations": ["Operation", "MapOperation", "BatchOperation"],
+    "python.record": ["Record", "RecordMetadata"],
+    "python.load": ["load"],
+    "python.ipc.shared_memory_array": ["SharedMemoryArray", "SharedMemoryArrayMetadata"],
+    "python.dataset.base": ["RandomAccessDataSource", "DatasetSelectionMap", "DatasetOptions"],
+    "python.dataset.dataset": ["MapDataset", "IterDataset", "DatasetIterator", "get_next_index", "set_next_index"],
+    "python.dataset.stats": ["record_next_duration_if_output", "trace_input_pipeline_next", "Timer"],
+    "python.dataset.elastic_iterator": ["ElasticIterator"],
+    "python.dataset.transformations.batch": ["BatchMapDataset", "BatchIterDataset", "batch_and_pad"],
+    "python.dataset.transformations.filter": ["FilterMapDataset", "FilterIterDataset"],
+    "python.dataset.transformations.flatmap": ["FlatMapMapDataset", "FlatMapIterDataset"],
+    "python.dataset.transformations.interleave": ["InterleaveIterDataset"],
+    "python.dataset.transformations.limit": ["LimitIterDataset"],
+    "python.dataset.transformations.map": ["MapMapDataset", "MapIterDataset", "RngPool"],
+    "python.dataset.transformations.mix": ["MixedMapDataset", "MixedIterDataset", "ConcatenateMapDataset"],
+    "python.dataset.transformations.packing": ["FirstFitPackIterDataset", "BestFitPackIterDataset"],
+    "python.dataset.transformations.packing_concat_then_split": ["BOSHandling", "ConcatThenSplitIterDataset"],
+    "python.dataset.transformations.prefetch": ["PrefetchIterDataset", "ThreadPrefetchIterDataset"],
+    "python.dataset.transformations.process_prefetch": ["multiprocess_prefetch"],
+    "python.dataset.transformations.repeat": ["RepeatMapDataset", "RepeatIterDataset"],
+    "python.dataset.transformations.shuffle": [
+        "ShuffleMapDataset",
+        "WindowShuffleMapDataset",
+        "WindowShuffleIterDataset",
+    ],
+    "python.dataset.transformations.slice": ["SliceMapDataset"],
+    "python.dataset.transformations.source": ["SourceMapDataset", "RangeMapDataset"],
+    "python.dataset.transformations.zip": ["ZipMapDataset", "ZipIterDataset"],
+    "python.experimental.device_put.device_put": ["device_put"],
+    "python.experimental.example_packing.packing": ["PackAndBatchOperation"],
+    "python.experimental.index_shuffle.python.index_shuffle_module": ["index_shuffle"],
+}
+
+
+@pytest.mark.parametrize("module", PRIVATE)
+def test_private_modules_have_the_names_that_programs_take(module):
+    """All of them are names of Grain's at the same place, but for older ones."""
+    ours = importlib.import_module(f"headrace.compat.grain._src.{module}")
+    theirs = importlib.import_module(f"grain._src.{module}")
+    for name in PRIVATE[module]:
+        assert getattr(ours, name) is not None
+        assert hasattr(theirs, name) or name in ("MapTransform",), name
+    with pytest.raises(AttributeError, match="has no nothing here"):
+        _ = ours.nothing
+
+
+def test_datasets_that_private_classes_make_are_those_of_methods():
+    """The same elements."""
+    inner = grain._src.python.dataset.transformations
+    dataset = inner.source.SourceMapDataset([3, 1, 2])
+    made = inner.batch.BatchMapDataset(inner.map.MapMapDataset(dataset, lambda x: x + 1), batch_size=2)
+    assert [batch.tolist() for batch in made] == [[4, 2], [3]]
+    assert list(inner.slice.SliceMapDataset(inner.shuffle.ShuffleMapDataset(dataset, seed=1), slice(0, 1))) == [
+        dataset.shuffle(seed=1)[0]
+    ]
+    stream = inner.prefetch.PrefetchIterDataset(dataset, read_options=grain.ReadOptions(1, 1))
+    assert list(inner.filter.FilterIterDataset(stream, lambda x: x > 1)) == [3, 2]
+
+
+def test_trees_are_those_of_grain():
+    """Structure, paths and leaves, in the same order."""
+    from grain._src.core import tree_lib as theirs
+
+    ours = grain._src.core.tree_lib
+    tree, other = {"b": [1, 2], "a": (3, {"c": 4})}, {"b": [10, 20], "a": (30, {"c": 40})}
+    for function in (
+        lambda lib: lib.map_structure(lambda x, y: x + y, tree, other),
+        lambda lib: lib.map_structure_up_to({"b": 0, "a": 0}, lambda x: len(x), tree),
+        lambda lib: lib.flatten(tree),
+        lambda lib: lib.unflatten_as(tree, [5, 6, 7, 8]),
+    ):
+        assert function(ours) == function(theirs)
+    with pytest.raises(ValueError, match="differ"):
+        ours.assert_same_structure(tree, {"b": 1})
