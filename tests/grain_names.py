@@ -65,10 +65,6 @@ REMARKS = {
     "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements; the engine reads ahead by itself"),
     "SharedMemoryDataSource": (DIFFERS, "needs `elements`; no memory is shared by name"),
     "InMemoryDataSource": (DIFFERS, "as `SharedMemoryDataSource`"),
-    "get_element_spec": (
-        DIFFERS,
-        "reads the first element, and so needs no `output_spec`; a batch that may be short has the length of the first",
-    ),
     "ElasticIterator": (SAME, "`set_states` of iterators of `headrace.IterDataset` does it with filters, too"),
     "ConcatThenSplitIterDataset": (
         BETTER,

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -129,38 +129,6 @@ class RngPool:
 
     def release_rng(self, rng: Generator) -> None:
         """Does nothing."""
-
-
-@runtime_checkable
-class ShapeDtypeStructProtocol(Protocol):
-    """An object with a shape and a dtype."""
-
-    @property
-    def shape(self) -> tuple[int | None, ...]: ...
-
-    @property
-    def dtype(self) -> Any: ...
-
-
-@dataclass(slots=True, frozen=True)
-class ShapeDtypeStruct:
-    """A shape and a dtype."""
-
-    shape: tuple[int | None, ...]
-    dtype: Any
-
-
-def get_element_spec(ds: Any) -> Any:
-    """Shapes and dtypes of the first element; of batches of another size, the size that they are to have.
-
-    >>> from headrace.compat.grain import MapDataset
-    >>> get_element_spec(MapDataset.range(4).batch(2))
-    ShapeDtypeStruct(shape=(2,), dtype=dtype('int64'))
-    """
-    leaves, structure = flatten(next(iter(ds)))
-    size, arrays = getattr(ds, "batch_size", None), list(map(np.asarray, leaves))
-    shapes = [array.shape if size is None else (size, *array.shape[1:]) for array in arrays]
-    return structure.unflatten([ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, arrays)])
 
 
 @dataclass(slots=True)

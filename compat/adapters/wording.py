@@ -16,15 +16,17 @@ _MOST = 400
 
 
 def reword(error: StructureError | JoinError) -> None:
-    """Put Grain's words before ours, once."""
+    """Put Grain's words before ours, once; where programs compare the whole text, ours are a note."""
     ours = shorten(error, _MOST)
     if isinstance(error, JoinError):
-        error.args = (_ZIP.sub(_zipped, ours),)
+        if found := _ZIP.match(ours):
+            error.args = (_zipped(*found.groups()),)
+            error.add_note(f"headrace: {ours}")
     elif not ours.startswith(_STRUCTURE):
         error.args = (f"{_STRUCTURE} {ours}",)
 
 
-def _zipped(found: re.Match[str]) -> str:
-    short, long = found.groups()
-    told = f"{short} is shorter than argument {long}" if short != "1" else f"{long} is longer than argument 1"
-    return f"ZipIterDataset argument {told}"
+def _zipped(short: str, long: str) -> str:
+    number, difference = (int(short), "shorter") if short != "1" else (int(long), "longer")
+    others = "argument 1" if number == 2 else f"arguments 1-{number - 1}"
+    return f"ZipIterDataset argument {number} is {difference} than {others}"

@@ -41,6 +41,11 @@ def thrice(g):
     return Thrice()
 
 
+def flat_mapped(g):
+    """Up to three of each number, by index."""
+    return g.experimental.FlatMapMapDataset(numbers(g), thrice(g))
+
+
 def noisy(x, rng):
     """A random map."""
     return x, rng.random()
@@ -102,6 +107,20 @@ CHAINS = {
     "mix of everything": lambda g: g.IterDataset.mix(
         [CHAINS[name](g) for name in ("windows of an interleave", "rebatch", "mix by name", "bins")], [1, 2, 3, 1]
     ).map(str),
+    "flat map by index": lambda g: flat_mapped(g).to_iter_dataset(),
+    "flat map by index, filtered": lambda g: (
+        flat_mapped(g).filter(lambda x: x % 5).to_iter_dataset().filter(lambda x: x % 7)
+    ),
+    "flat map of a flat map": lambda g: g.experimental.FlatMapMapDataset(flat_mapped(g), thrice(g)).to_iter_dataset(),
+    "flat map of batches": lambda g: g.experimental.FlatMapMapDataset(
+        numbers(g).batch(4).map(lambda x: int(x.sum())), thrice(g)
+    ).to_iter_dataset(),
+    "epochs of a filtered cache": lambda g: g.experimental.RepeatIterDataset(
+        g.experimental.CacheIterDataset(odd(g)), 3
+    ).batch(4),
+    "interleave of interleaves": lambda g: g.experimental.InterleaveIterDataset(
+        [g.experimental.InterleaveIterDataset(files(g), cycle_length=2)] * 2, cycle_length=1
+    ),
     "whole epochs": lambda g: numbers(g).repeat(3).map(lambda x: x)[3:].to_iter_dataset().batch(7, drop_remainder=True),
 }
 

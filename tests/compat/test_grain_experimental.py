@@ -33,6 +33,12 @@ def documents(g, count=60):
     return g.MapDataset.source(made).to_iter_dataset()
 
 
+def empty_and_full(g):
+    """Documents without a token, and as long as a row, among others."""
+    lengths = [0, 3, 33, 0, 0, 7, 12, 0, 33, 1, 0, 0, 0, 5]
+    return g.MapDataset.source([{"x": np.arange(1, n + 1)} for n in lengths]).to_iter_dataset()
+
+
 @program
 def bins(g):
     """Packings into bins."""
@@ -47,6 +53,14 @@ def bins(g):
         yield kind(documents(g), length_struct=lengths, num_packing_bins=4, shuffle_bins_group_by_feature="x")
         yield kind(documents(g), length_struct={"x": 9, "id": 9}, num_packing_bins=2, meta_features=["id"])
         yield kind(documents(g), length_struct={"x": 9}, num_packing_bins=2, meta_features=["id"])
+        yield kind(empty_and_full(g), length_struct={"x": 33}, num_packing_bins=3, max_sequences_per_bin=1)
+        yield kind(
+            documents(g),
+            length_struct={"x": 16},
+            num_packing_bins=3,
+            meta_features=["id"],
+            shuffle_bins_group_by_feature="id",
+        )
 
 
 @program
@@ -58,6 +72,7 @@ def end_to_end(g):
     yield kind(numbers, length_struct={"x": 8}, split_full_length_features=False)
     replaced = bos.REPLACE_FIRST_TOKEN_WITH_BOS
     yield kind(numbers, length_struct={"x": 3}, bos_handling=replaced, bos_features=["x"], bos_token_id=-5)
+    yield kind(empty_and_full(g), length_struct={"x": 40}, bos_handling=replaced, bos_features=["x"], bos_token_id=77)
     yield kind(
         documents(g).map(lambda x: {"x": x["x"], "id": x["id"]}), length_struct={"x": 16, "id": 3}, meta_features=["id"]
     ).batch(2)

@@ -18,6 +18,8 @@ from typing import Any
 from ....common.fields import replaced
 from ....common.messages import short_repr
 from ....errors import CheckpointError
+from ....loader import DataLoaderIterator
+from ....loader.options import ExecutionOptions
 from ....loader.plan.compile import compiled, line_of
 from ....loader.plan.cursor import Cursor, cursor_of_join
 from ....loader.plan.joins import Apply, Joined, Node, Read
@@ -31,6 +33,7 @@ from ....loader.state.loader_state import LoaderState
 from ....operations import Operation
 from ...grain_state import after_records
 from .at_index import Indexed
+from .flat_mapped import fan_out_of_all, rows_before
 
 _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
 
@@ -71,12 +74,38 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
         return [state]
     numbers, states = state.get(_NUMBERS), state[_WORKERS]
     base = _uncounted(tree)
-    in_turn = isinstance(states, list) and len(states) == 1 and isinstance(states[0], dict) and _WORKERS in states[0]
-    if isinstance(base, Read) and base.leaf.in_order and not in_turn:
+    if isinstance(base, Read) and base.leaf.in_order and _depth(state) <= _interleaves(tree, state):
         return [state]  # of an interleave, which has the same form
     if not isinstance(states, list) or numbers != list(range(len(states))) or None in states:
         raise CheckpointError(f"Grain's state is not one of workers: {short_repr(state)}.")
     return states
+
+
+def _depth(state: Any) -> int:
+    """The number of states of interleaves, or of one worker, that are one inside the other."""
+    if not isinstance(state, dict) or _WORKERS not in state:
+        return 0
+    return 1 + max((_depth(each) for each in state[_WORKERS]), default=0)
+
+
+def _interleaves(tree: Node, state: Any) -> int:
+    """The number of interleaves that are one inside the other, as far as the state has such."""
+    base = _uncounted(tree)
+    datasets = (
+        getattr(base.leaf.source.dataset, "datasets", None) if isinstance(base, Read) and base.leaf.in_order else None
+    )
+    if datasets is None or not _depth(state):
+        return 0
+    inner = zip(state[_NUMBERS], state[_WORKERS])
+    return 1 + max(
+        (_interleaves(_tree_of(datasets[number]), each) for number, each in inner if _depth(each)), default=0
+    )
+
+
+def _tree_of(dataset: Any) -> Node:
+    stream = dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset
+    tree: Node = stream.chain_stream.tree
+    return tree
 
 
 def _uncounted(tree: Node) -> Node:
@@ -150,17 +179,25 @@ def _of_line(tree: Node, state: Any) -> Cursor:
         state, *others = of_workers = _of_workers(state, base)
         if others:
             raise _of_many(of_workers)
-    cursor = _of_leaf(base.leaf, state, tree) if isinstance(base, Read) else _of_join(base, state, taken)
+    if not isinstance(base, Read):
+        cursor = _of_join(base, state, taken)
+    elif base.leaf.in_order:
+        cursor = Cursor((0,), (), ((0, json.dumps(state)),))
+    else:
+        position, rows = _of_leaf(base.leaf, state, tree)
+        cursor, skips[0] = Cursor((position,), ()), skips[0] + rows
     return replaced(cursor, skips=(*cursor.skips, *skips))
 
 
-def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> Cursor:
-    if leaf.in_order:
-        return Cursor((0,), (), ((0, json.dumps(state)),))
-    index, unit = _count(state["next_index"]), unit_of(_indexed_operations(tree))
-    if max(index - 1, 0) * unit >= max(leaf.total, 1):
+def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> tuple[int, int]:
+    """The position of the next record, and how many rows of it were delivered: none, but after a flat map."""
+    below, first = _indexed_operations(tree), runs_of(line_of(tree)[1])[0]
+    unit, fan_out = unit_of(below), fan_out_of_all(below)
+    index, child = divmod(_count(state["next_index"]), fan_out)
+    if max(index + bool(child) - 1, 0) * unit >= max(leaf.total, 1):
         raise CheckpointError(f"Grain's state is after the end of the stream, which has {leaf.total} records.")
-    return Cursor((min(index * unit, leaf.total),), ())
+    position = min(index * unit, leaf.total)
+    return position, rows_before(leaf, first, position, unit, child) if child else 0
 
 
 def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
@@ -185,19 +222,18 @@ def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
 
 
 def _of_cache(tree: Node, state: Any) -> Cursor:
-    """The state of a cache: once it is filled, Grain counts the elements given from it."""
+    """The state of a cache: once it is filled, Grain counts the elements given from it, and makes them again."""
     given = _count(state["position"])
     if not state["cache_filled"]:
         return cursor_of_join([_of_line(tree, state["parent"])], (given,))
     pipeline = compiled(tree)
-    if not pipeline.aligned:
-        raise CheckpointError(
-            "Grain's state stands in a CacheIterDataset that was filled before, after a filter or several datasets, where it "
-            "does not tell which records these elements came from; save the run in its first epoch, or at the beginning of "
-            "another."
-        )
-    position = min(given * pipeline.stages[0].unit, pipeline.leaf.total)
-    return cursor_of_join([replaced(pipeline.start, positions=(position,))], (given,))
+    if pipeline.aligned:
+        position = min(given * pipeline.stages[0].unit, pipeline.leaf.total)
+        return cursor_of_join([replaced(pipeline.start, positions=(position,))], (given,))
+    with DataLoaderIterator(pipeline, ExecutionOptions()) as again:
+        for _ in range(given):
+            next(again, None)
+        return cursor_of_join([again.here().state.cursor], (given,))
 
 
 def _count(value: Any) -> int:

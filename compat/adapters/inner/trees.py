@@ -12,7 +12,7 @@ import numpy as np
 import optree
 
 from ....operations.trees import flatten as our_flatten
-from ..helpers import ShapeDtypeStruct
+from ..element_specs import ShapeDtypeStruct
 
 
 def map_structure(f: Callable[..., Any], *structures: Any) -> Any:

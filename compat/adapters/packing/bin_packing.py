@@ -180,14 +180,21 @@ class Bins:
                 f"a document has {dict(zip(self._features, lengths.tolist()))} tokens, and a row {self._pack.length_struct}; "
                 "truncate documents to that."
             )
-        fits = (self._free + lengths[:, None] <= self._capacities[:, None]).all(axis=0)
-        if self._pack.most is not None:
-            fits &= self._documents < self._pack.most
+        fits = self._bins_that_fit(lengths[:, None], self._capacities[:, None])
         if not fits.any():
             return False
         fullness = fits if self._pack.fit == "first" else np.where(fits, self._free.sum(axis=0), -1)
         self._put(element, int(np.argmax(fullness)), lengths.tolist())
         return True
+
+    def _bins_that_fit(self, lengths: NDArray[Any], capacities: NDArray[Any]) -> NDArray[Any]:
+        """Grain's best fit takes a bin with the most documents for one that is filled up: no document but an empty one fits."""
+        taken = self._free + lengths
+        if self._pack.most is not None:
+            is_full = self._documents >= self._pack.most
+            taken = taken + is_full * (capacities if self._pack.fit == "best" else capacities + 1)
+        fits: NDArray[Any] = (taken <= capacities).all(axis=0)
+        return fits
 
     def _put(self, element: Element, row: int, lengths: list[int]) -> None:
         self._documents[row] += 1
@@ -225,11 +232,12 @@ class Bins:
         shuffled: list[int] = np.random.default_rng(seed).permuted(range(self.count)).tolist()
         if self._pack.group_by is None:
             return shuffled
-        means = [_mean_of_distinct(row) for row in self.values[self._pack.group_by][: self.count]]
+        grouped: Any = (self.values | self._lists)[self._pack.group_by]
+        means = [_mean_of_distinct(row) for row in grouped[: self.count]]
         return sorted(range(self.count), key=lambda number: (means[number], shuffled[number], number))
 
 
-def _mean_of_distinct(row: NDArray[Any]) -> float:
+def _mean_of_distinct(row: NDArray[Any] | list[Any]) -> float:
     distinct = np.unique(row)
     there = np.count_nonzero(distinct)
     return float(distinct.sum() / there) if there else 0.0

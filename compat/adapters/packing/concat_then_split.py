@@ -156,7 +156,7 @@ class ConcatThenSplitIterDataset(Packing):
                 start, end = end, end + piece.length(name)
                 values[start:end] = np.atleast_1d(piece.features[name])[piece.starts[name] : piece.stops[name]]
                 ids[start:end], positions[start:end] = number, np.arange(end - start)
-                if name in self.bos and end > start:
+                if name in self.bos and start < length:  # as in Grain, that of an empty piece stays in the padding
                     values[start] = self.bos[name]
             row[name] = values
             if name not in self.meta_features:

@@ -1,0 +1,159 @@
+"""Specs of the elements of a dataset, as Grain infers them: nothing is read, and no function is called but `output_spec`.
+
+In: a dataset. Out: a tree of shapes and dtypes; the number of rows is None in a batch that may be short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+import numpy as np
+import optree
+
+from ...chains.nodes.items import Applied
+from ...chains.nodes.joins import OnSeveral, Zipped
+from ...chains.nodes.node import Evaluated, Node, Source
+from ...chains.nodes.reordered import Reordered, Seeded
+from ...loader.plan.joins import Apply, Read
+from ...loader.plan.joins import Node as Tree
+from ...loader.plan.rules import InTurn
+from ...operations import Operation
+from ...sources import RangeDataSource
+from .chains.iter_dataset import TakenApart
+
+
+@runtime_checkable
+class ShapeDtypeStructProtocol(Protocol):
+    """An object with a shape and a dtype."""
+
+    @property
+    def shape(self) -> tuple[int | None, ...]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+
+@dataclass(slots=True, frozen=True)
+class ShapeDtypeStruct:
+    """A shape and a dtype."""
+
+    shape: tuple[int | None, ...]
+    dtype: Any
+
+
+def get_element_spec(ds: Any) -> Any:
+    """Shapes and dtypes of the elements. Reads nothing: a transform tells what it makes by its method `output_spec(spec)`.
+
+    Raises:
+        ValueError: a transform has no `output_spec`.
+        NotImplementedError: a source, a packing, a flat map or a function for batches comes before that.
+
+    >>> from headrace.compat.grain import MapDataset
+    >>> get_element_spec(MapDataset.range(4).batch(2, drop_remainder=True))
+    ShapeDtypeStruct(shape=(2,), dtype=<class 'numpy.int64'>)
+    """
+    if hasattr(ds, "root_node"):
+        return _of_node(ds.root_node)
+    if hasattr(ds, "cycle_length"):  # an interleave
+        return get_element_spec(ds.datasets[0])
+    if hasattr(ds, "_element_spec"):  # a class of the user's, which may say it in Grain's way
+        return getattr(ds, "_element_spec")  # noqa: B009
+    tree = ds.chain_stream.tree
+    if isinstance(tree, Read) and tree.leaf.in_order:
+        _unknown(type(ds).__name__)
+    return _of_tree(tree)
+
+
+def _of_node(node: Node) -> Any:
+    """The spec of a MapDataset."""
+    if isinstance(node, Source):
+        return _of_source(node.source)
+    if isinstance(node, Zipped):
+        return tuple(map(_of_node, node.nodes))
+    if isinstance(node, OnSeveral):
+        return _of_node(node.nodes[0])
+    if isinstance(node, (Seeded, Reordered)):
+        return _of_node(node.input)
+    if isinstance(node, Applied):
+        return _after(_of_node(node.input), node.operation)
+    return _unknown(node.kind)
+
+
+def _of_tree(tree: Tree) -> Any:
+    """The spec of a stream."""
+    if isinstance(tree, Read):
+        return _of_source(tree.leaf.source)
+    if isinstance(tree, Apply):
+        return reduce(_after, tree.operations, _of_tree(tree.input))
+    inputs = tree.inputs if isinstance(tree.rule, InTurn) else tree.inputs[:1]
+    specs = tuple(map(_of_tree, inputs))
+    return specs if isinstance(tree.rule, InTurn) else specs[0]
+
+
+def _of_source(source: Any) -> Any:
+    if isinstance(source, RangeDataSource):
+        return ShapeDtypeStruct((), np.int64)
+    if isinstance(source, Evaluated):
+        return _of_node(source.root_node)
+    return get_element_spec(source.dataset) if hasattr(source, "dataset") else _unknown(type(source).__name__)
+
+
+def _after(spec: Any, operation: Operation) -> Any:
+    """The spec of what an operation makes of elements."""
+    transform = getattr(operation, "transform", operation)
+    method = getattr(transform, "method", "")
+    if isinstance(operation, TakenApart) and operation.told_as == "batch_idx":
+        return _Rows(spec)
+    if hasattr(operation, "batch_fn"):
+        return _of_batch(spec, operation)
+    if method in ("", "filter"):
+        return spec
+    return _unknown("FlatMap") if method == "flat_map" else _of_transform(spec, transform)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Batches that are taken apart, to be put together again."""
+
+    batches: Any
+
+
+def _of_batch(spec: Any, batch: Any) -> Any:
+    if isinstance(spec, _Rows):
+        return _mapped(lambda leaf: type(leaf)(shape=(batch.takes, *leaf.shape[1:]), dtype=leaf.dtype), spec.batches)
+    function = batch.batch_fn.func if isinstance(batch.batch_fn, partial) else batch.batch_fn
+    if hasattr(function, "output_spec"):
+        return function.output_spec(spec, batch.takes, batch.drops_remainder)
+    if function is not None:
+        raise NotImplementedError(
+            "Element spec inference is not supported with custom batching functions: give yours a method "
+            "output_spec(spec, batch_size, drop_remainder)."
+        )
+    rows = batch.takes if batch.drops_remainder else None
+    return _mapped(lambda leaf: ShapeDtypeStruct((rows, *leaf.shape), leaf.dtype), spec)
+
+
+def _of_transform(spec: Any, transform: Any) -> Any:
+    teller = transform if hasattr(transform, "output_spec") else transform.function
+    if not hasattr(teller, "output_spec"):
+        name = (
+            getattr(teller, "__name__", type(teller).__name__) if teller is not transform else type(transform).__name__
+        )
+        raise ValueError(
+            f"Cannot infer element spec for transform {name} because it does not implement `output_spec` method; give it "
+            "output_spec(self, input_spec)."
+        )
+    return teller.output_spec(spec)
+
+
+def _mapped(function: Callable[[Any], Any], spec: Any) -> Any:
+    return optree.tree_map(function, spec, is_leaf=lambda leaf: isinstance(leaf, ShapeDtypeStructProtocol))
+
+
+def _unknown(name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"`element_spec` inference is not implemented for {name}: look at next(iter(dataset)) for shapes and dtypes."
+    )
