@@ -24,7 +24,7 @@ from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .state.changed_mix import check_left
 from .state.changed_records import migrate
-from .state.growing import OrderChanged, grown, lookout_of
+from .state.growing import OrderChangedError, grown, lookout_of
 from .state.loader_state import LoaderState
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.resume import merge_shard_states, parsed, resumed
@@ -123,7 +123,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 if self._log_at is not None:
                     self._log()
                 raise
-            except OrderChanged as change:
+            except OrderChangedError as change:
                 elements = self._take_in(change)
                 continue
             except BaseException:
@@ -317,7 +317,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._go_to(mark.state, strict=False)
         self._skipped = skipped
 
-    def _take_in(self, change: OrderChanged) -> Elements:
+    def _take_in(self, change: OrderChangedError) -> Elements:
         """Go on, where the user stands, with the order that holds now."""
         loaders, state = grown(self._loaders, self.here().state, change)
         pipeline = resumed(loaders, state, strict=False)

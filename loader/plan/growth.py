@@ -1,28 +1,32 @@
-"""What a loader makes of a source that grows: the order of its records, and when more of them come in.
+"""Pipelines of sources that grow: the order of their records, and when more of them come in.
 
-In: what the user passed. Out: the same, checked.
+In: what the user passed; a pipeline. Out: the same, checked; the pipeline over another generation.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, cast
 
 from ...common.messages import short_repr
 from ...samplers import ShardOptions
-from ...samplers.changing.growth import Growth
+from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.living import OmittedKeys
 from ...samplers.changing.sampler import ChangingSampler
+from ...sources import fingerprint_of
+from .leaf import Leaf
+from .pipeline import Pipeline
 
 
-def growth_of(source: Any, growth: Any, shard: ShardOptions) -> Growth | None:
-    """What the user wants, of a source that grows; None: nothing is appended while a run goes on.
+def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | None:
+    """Checks what the user wants of a source that grows. Returns None where nothing is appended while a run goes on.
 
     Raises:
         TypeError, ValueError: it is not of its kind; the source does not grow; several shards have no place for their log.
     """
-    wanted = Growth(growth) if isinstance(growth, str) else growth
-    if wanted is not None and not isinstance(wanted, Growth):
-        raise TypeError(f'growth={short_repr(growth)} must be "epoch", "now", "hand" or a headrace.Growth.')
+    wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
+    if wanted is not None and not isinstance(wanted, GrowthOptions):
+        raise TypeError(f'growth={short_repr(growth)} must be "epoch", "now", "hand" or a headrace.GrowthOptions.')
     if not getattr(source, "growing", False):
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
@@ -30,13 +34,13 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> Growth | None:
                 "make it with growing=True, or leave out growth=."
             )
         return None
-    wanted = wanted or Growth()
+    wanted = wanted or GrowthOptions()
     if wanted.at == "hand":
         return None
     if shard.shard_count > 1 and wanted.log is None and source.generation_folder is None:
         raise ValueError(
             f"{shard.shard_count} shards must take in what is appended at the same step, and the folder beside the data cannot "
-            'be written; pass growth=headrace.Growth(log="a folder that all shards can write to"), or growth="hand".'
+            'be written; pass growth=headrace.GrowthOptions(log="a folder that all shards can write to"), or growth="hand".'
         )
     return wanted
 
@@ -47,16 +51,38 @@ def growing_order(sampler: Any, source: Any) -> Any:
     Raises:
         ValueError: the sampler has no such order, or is not one of all records.
     """
-    if not hasattr(source, "at_generation") or isinstance(sampler, ChangingSampler):
+    grows, generation = getattr(source, "growing", False), getattr(source, "generation", 0)
+    if not (grows or generation) or isinstance(sampler, ChangingSampler):
         return sampler
-    if not hasattr(sampler, "resized") and not source.growing:
+    if not hasattr(sampler, "resized") and not grows:
         return sampler
-    changing = ChangingSampler(sampler, OmittedKeys(), source.generation)
+    changing = ChangingSampler(sampler, OmittedKeys(), generation)
     if changing.num_records == len(source):
         return changing
-    if not source.growing:
+    if not grows:
         return sampler
     raise ValueError(
         f"the sampler covers {changing.num_records} records and the source, which grows, has {len(source)}; pass "
         "num_records=len(source), or growing=False to the source."
+    )
+
+
+def order_of(leaf: Leaf) -> ChangingSampler:
+    """The order of a leaf whose source grows."""
+    assert isinstance(leaf.sampler, ChangingSampler), "sources that grow have such orders"
+    return leaf.sampler
+
+
+def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
+    """The pipeline, as its loader made it, over another generation of its source."""
+    leaf, sampler = pipeline.leaf, order_of(pipeline.leaf)
+    if sampler.generation == generation and not sampler.changes:
+        return pipeline
+    source = leaf.source.at_generation(generation)
+    order = ChangingSampler(sampler.sampler.resized(len(source)), sampler.omitted, generation)
+    order = order.with_shard_options(sampler.shard_options)
+    assert pipeline.identity is not None
+    identity = dataclasses.replace(pipeline.identity, source=fingerprint_of(source))
+    return dataclasses.replace(
+        pipeline, leaves=(dataclasses.replace(leaf, source=source, sampler=order),), identity=identity
     )

@@ -22,10 +22,10 @@ from ...samplers.protocol import ENDLESS
 from ...sources import fingerprint_of
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
+from ..plan.growth import at_generation
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .changed_mix import adapted, check_last_windows, first_unread, migrate_mix
-from .growing import at_generation
 from .leftover import Run, check_sizes, those_within
 from .loader_state import LoaderState
 
@@ -91,7 +91,7 @@ def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Finger
     ):
         until = History.of(own["sampler"])
         rest = {"source": known["source"], "sampler": known["sampler"]}
-        if until == history._replace(changes=history.changes[: len(until.changes)]) and {**own, **rest} == known:
+        if until == history.first(len(until.changes)) and {**own, **rest} == known:
             known = own
     return adapted(state, known, now, total)
 

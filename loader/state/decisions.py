@@ -1,4 +1,4 @@
-"""What shards have found at the positions at which they looked: a file for each, which the first one to get there writes.
+"""The decisions of all shards: a file for each position at which they look, which the first one to get there writes.
 
 In: a position, and what a shard found. Out: what the first one found. No shard needs to know of any other.
 """
@@ -16,7 +16,7 @@ from ...errors import CheckpointError
 
 
 class Decision(NamedTuple):
-    """What holds from a position on."""
+    """The generation that holds from a position on."""
 
     generation: int  # of the source
     joins: bool  # its records come in the epoch under way
@@ -33,7 +33,7 @@ class DecisionLog:
         self._folder = folder
 
     def read(self, position: int) -> Decision | None:
-        """What was found at a position; None: nobody has looked there.
+        """The decision at a position; None: nobody has looked there.
 
         Raises:
             CheckpointError: the file is damaged.

@@ -15,12 +15,12 @@ from typing import Any
 from ...common.fingerprint_values import digest
 from ...common.messages import short_repr
 from ...samplers import NoSharding
-from ...samplers.changing.growth import Growth
+from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.history import History
-from ...samplers.changing.sampler import ChangingSampler, lasting
+from ...samplers.changing.sampler import lasting
 from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
-from ..plan.leaf import Leaf
+from ..plan.growth import at_generation, order_of
 from ..plan.pipeline import Pipeline
 from .changed_mix import adapted, first_unread
 from .decisions import Decision, DecisionLog
@@ -32,7 +32,7 @@ PAUSE_SECONDS = 0.2
 """Between two looks while a run waits for records. Chosen: a listing of a folder costs a hundredth of it."""
 
 
-class OrderChanged(Exception):
+class OrderChangedError(Exception):
     """The order of a run is another one from a position on."""
 
     def __init__(self, position: int, found: Decision) -> None:
@@ -40,28 +40,13 @@ class OrderChanged(Exception):
         self.position, self.found = position, found
 
 
-def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """The pipeline, as its loader made it, over another generation of its source."""
-    leaf, sampler = pipeline.leaf, _order(pipeline.leaf)
-    if sampler.generation == generation and not sampler.changes:
-        return pipeline
-    source = leaf.source.at_generation(generation)
-    order = ChangingSampler(sampler.sampler.resized(len(source)), sampler.omitted, generation)
-    order = order.with_shard_options(sampler.shard_options)
-    assert pipeline.identity is not None
-    identity = dataclasses.replace(pipeline.identity, source=fingerprint_of(source))
-    return dataclasses.replace(
-        pipeline, leaves=(dataclasses.replace(leaf, source=source, sampler=order),), identity=identity
-    )
-
-
-def grown(loaders: Pipeline, state: LoaderState, change: OrderChanged) -> tuple[Pipeline, LoaderState]:
+def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
     """The pipeline, as a loader would make it now, and the state, that go on where the order changes."""
     known = state.fingerprint
     saved: Any = known["sampler"]
     now = at_generation(loaders, change.found.generation)
     begins = change.position == 0 and not History.of(saved).changes
-    order = _order(now.leaf)
+    order = order_of(now.leaf)
     if not begins:
         order = order.going_on(saved, change.position, joins=change.found.joins)
     now = now.with_leaf(dataclasses.replace(now.leaf, sampler=order))
@@ -69,13 +54,8 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChanged) -> tuple[
     return now, adapted(state, known, fingerprint, len(order.with_shard_options(NoSharding())))
 
 
-def _order(leaf: Leaf) -> ChangingSampler:
-    assert isinstance(leaf.sampler, ChangingSampler), "sources that grow have such orders"
-    return leaf.sampler
-
-
 def lookout_of(pipeline: Pipeline, state: LoaderState) -> Lookout | None:
-    """What decides the order of a run that goes on from a state; None: it is decided to its end."""
+    """Decides the order of a run that goes on from a state. Returns None where it is decided to its end."""
     growth = pipeline.leaves[0].growth
     return None if growth is None else Lookout(pipeline, state, growth)
 
@@ -83,10 +63,10 @@ def lookout_of(pipeline: Pipeline, state: LoaderState) -> Lookout | None:
 class Lookout:
     """A horizon (see `stream/horizon.py`) for the order of a source that grows."""
 
-    def __init__(self, pipeline: Pipeline, state: LoaderState, growth: Growth) -> None:
+    def __init__(self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions) -> None:
         self._leaf, self._growth = pipeline.leaf, growth
         self._source: Any = pipeline.leaf.source
-        self._order = _order(pipeline.leaf)
+        self._order = order_of(pipeline.leaf)
         self._total = len(self._order.with_shard_options(NoSharding()))
         self._log = _log_of(pipeline, growth)
         decided = self._order.changes[-1].position + 1 if self._order.changes else 0
@@ -109,7 +89,7 @@ class Lookout:
         """Look, and go on to the next position at which that is done; only once the user has got there.
 
         Raises:
-            OrderChanged: there are more records.
+            OrderChangedError: there are more records.
             SourceError: a file is not what it was.
         """
         if not wait and self._look > self._begun:
@@ -120,14 +100,14 @@ class Lookout:
         is_last = self._look >= self._total
         begins = self._look == 0 and not self._order.changes and found.generation != self._order.generation
         if begins or (found.generation > self._order.generation and (found.joins or not is_last)):
-            raise OrderChanged(self._look, found)
+            raise OrderChangedError(self._look, found)
         self._is_final = is_last
         if not is_last:
             self._look = self._growth.next_look(self._order, self._look + 1)
         return True
 
     def _found(self, wait: bool) -> Decision | None:
-        """What holds from here on; None: all was read, more is to come, and `wait` is False."""
+        """The decision for the next look; None: all was read, more is to come, and `wait` is False."""
         while True:
             known = self._log.read(self._look) if self._log is not None else None
             if known is not None:
@@ -160,9 +140,9 @@ class Lookout:
         self._told = True
 
 
-def _log_of(pipeline: Pipeline, growth: Growth) -> DecisionLog | None:
+def _log_of(pipeline: Pipeline, growth: GrowthOptions) -> DecisionLog | None:
     """The log of all runs of the same stream; None: of one shard, where the user wants none."""
-    leaf, order = pipeline.leaf, _order(pipeline.leaf)
+    leaf, order = pipeline.leaf, order_of(pipeline.leaf)
     if growth.log is None and leaf.shard.shard_count == 1:
         return None
     folder = growth.log if growth.log is not None else os.path.join(leaf.source.generation_folder, "decisions")

@@ -1,4 +1,4 @@
-"""Spans up to where the order is decided. In: a horizon that moves on. Out: requests, each of positions that stay what they are."""
+"""Spans up to where the order is decided. In: a horizon that moves on. Out: requests for positions that stay what they are."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from .sampler import ChangingSampler
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrowthOptions:
     """The moments at which a run takes in records that were appended to a source that grows.
 
     All shards take them in at the same position of the order. What a shard finds is written down in a log, from which the

@@ -6,11 +6,22 @@ import logging
 import threading
 import time
 
+import numpy as np
 import pytest
 from growing_source import GrowingKeys, append, begin_writing, write
 
 import headrace
-from headrace import Batch, DataLoader, Filter, Growth, IndexSampler, ShardOptions, load
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    GrowthOptions,
+    IndexSampler,
+    ShardOptions,
+    TokenSource,
+    TokenWriter,
+    load,
+)
 from headrace.errors import SourceError
 
 
@@ -39,7 +50,7 @@ def test_appended_records_come_with_the_next_epoch(path, options):
 
 def test_appended_records_come_in_the_epoch_under_way(path):
     """With growth="now", at the next look, or where the epoch would end."""
-    growth = Growth(at="now", every=4)
+    growth = GrowthOptions(at="now", every=4)
     with iter(load(GrowingKeys(path), batch_size=2, shuffle=True, seed=1, num_epochs=2, growth=growth)) as iterator:
         keys = _take(iterator, 1)
         append(path, 5)
@@ -86,7 +97,7 @@ def test_rows_that_wait_for_their_batch_come_once(path):
 @pytest.mark.parametrize("at", ["epoch", "now"])
 def test_all_shards_change_at_the_same_step(path, at):
     """Those that come later to the end of the epoch find what the first one found, also if there is more by then."""
-    growth = Growth(at=at, every=6)
+    growth = GrowthOptions(at=at, every=6)
 
     def shard(index):
         options = ShardOptions(index, 3)
@@ -102,7 +113,13 @@ def test_all_shards_change_at_the_same_step(path, at):
     again = [_take(shard(index), 15) for index in range(3)]
     assert again == [keys[index] for index in range(3)]
     with iter(
-        load(GrowingKeys(path), batch_size=1, shuffle=True, seed=5, growth=Growth(at, 6, log=path.parent / "decisions"))
+        load(
+            GrowingKeys(path),
+            batch_size=1,
+            shuffle=True,
+            seed=5,
+            growth=GrowthOptions(at, 6, log=path.parent / "decisions"),
+        )
     ) as one:
         assert _take(one, 45) == order
         one.set_states(states)
@@ -113,7 +130,9 @@ def test_a_state_goes_on_with_the_same_changes(path):
     """At any step, with other workers, and with more data than the run had seen then."""
 
     def make():
-        return iter(load(GrowingKeys(path), batch_size=3, shuffle=True, seed=2, growth=Growth(log=path.parent / "log")))
+        return iter(
+            load(GrowingKeys(path), batch_size=3, shuffle=True, seed=2, growth=GrowthOptions(log=path.parent / "log"))
+        )
 
     with make() as iterator:
         states, keys = [iterator.get_state()], []
@@ -174,10 +193,10 @@ def test_a_source_that_shrank_is_an_error_at_its_place(path):
 def test_the_log_needs_a_place_that_all_shards_can_write_to(path):
     """Without one, several shards are refused; one shard needs none."""
     source = GrowingKeys(path, writable=False)
-    with pytest.raises(ValueError, match="pass growth=headrace.Growth"):
+    with pytest.raises(ValueError, match=r"pass growth=headrace\.GrowthOptions"):
         load(source, shard_options=ShardOptions(0, 2))
     load(source, shard_options=ShardOptions(0, 2), growth="hand")
-    load(source, shard_options=ShardOptions(0, 2), growth=Growth(log=path.parent))
+    load(source, shard_options=ShardOptions(0, 2), growth=GrowthOptions(log=path.parent))
     load(source)
 
 
@@ -197,3 +216,37 @@ def test_other_samplers_are_refused(path):
         DataLoader(data_source=GrowingKeys(path), sampler=IndexSampler(8), operations=[Batch(2)])
     with pytest.raises(ValueError, match="IndexSampler"):
         DataLoader(data_source=GrowingKeys(path), sampler=headrace.WeightedSampler([1.0] * 10, seed=1))
+
+
+def _write(path, *tokens):
+    with TokenWriter(path, dtype=np.uint16) as writer:
+        writer.extend([[token] for token in tokens])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_folder_of_token_files_grows(tmp_path, workers):
+    """A new file is read from the next epoch on by all shards, and any state goes on with what came since."""
+    _write(tmp_path / "0.npy", *range(10))
+
+    def make(index, growth=None):
+        source = TokenSource(tmp_path, growing=True)
+        options = ShardOptions(index, 2)
+        return iter(load(source, batch_size=2, shard_options=options, growth=growth, worker_count=workers))
+
+    shards = [make(index) for index in range(2)]
+
+    def step():
+        rows = [next(shard)["tokens"][:, 0].tolist() for shard in shards]
+        return [rows[shard][row] for row in range(2) for shard in range(2)]
+
+    keys = step()
+    state = shards[0].get_state()
+    _write(tmp_path / "1.npy", *range(100, 104))
+    keys += [key for _ in range(5) for key in step()]
+    for shard in shards:
+        shard.close()
+    assert keys == [*range(10), *range(10), 100, 101, 102, 103]
+    with make(0, "hand") as iterator:
+        iterator.set_state(state)
+        taken = [key for _ in range(5) for key in next(iterator)["tokens"][:, 0].tolist()]
+    assert taken == keys[4::2]
