@@ -133,6 +133,11 @@ def test_each_living_record_comes_once_in_each_epoch(block, tmp_path):
     assert sum(changes) > 5
 
 
+def test_a_shard_that_knows_a_change_tells_the_place(tmp_path):
+    """A change between two shards' positions of one step is known to one of them; then more records are left out."""
+    _check(1181, tmp_path)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(100))
 def test_each_living_record_comes_once_in_a_thousand_histories(block, tmp_path):
