@@ -15,6 +15,7 @@ from .protocol import DataSource, fingerprint_of, reader_of
 if TYPE_CHECKING:
     from .array_record.source import ArrayRecordDataSource
     from .arrow.hugging_face import HuggingFaceDataSource
+    from .arrow.lance import LanceSource
     from .arrow.parquet import ParquetDataSource
     from .derived.subset import Subset
     from .derived.windows import Windows
@@ -34,6 +35,7 @@ __all__ = [
     "HuggingFaceDataSource",
     "ImageFolderDataSource",
     "JsonLinesDataSource",
+    "LanceSource",
     "MemorySource",
     "MixedSource",
     "ParquetDataSource",
@@ -59,6 +61,7 @@ __getattr__ = names_from(
         "HuggingFaceDataSource": "arrow.hugging_face",
         "ImageFolderDataSource": "image_folder",
         "JsonLinesDataSource": "indexed.json_lines",
+        "LanceSource": "arrow.lance",
         "ParquetDataSource": "arrow.parquet",
         "lengths_of": "lengths",
         "RangeDataSource": "range",

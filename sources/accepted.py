@@ -18,6 +18,7 @@ from .protocol import DataSource, is_asynchronous, is_hugging_face
 _READERS = {
     ".npy": "np.load(path, mmap_mode='r') if its rows are records, or headrace.TokenSource(path) for documents of tokens",
     ".parquet": "headrace.ParquetDataSource(path)",
+    ".lance": "headrace.LanceSource(path)",
     ".array_record": "headrace.ArrayRecordDataSource(path)",
     ".tfrecord": "an ArrayRecord file with its records: TFRecord files have no random access. TFDS writes one with "
     "file_format='array_record', for headrace.TfdsDataSource(name, split)",
@@ -28,6 +29,7 @@ _TABLES = {
     "pandas.Series": "its array, series.to_numpy()",
     "polars.DataFrame": "its columns, {name: table[name].to_numpy() for name in table.columns}",
     "pyarrow.Table": "its columns, {name: table[name].to_numpy() for name in table.column_names}",
+    "lance.LanceDataset": "headrace.LanceSource(dataset.uri, version=dataset.version)",
     "torch.DataLoader": "its dataset, loader.dataset, with the batch size in a headrace.Batch",
     "headrace.DataLoader": "the source that it reads, and put more operations into its own: "
     "headrace.load(source, transformations=[function, …])",

@@ -1,0 +1,215 @@
+"""In: record keys of a Lance table, or of the rows of it that a filter lets through. Out: rows as dicts.
+
+Lance finds a row by its number without reading others, so that a shuffle costs no more than a read in order. The table is
+opened where it is first read, as its library starts threads: a process that was forked after that cannot use them.
+Format: https://lance.org/format/table/.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ...common.lazy_exports import optional_library
+from ...common.messages import first_few, short_repr, shorten
+from ...errors import LengthsError, NoRecordsError, SourceError, SourceNotFoundError
+from ...files.paths import PathLike, text_of
+from ..file_source import hex_digest
+from ..keys import Keys, check_key, check_keys
+from ..provenance import FilePlace
+from .columns import lengths_of_column
+from .decoded import DecodedRows, Form
+
+Int64s = npt.NDArray[np.int64]
+
+_ROW_NUMBER = "_rowoffset"
+"""The column of Lance's own that numbers the rows which were not deleted."""
+
+
+class LanceSource:
+    """The rows of one version of a Lance table. Thread-safe, picklable.
+
+    A record is a dict of column name to value, with values as those of `ParquetDataSource`. The version is fixed when the
+    source is made: writers may add to the table meanwhile.
+
+    Args:
+        uri: a folder, or what Lance takes, such as `s3://…`.
+        columns: the columns to read, in this order; default all. No others are read.
+        filter: a condition in Lance's SQL, such as `"split = 'train' and length > 10"`: the rows that it is true of are the
+            records, in the order of the table. Lance evaluates it once, here. Costs 8 bytes for each of the rows.
+        version: a version or a tag of the table; default the newest.
+        storage_options: passed to Lance, for tables in stores.
+
+    Raises:
+        SourceNotFoundError: there is no table, or not this version of it.
+        SourceError: it cannot be read, or Lance does not understand the filter.
+        NoRecordsError: there are no rows.
+        ValueError: a name in `columns` is no column of the table.
+        MissingExtraError: Lance is not installed.
+
+    Example (needs a table):
+        `LanceSource("train.lance", columns=["image", "label"], filter="label < 10")[0]` is a dict with these two keys.
+    """
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+    reads_ahead: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        uri: PathLike,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,
+        version: int | str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._uri, self._filter = text_of(uri), filter
+        self._storage = None if storage_options is None else dict(storage_options)
+        self._prepare()
+        table = self._opened(version)
+        self._version: int = table.version
+        self._columns = _chosen(columns, table.schema.names, self._uri)
+        self._rows = None if filter is None else self._let_through(table, filter)
+        self._count = table.count_rows() if self._rows is None else len(self._rows)
+        self._identity = self._digest(table)
+        self._table, self._process = table, os.getpid()
+        if not self._count:
+            what = "no rows" if filter is None else f"no row for which filter={short_repr(filter)} is true"
+            raise NoRecordsError(f"{what} in {shorten(self._uri)}, version {self._version}.")
+
+    def _prepare(self) -> None:
+        self._table: Any = None
+        self._form: Form | None = None
+        self._lock = threading.Lock()
+        self._process: int | None = None
+        """It opened the table."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
+        return self._read(np.array([check_key(key, self._count, "LanceSource")], np.int64))[0]
+
+    def __getitems__(self, keys: Keys) -> list[dict[str, Any]]:
+        """The rows of `keys`, in their order, in one call of Lance.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: the table cannot be read.
+        """
+        return self._read(check_keys(keys, self._count, "LanceSource"))
+
+    def _read(self, keys: Int64s) -> list[dict[str, Any]]:
+        if not len(keys):
+            return []
+        try:
+            taken = self._open().take(self._numbers(keys).tolist(), columns=list(self._columns))
+        except (OSError, ValueError, RuntimeError) as error:
+            self._refuse(f"record key {keys[0]} cannot be read", error)
+        return DecodedRows(taken, self._form_of(taken)).rows(list(range(len(keys))))
+
+    def _numbers(self, keys: Int64s) -> Int64s:
+        return keys if self._rows is None else self._rows[keys]
+
+    def _form_of(self, taken: Any) -> Form:
+        if self._form is None:
+            self._form = Form(self._columns, [taken.schema.field(name).type for name in self._columns])
+        return self._form
+
+    def _open(self) -> Any:
+        if self._process not in (None, os.getpid()):
+            raise SourceError(
+                f"{shorten(self._uri)}: this process was forked from one that had read the table, where Lance does not work; "
+                "start it with multiprocessing's 'spawn', or make the source there."
+            )
+        with self._lock:
+            if self._table is None:
+                self._table = self._opened(self._version)
+                self._process = os.getpid()
+            return self._table
+
+    def _opened(self, version: int | str | None) -> Any:
+        lance = optional_library("lance", "LanceSource needs Lance", "lance")
+        try:
+            return lance.dataset(self._uri, version=version, storage_options=self._storage)
+        except (OSError, ValueError, RuntimeError) as error:
+            which = "" if version is None else f" with version {short_repr(version)}"
+            if "not found" in str(error):
+                raise SourceNotFoundError(f"{shorten(self._uri)}: there is no Lance table{which}.") from error
+            self._refuse(f"the Lance table{which} cannot be opened", error)
+
+    def _refuse(self, what: str, error: Exception) -> NoReturn:
+        raise SourceError(f"{shorten(self._uri)}: {what}: {shorten(str(error))}") from error
+
+    def _let_through(self, table: Any, condition: str) -> Int64s:
+        try:
+            found = table.to_table(columns=[_ROW_NUMBER], filter=condition)
+        except (OSError, ValueError, RuntimeError) as error:
+            self._refuse(f"filter={short_repr(condition)}", error)
+        return found[_ROW_NUMBER].to_numpy().astype(np.int64)
+
+    def _digest(self, table: Any) -> str:
+        """Identifies the files and deletions of the version, the columns, and the filter."""
+        fragments = [
+            (part.fragment_id, part.physical_rows, part.num_deletions, [file.path for file in part.metadata.files])
+            for part in table.get_fragments()
+        ]
+        return hex_digest(repr((self._columns, self._filter, fragments)))
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Records and a digest of the table's files, columns and filter: the same wherever the table lies."""
+        return {"kind": "LanceSource", "records": self._count, "files": self._identity}
+
+    def file_place(self, key: int) -> FilePlace:
+        number = int(self._numbers(np.array([check_key(key, self._count, "LanceSource")], np.int64))[0])
+        return FilePlace(self._uri, number, f"version {self._version}")
+
+    def lengths_by(self, name: str) -> Int64s:
+        """The lengths of a column, `int64[records]`: of lists, texts and bytes; whole numbers are lengths. It is read once.
+
+        Raises:
+            LengthsError: there is no such column, or its values have no length.
+            SourceError: the table cannot be read.
+        """
+        table = self._open()
+        if name not in table.schema.names:
+            there = first_few(table.schema.names, 8)
+            raise LengthsError(f"lengths={short_repr(name)}: the table has no such column; there are {there}.")
+        try:
+            column = table.to_table(columns=[name], filter=self._filter)[name]
+        except (OSError, ValueError, RuntimeError) as error:
+            self._refuse(f"column {short_repr(name)}", error)
+        return lengths_of_column(column, name)
+
+    def close(self) -> None:
+        """Lets go of the table. The source stays usable: reading opens it again."""
+        with self._lock:
+            self._table = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("_table", "_form", "_lock", "_process")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"LanceSource({self._count} rows of {shorten(self._uri)}, version {self._version})"
+
+
+def _chosen(columns: Sequence[str] | None, names: Sequence[str], uri: str) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(names)
+    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+    unknown = [name for name in chosen if name not in names]
+    if unknown or not chosen:
+        what = f"no column {first_few(list(map(short_repr, unknown)))}" if unknown else "columns, and columns= is empty"
+        raise ValueError(f"{shorten(uri)} has {what}; there are {first_few(names, 8)}.")
+    return chosen
