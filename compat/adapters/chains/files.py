@@ -5,6 +5,7 @@ In: paths, or streams. Out: records. All are run through in order, in one worker
 
 from __future__ import annotations
 
+import copy
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any
 from ....common.messages import shorten
 from ....common.validation import whole_number
 from ....errors import MissingExtraError, SourceError
-from .iter_dataset import IterDataset, as_stream
+from .iter_dataset import IterDataset, WithOptionsIterDataset, as_stream
 from .iterators import Resumed
 
 _CYCLE = 16
@@ -98,6 +99,8 @@ class InterleaveIterDataset(IterDataset[Any]):
         iter_buffer_size: does nothing.
     """
 
+    dataset_options: Any = None
+
     def __init__(
         self,
         datasets: Any,
@@ -110,6 +113,12 @@ class InterleaveIterDataset(IterDataset[Any]):
         super().__init__()
         self.datasets = datasets
         self.cycle_length = whole_number("cycle_length", cycle_length, 1, None, "a positive int")
+
+    def with_dataset_options(self, options: Any) -> InterleaveIterDataset:
+        """The same, of streams with these options."""
+        changed = copy.copy(self)
+        changed.dataset_options = options
+        return changed
 
     def __iter__(self) -> Any:
         places = [None] * min(self.cycle_length, len(self.datasets))
@@ -145,7 +154,10 @@ class InterleaveIterDataset(IterDataset[Any]):
                     each[1].close()
 
     def _at(self, number: int, state: Any = None) -> tuple[int, Any]:
-        iterator = iter(as_stream(self.datasets[number]))
+        stream = as_stream(self.datasets[number])
+        if self.dataset_options is not None:
+            stream = WithOptionsIterDataset(stream, self.dataset_options)
+        iterator = iter(stream)
         if state is not None:
             iterator.set_state(state)
         return number, iterator

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ....common.validation import whole_number
 from ....errors import PackError
 from ....loader.plan.compile import compiled
-from ..chains.iter_dataset import IterDataset
+from ..chains.iter_dataset import IterDataset, WithOptionsIterDataset
 from ..chains.iterators import Resumed
 
 
@@ -31,9 +31,16 @@ class Packing(IterDataset[Any]):
         parent, stream = self._parent, self._parent.chain_stream
         if not stream.operations or any(leaf.in_order for leaf in compiled(stream.tree).leaves):
             return None
-        fed = copy.copy(self)
-        fed.__dict__["_parents"] = (parent.mp_prefetch(options, worker_init_fn),)
-        return fed
+        return self._of(parent.mp_prefetch(options, worker_init_fn))
+
+    def with_dataset_options(self, options: Any) -> Packing:
+        """The same, of a parent with these options."""
+        return self._of(WithOptionsIterDataset(self._parent, options))
+
+    def _of(self, parent: Any) -> Packing:
+        other = copy.copy(self)
+        other.__dict__["_parents"] = (parent,)
+        return other
 
 
 Element = Mapping[str, Any]
