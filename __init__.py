@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import checkpoint
-    from .chains import IterDataset, MapDataset, kfold, sample, split
+    from .chains import HuggingFaceStream, IterDataset, MapDataset, kfold, sample, split
     from .conversion import convert, measure_lengths, verify
     from .formats import decode_example, encode_example
     from .loader import (
@@ -93,6 +93,7 @@ __all__ = [
     "Filter",
     "FlatMap",
     "HuggingFaceDataSource",
+    "HuggingFaceStream",
     "ImageFolderDataSource",
     "IndexSampler",
     "IterDataset",

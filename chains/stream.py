@@ -98,13 +98,22 @@ def stream_of(
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
     """The balance of the records of a source; what is evaluated has elements after its end, which cost what others do."""
-    if isinstance(source, Evaluated) and source.root_node.length < ENDLESS:
-        source = NodeElements(source.root_node)
+    parts = source.parts if isinstance(source, MixedSource) else {"": source}
+    finite = {name: _epoch_of(part) for name, part in parts.items()}
+    source = MixedSource(finite) if isinstance(source, MixedSource) else finite[""]
     dealt = balance_of(source, balance, lengths)
-    if dealt is None or isinstance(source, MixedSource):
-        return dealt
-    dealt.covering(len(source))
-    return dealt.going_round() if isinstance(source, NodeElements) else dealt
+    if dealt is None:
+        return None
+    for name, part in finite.items():
+        if not isinstance(source, MixedSource) or dealt.sizes is not None:
+            dealt.covering(len(part), name if isinstance(source, MixedSource) else None)
+    return dealt if finite == parts else dealt.going_round([len(part) for part in finite.values()])
+
+
+def _epoch_of(source: Any) -> Any:
+    """The elements of an epoch of what is evaluated; any other source itself."""
+    evaluated = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
+    return NodeElements(source.root_node) if evaluated else source
 
 
 Exhausted = Literal["first", "all", "repeat"]

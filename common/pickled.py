@@ -6,8 +6,7 @@ In: any object. Out: a pickle, and beside it the large arrays, which are not cop
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from importlib import import_module
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -18,8 +17,8 @@ from .messages import a_kind_of, short_repr, shorten
 OUT_OF_BAND = 64 << 10
 """Bytes from which a buffer stands beside the pickle of the pipeline, where workers share its pages. Chosen."""
 
-IMPORTED_FIRST: list[str] = []
-"""Names of modules that workers import before they unpack a pipeline."""
+CALLED_FIRST: list[Callable[[], object]] = []
+"""Functions that workers call before they unpack a pipeline."""
 
 _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
@@ -39,7 +38,7 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
         return False
 
     try:
-        whole = _AfterImports(value) if IMPORTED_FIRST else value
+        whole = _AfterCalls(value) if CALLED_FIRST else value
         return cloudpickle.dumps(whole, protocol=5, buffer_callback=goes_into_the_pickle), buffers
     except Exception as error:
         why = f"{type(error).__name__}: {shorten(error, 150)}"
@@ -49,28 +48,28 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
         ) from error
 
 
-class _AfterImports:
-    """A value that is unpickled after modules were imported: arguments are unpickled in their order."""
+class _AfterCalls:
+    """A value that is unpickled after functions were called: arguments are unpickled in their order."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
     def __reduce__(self) -> tuple[Any, tuple[Any, Any]]:
-        return _second, (_Imports(), self.value)
+        return _second, (_Calls(), self.value)
 
 
-class _Imports:
-    def __reduce__(self) -> tuple[Any, tuple[list[str]]]:
-        return _import_all, (list(IMPORTED_FIRST),)
+class _Calls:
+    def __reduce__(self) -> tuple[Any, tuple[list[Callable[[], object]]]]:
+        return _call_all, (list(CALLED_FIRST),)
 
 
 def _second(first: None, second: Any) -> Any:
     return second
 
 
-def _import_all(names: list[str]) -> None:
-    for name in names:
-        import_module(name)
+def _call_all(functions: list[Callable[[], object]]) -> None:
+    for function in functions:
+        function()
 
 
 def _culprit(value: Any, name: str, depth: int = 0) -> str:

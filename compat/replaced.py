@@ -12,10 +12,9 @@ from importlib import import_module
 from pkgutil import walk_packages
 from types import ModuleType
 
-from ..common.pickled import IMPORTED_FIRST
+from ..common.pickled import CALLED_FIRST
 
 _PACKAGE = "headrace.compat.grain"
-_IN_WORKERS = "headrace.compat.installed"
 
 
 def install() -> ModuleType:
@@ -31,8 +30,8 @@ def install() -> ModuleType:
     for name in _theirs():
         del sys.modules[name]
     sys.modules.update(names)
-    if _IN_WORKERS not in IMPORTED_FIRST:
-        IMPORTED_FIRST.append(_IN_WORKERS)
+    if install not in CALLED_FIRST:
+        CALLED_FIRST.append(install)
     return names["grain"]
 
 
@@ -45,7 +44,7 @@ def grain_replaced() -> Iterator[ModuleType]:
     >>> MapTransform.__module__
     'headrace.compat.adapters.transforms'
     """
-    before, imported_first = _theirs(), list(IMPORTED_FIRST)
+    before, called_first = _theirs(), list(CALLED_FIRST)
     package = install()
     try:
         yield package
@@ -53,7 +52,7 @@ def grain_replaced() -> Iterator[ModuleType]:
         for name in _theirs():
             del sys.modules[name]
         sys.modules.update(before)
-        IMPORTED_FIRST[:] = imported_first
+        CALLED_FIRST[:] = called_first
 
 
 def _ours() -> dict[str, ModuleType]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from typing import Any, Literal, TypedDict
 
+from ..common.costs import Cost, costs_of
 from ..common.messages import a_kind_of, short_repr
 from ..common.validation import one_of, warn, whole_number
 from ..errors import SeedError
@@ -87,9 +88,19 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
             "headrace.Balance."
         )
     cost = None if balance is True else balance
-    of_several = getattr(source, "packed_costs", None) if lengths is None else None
-    costs = None if of_several is None else of_several(cost)
+    costs = _packed_costs(source, cost) if lengths is None else None
     return Balance(lengths_of(source, lengths), cost) if costs is None else Balance([0]).of_costs(costs)
+
+
+def _packed_costs(source: Any, cost: Cost | None) -> Any:
+    """`float64[records]`, the costs of a source of packed rows, or of a mix of which a part is; None: of no such."""
+    if not isinstance(source, MixedSource):
+        own = getattr(source, "packed_costs", None)
+        return None if own is None else own(cost)
+    parts = [(part, _packed_costs(part, cost)) for part in source.parts.values()]
+    if all(costs is None for _, costs in parts):
+        return None
+    return source.by_key([costs_of(lengths_of(part), cost) if costs is None else costs for part, costs in parts])
 
 
 def skips(on_error: Any, max_errors: int | None) -> bool:

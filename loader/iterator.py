@@ -22,7 +22,8 @@ from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
-from .state.changed_mix import check_left, migrate_mix
+from .state.changed_mix import check_left
+from .state.changed_records import migrate
 from .state.loader_state import LoaderState
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.resume import merge_shard_states, parsed, resumed
@@ -250,7 +251,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        loaders, read = migrate_mix(self._loaders, parsed(states), strict, run_here)
+        loaders, read = migrate(self._loaders, parsed(states), strict, run_here)
         self._go_to(merge_shard_states(loaders, read, strict, run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -310,7 +311,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._skipped = skipped
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        loaders, (state,) = migrate_mix(self._loaders, [state], strict, run_here)
+        loaders, (state,) = migrate(self._loaders, [state], strict, run_here)
         pipeline = resumed(loaders, state, strict)
         check_left(loaders, pipeline, state.cursor, run_here)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips

@@ -90,8 +90,8 @@ class Balance:
     sizes: Mapping[str, int] | None = None
     """The number of lengths of each part of a mix, in whose order they are."""
 
-    goes_round = False
-    """Records after the last one cost what the first ones do."""
+    rounds: Int64s | None = None
+    """Of each part the records after which its costs come again, under the next keys; None: keys end there."""
 
     def of_parts(self, names: Sequence[str]) -> Balance:
         """It for the record keys of a mix: key i·n + p is record i of part p, of n.
@@ -117,9 +117,9 @@ class Balance:
         """It for what was made of the records, and costs so much each."""
         return self._with(_whole(costs), sizes=None)
 
-    def going_round(self) -> Balance:
-        """It for records that come again after the last one, under the next keys."""
-        return self._with(self.costs, goes_round=True)
+    def going_round(self, sizes: Sequence[int]) -> Balance:
+        """It for parts of so many records, or one, which come again after the last one, under the next keys."""
+        return self._with(self.costs, rounds=np.array(sizes, np.int64))
 
     def _with(self, costs: Int64s, **changes: Any) -> Balance:
         other = copy.copy(self)
@@ -169,8 +169,9 @@ class Balance:
         Raises:
             LengthsError: there is none for a key.
         """
-        if self.goes_round:
-            return self.costs[keys % len(self.costs)]
+        if self.rounds is not None:
+            index, part = np.divmod(keys, len(self.rounds))
+            keys = index % self.rounds[part] * len(self.rounds) + part
         if len(keys) and keys.max() >= len(self.costs):
             raise LengthsError(
                 f"balance has {len(self.costs)} lengths, and the order has record {keys.max()}; pass one for each record."

@@ -34,13 +34,13 @@ class FileRun(NamedTuple):
         file: path or URL.
         record: the number of the first one in the file.
         key: of the first one.
-        count: of them.
+        records: how many they are.
     """
 
     file: str
     record: int
     key: int
-    count: int
+    records: int
 
 
 class TokenSpan(NamedTuple):

@@ -107,7 +107,7 @@ class LivingPlaces:
             stretch, stop = self.order.at(place)
             epoch = stretch.epoch_of(place)
             is_part = not stretch.begins_epoch(place)
-            end = stretch.epoch_end(place) if is_part else stop
+            end = stretch.end_of(epoch) if is_part else stop
             full = end - place if is_part else stretch.records
             left = full - (len(self._gaps_in(stretch, epoch, place, full)) if is_part else self._omitted_of(stretch))
             yield _Piece(position, place, epoch, full, left, stretch, is_part)
@@ -168,7 +168,7 @@ class LivingPlaces:
             done += len(here)
         gaps = found[:done] if done == len(found) else found[:done].copy()
         gaps.sort()
-        gaps -= np.arange(done, dtype=gaps.dtype)
+        np.subtract(gaps, np.arange(done, dtype=gaps.dtype), out=gaps)
         return gaps
 
     def position_of(self, place: int) -> int | None:
@@ -206,9 +206,11 @@ def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
     low, high = np.searchsorted(gaps, [int(indices.min()), int(indices.max())], side="right").tolist()
     near = gaps[low:high].astype(np.int64)
     if len(near) * 2 > len(indices) or not (indices[1:] >= indices[:-1]).all():
-        return np.searchsorted(near, indices, side="right") + low
+        found: Int64s = np.searchsorted(near, indices, side="right") + low
+        return found
     begins = np.searchsorted(indices, near, side="left")  # few gaps: each is looked for, in place of each index
-    return np.cumsum(np.bincount(begins, minlength=len(indices))) + low
+    counts: Int64s = np.cumsum(np.bincount(begins, minlength=len(indices))) + low
+    return counts
 
 
 def _count_before(gaps: NDArray[Any], place: int) -> int:

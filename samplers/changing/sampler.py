@@ -243,6 +243,10 @@ class ChangingSampler:
         """
         return metadata_at(self, index)
 
+    def of_generation(self, generation: int) -> ChangingSampler:
+        """The same order of a source of another generation."""
+        return ChangingSampler(self.sampler, self.omitted, generation).with_shard_options(self.shard_options)
+
     def with_history(self, history: History) -> ChangingSampler:
         """The same order with other changes before."""
         other = copy.copy(self)

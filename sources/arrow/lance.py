@@ -60,6 +60,10 @@ class LanceSource:
     checks_keys: ClassVar[bool] = True
     reads_ahead: ClassVar[bool] = True
 
+    _table: Any
+    _process: int | None
+    """It opened the table."""
+
     def __init__(
         self,
         uri: PathLike,
@@ -83,11 +87,9 @@ class LanceSource:
             raise NoRecordsError(f"{what} in {shorten(self._uri)}, version {self._version}.")
 
     def _prepare(self) -> None:
-        self._table: Any = None
+        self._table = self._process = None
         self._form: Form | None = None
         self._lock = threading.Lock()
-        self._process: int | None = None
-        """It opened the table."""
 
     def __len__(self) -> int:
         return self._count
@@ -151,7 +153,8 @@ class LanceSource:
             found = table.to_table(columns=[_ROW_NUMBER], filter=condition)
         except (OSError, ValueError, RuntimeError) as error:
             self._refuse(f"filter={short_repr(condition)}", error)
-        return found[_ROW_NUMBER].to_numpy().astype(np.int64)
+        numbers: Int64s = found[_ROW_NUMBER].to_numpy().astype(np.int64)
+        return numbers
 
     def _digest(self, table: Any) -> str:
         """Identifies the files and deletions of the version, the columns, and the filter."""

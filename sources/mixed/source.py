@@ -79,9 +79,9 @@ class MixedSource:
         """The columns of parts that all have the same, as one tree; None if they have not."""
         return _mixed_columns([getattr(source, "columns", None) for source in self._sources])
 
-    def by_key(self, lengths: Sequence[Int64s]) -> Int64s:
-        """Numbers of the records of each part, `int64[records]` each, as one array by key; 0 for keys of no record."""
-        found = np.zeros(self._length, np.int64)
+    def by_key(self, lengths: Sequence[Array]) -> Array:
+        """Numbers of the records of each part, `[records]` each, as one array by key; 0 for keys of no record."""
+        found = np.zeros(self._length, np.result_type(*lengths))
         for part, own in enumerate(lengths):
             found[part :: len(lengths)][: len(own)] = own
         return found

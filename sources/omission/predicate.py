@@ -29,7 +29,7 @@ class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
     def _refuse(self, *_: Any) -> NoReturn:
         raise TypeError("these are the numbers of several rows")
 
-    __str__ = __repr__ = __format__ = __int__ = __index__ = __bool__ = __float__ = __contains__ = _refuse  # type: ignore
+    __str__ = __repr__ = __format__ = __int__ = __index__ = __bool__ = __float__ = __contains__ = _refuse
 
 
 def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
@@ -60,7 +60,7 @@ def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
 def _chosen_in_runs(runs: Iterator[FileRun], predicate: FileAndRow) -> Int64s:
     found = [np.empty(0, np.int64)]
     for run in runs:
-        found.append(np.flatnonzero(_of_rows(predicate, run.file, run.record, run.count)).astype(np.int64) + run.key)
+        found.append(np.flatnonzero(_of_rows(predicate, run.file, run.record, run.records)).astype(np.int64) + run.key)
     return np.concatenate(found)
 
 

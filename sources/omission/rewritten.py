@@ -105,7 +105,7 @@ def _files_of(source: Any) -> list[tuple[str, int]]:
     if not hasattr(source, "file_runs"):
         return []
     runs = groupby(source.file_runs(), key=lambda run: run.file)
-    return [(str(file), sum(run.count for run in some)) for file, some in runs]
+    return [(str(file), sum(run.records for run in some)) for file, some in runs]
 
 
 def _folders(file: str) -> Iterator[str]:

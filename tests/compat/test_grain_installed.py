@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import headrace.compat.grain as grain
-from headrace.compat import grain_replaced
+from headrace.compat import grain_replaced, install
 
 NOT_INSTALLED = "raise ImportError('Grain is not installed.')\n"
 
@@ -59,12 +59,12 @@ def test_workers_of_a_program_whose_grain_is_ours_import_ours(tmp_path):
 
 def test_workers_of_others_do_not_import_it():
     """What is put in Grain's place for a while is taken away, for workers too."""
-    from headrace.common.pickled import IMPORTED_FIRST
+    from headrace.common.pickled import CALLED_FIRST
 
-    assert IMPORTED_FIRST == []
+    assert CALLED_FIRST == []
     with grain_replaced():
-        assert IMPORTED_FIRST == ["headrace.compat.installed"]
-    assert IMPORTED_FIRST == []
+        assert [install] == CALLED_FIRST
+    assert CALLED_FIRST == []
 
 
 PRIVATE = {
@@ -151,3 +151,16 @@ def test_trees_are_those_of_grain():
         assert function(ours) == function(theirs)
     with pytest.raises(ValueError, match="differ"):
         ours.assert_same_structure(tree, {"b": 1})
+
+
+def test_a_look_at_all_modules_leaves_grain_as_it_is():
+    """No module of ours takes Grain's place by being imported: tools that list packages import each."""
+    program = """
+import importlib, pkgutil, grain, headrace, headrace.compat
+for module in pkgutil.walk_packages(headrace.compat.__path__, "headrace.compat."):
+    importlib.import_module(module.name)
+import grain._src.python.dataset.transformations.mix as mix
+print(mix.__file__.endswith("mix.py"))
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout == "True\n", result.stderr

@@ -13,7 +13,7 @@ import headrace.compat.grain as grain
 
 MOST = 30
 CRASHES = (IndexError, AssertionError, KeyError)  # of Grain's own code, in the middle of its packings
-LONG, SHARES = 4000, 20
+LONG, SHARES = 2000, 20
 
 
 def some(iterator, count):

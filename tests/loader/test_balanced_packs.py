@@ -396,6 +396,28 @@ def test_packed_datasets_are_sources_that_are_balanced():
         assert found == [_rows([batch]) for batch in stream]
 
 
+@pytest.mark.parametrize("shards", [2, 3])
+def test_mixes_of_packed_chains_are_balanced(shards):
+    """By the segments of their rows, and the lengths of what is not packed; in later epochs of a part, too."""
+    packed = MapDataset.source(DOCUMENTS).pack(ROW, window=25)
+    few = MapDataset.source(DOCUMENTS[:30]).shuffle(seed=1).pack(ROW, window=9).repeat()
+    mixed = MapDataset.mix({"packed": packed, "few": few}, {"packed": 0.4, "few": 0.6})
+    assert len(mixed) > 2 * len(packed)
+
+    def stream(shard, count, **balance):
+        return mixed.to_iter_dataset(shard_options=ShardOptions(shard, count), **balance).batch(GLOBAL // count)
+
+    plain = list(stream(0, 1))
+    balanced = [list(stream(shard, shards, balance=COST)) for shard in range(shards)]
+    worst = worst_in_turn = 0
+    for batch, batches in zip(plain[:-1], zip(*balanced)):
+        assert sorted(_rows(batches)) == sorted(_rows([batch]))
+        costs = _brute_cost(batch)
+        worst += max(sum(_brute_cost(each)) for each in batches)
+        worst_in_turn += max(sum(costs[shard::shards]) for shard in range(shards))
+    assert worst < worst_in_turn
+
+
 def test_several_leaves_of_a_packed_chain_cost_together():
     """The costs of all their segments."""
     pairs = [{"a": np.ones(n, int), "b": np.ones(m, int)} for n, m in ((3, 1), (2, 4), (1, 1), (4, 4))]

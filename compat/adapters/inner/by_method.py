@@ -23,6 +23,7 @@ class ByMethod:
 def by_method(name: str, method: str) -> type[ByMethod]:
     """The class of a name.
 
+    >>> from headrace.compat.grain import MapDataset
     >>> MapMapDataset = by_method("MapMapDataset", "map")
     >>> MapMapDataset(MapDataset.range(2), str)[1]
     '1'

@@ -43,6 +43,9 @@ class PackedOrder:
 
     block_size = 4096
 
+    def __repr__(self) -> str:
+        return f"PackedOrder({len(self.source)} rows, documents={self.documents!r})"
+
     def __len__(self) -> int:
         rows, shards = len(self.source), self.shard_options.shard_count
         return rows // shards * shards if self.shard_options.drop_remainder else rows

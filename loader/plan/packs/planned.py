@@ -77,10 +77,11 @@ def _packs_of(
 def _identity(order: PackedOrder) -> dict[str, Any]:
     """The values that decide the order."""
     operation = order.source.operation
+    below = {name: value for name, value in order.documents.fingerprint.items() if name != "balance"}
     return {
         "kind": "PackedOrder",
         "rows": order.source.plan.rows,
-        "order": digest(order.documents.fingerprint, 12),
+        "order": digest(below, 12),
         "packs": digest([fingerprint(operation), operation.window, order.source.plan.digest], 12),
         "balance": order.balance.fingerprint,
     }
