@@ -24,14 +24,18 @@ class RunThroughSource:
         dataset: that is run through.
         has_workers: what it is made from has workers of its own, which it shall use.
         parents: digests of the datasets that it is made from.
+        identity: the dataset that the fingerprint is of; None (default): this one.
     """
 
     in_order = True
     reads_ahead = False
     checks_keys = True
 
-    def __init__(self, dataset: Any, has_workers: bool = False, parents: Sequence[str] = ()) -> None:
-        self._dataset = self._identity = dataset
+    def __init__(
+        self, dataset: Any, has_workers: bool = False, parents: Sequence[str] = (), identity: Any = None
+    ) -> None:
+        self._dataset = dataset
+        self._identity = dataset if identity is None else identity
         self.has_workers = has_workers
         self._parents = list(parents)
 
@@ -64,9 +68,7 @@ class RunThroughSource:
 
     def of(self, dataset: Any) -> RunThroughSource:
         """The same elements, from a dataset that makes them in another way: a state of one is a state of the other."""
-        source = RunThroughSource(dataset, self.has_workers, self._parents)
-        source._identity = self._identity
-        return source
+        return RunThroughSource(dataset, self.has_workers, self._parents, identity=self._identity)
 
     def open(self, state: str) -> Iterator[Any]:
         """An iterator, which stands at a state; "" for the beginning."""

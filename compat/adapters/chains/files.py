@@ -35,6 +35,10 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self.paths = [path] if isinstance(path, str) else list(path)
         self.read_kwargs = read_kwargs
 
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Read these of the files only."""
+        self.paths = self.paths[sl]
+
     def __iter__(self) -> Any:
         if len(self.paths) > 1:
             files = [ParquetIterDataset(path, **self.read_kwargs) for path in self.paths]
@@ -125,7 +129,7 @@ class InterleaveIterDataset(IterDataset[Any]):
         begin = {"open": places, "turn": 0, "next_dataset": 0}
         if len(self.datasets) == 1:
             return _OfOne(self._elements, begin, as_stream(self.datasets[0]))
-        return Resumed(self._elements, begin)
+        return _Interleaved(self._elements, begin)
 
     def _elements(self, state: dict[str, Any]) -> Iterator[tuple[Any, Callable[[], dict[str, Any]]]]:
         """Also from a state of Grain's."""
@@ -161,6 +165,10 @@ class InterleaveIterDataset(IterDataset[Any]):
         if state is not None:
             iterator.set_state(state)
         return number, iterator
+
+
+class _Interleaved(Resumed[Any]):
+    """The elements of an interleave of several streams."""
 
 
 class _OfOne(Resumed[Any]):

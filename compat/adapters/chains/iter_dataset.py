@@ -86,7 +86,7 @@ class IterDataset(OurIterDataset[T]):
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        tree = watched(self.chain_stream.tree, options_of(self))
+        tree = watched(self.chain_stream.tree, options_of(self), self.chain_stream.execution.read_options)
         return compiled(tree, self.chain_stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
@@ -338,7 +338,10 @@ class ThreadPrefetchIterDataset(Named[T]):
     """The same stream: the engine reads ahead by itself."""
 
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
-        whole_number("prefetch_buffer_size", prefetch_buffer_size, 0, None, "a number of elements")
+        if prefetch_buffer_size < 0:
+            raise ValueError(
+                f"`prefetch_buffer_size` must be greater than or equal to 0, but got {prefetch_buffer_size}; 0 is for none."
+            )
         super().__init__(parent, _same(parent))
 
 

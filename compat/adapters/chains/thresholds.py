@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ....chains.stream import Present
 from ....common.fingerprint_values import described
 from ....loader.plan.joins import Apply, Node, Read
 from ....operations import Filter, Operation
-from ..options import DatasetOptions
+from ..options import DatasetOptions, ReadOptions
 from .at_index import Indexed
 
 LOGGER = logging.getLogger("headrace")
@@ -31,33 +30,40 @@ def options_of(dataset: Any) -> DatasetOptions | None:
     return found
 
 
-def watched(tree: Node, options: DatasetOptions | None) -> Node:
+def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None) -> Node:
     """A tree whose filters note what they leave out, and whose sources have the options."""
     chosen = options or DatasetOptions()
     if isinstance(tree, Read):
         return tree if options is None else _with_options(tree, options)
     if not isinstance(tree, Apply):
-        return dataclasses.replace(tree, inputs=tuple(watched(each, options) for each in tree.inputs))
-    below = watched(tree.input, options)
-    operations = tuple(_watched(each, isinstance(tree, Indexed), chosen) for each in tree.operations)
+        return dataclasses.replace(tree, inputs=tuple(watched(each, options, read_options) for each in tree.inputs))
+    below = watched(tree.input, options, read_options)
+    reader = _reader(read_options) if isinstance(tree, Indexed) else ""
+    operations = tuple(_watched(each, reader, chosen) for each in tree.operations)
     return dataclasses.replace(tree, input=below, operations=operations)
 
 
 def _with_options(tree: Read, options: DatasetOptions) -> Read:
     """A dataset that is run through hands the options to those that it is made from."""
-    dataset = getattr(tree.leaf.source, "dataset", None)
+    dataset: Any = getattr(tree.leaf.source, "dataset", None)
     if not hasattr(dataset, "with_dataset_options"):
         return tree
     source = tree.leaf.source.of(dataset.with_dataset_options(options))
     return Read(dataclasses.replace(tree.leaf, source=source))
 
 
-def _watched(operation: Operation, by_index: bool, options: DatasetOptions) -> Operation:
+def _reader(read_options: Any) -> str:
+    """Grain's name of what reads a `MapDataset`."""
+    own = read_options or ReadOptions()
+    numbers = f"num_threads={own.num_threads}, prefetch_buffer_size={own.prefetch_buffer_size}"
+    return f"PrefetchDatasetIterator(read_options=ReadOptions({numbers}), allow_nones=False)"
+
+
+def _watched(operation: Operation, reader: str, options: DatasetOptions) -> Operation:
     if not isinstance(operation, Filter):
         return operation
-    kind = "PrefetchDatasetIterator" if by_index else "FilterDatasetIterator"
-    name = "" if isinstance(operation, Present) else f"transform={operation.name_in_stats}"
-    return WatchedFilter(operation, f"{kind}({name})", options)
+    name = reader or f"FilterDatasetIterator(transform={operation.name_in_stats})"
+    return WatchedFilter(operation, name, options)
 
 
 class WatchedFilter(Filter):
@@ -79,7 +85,7 @@ class WatchedFilter(Filter):
 
     @property
     def fingerprint(self) -> Any:
-        """That of the filter."""
+        """The fingerprint of the filter."""
         explicit = getattr(self.watched, "fingerprint", None)
         return described(self.watched) if explicit is None else explicit
 
@@ -112,7 +118,7 @@ class WatchedFilter(Filter):
 
 
 class _Counts:
-    """What a filter did to the last elements."""
+    """Counts of the elements that came to a filter, and of those that it left out."""
 
     def __init__(self, name: str, options: DatasetOptions) -> None:
         self._name, self._options = name, options
@@ -144,4 +150,3 @@ class _Counts:
             f"Transformation {self._name} skipped {ratio:.2%} of the last seen {EVERY} elements.".replace("%", " %")
             + f" Filter the source beforehand, or set {option}=None in the DatasetOptions of WithOptionsIterDataset."
         )
-

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.validation import whole_number
 from ....errors import PackError
 from ....loader.plan.compile import compiled
 from ..chains.iter_dataset import IterDataset, WithOptionsIterDataset
@@ -97,8 +96,10 @@ class BinPack(Packing):
         self.alignments = dict(pack_alignment_struct or {})
         self.paddings = dict(padding_struct or {})
         self.most = max_sequences_per_bin
-        if self.most is not None:
-            whole_number("max_sequences_per_bin", self.most, 1, None, "a positive int, or None")
+        if self.most is not None and self.most < 1:
+            raise ValueError(
+                f"If specified, `max_sequences_per_bin` must be a positive integer, but got {self.most}. None is for no limit."
+            )
 
     def __iter__(self) -> Any:
         parent = iter(self._parent)
