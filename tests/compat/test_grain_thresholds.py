@@ -149,3 +149,21 @@ def test_errors_begin_with_grains_words(case):
     assert str(theirs).startswith(BEGINNINGS[case])
     assert str(ours).startswith(BEGINNINGS[case])
     assert isinstance(ours, type(theirs))
+
+
+def test_a_dataset_of_files_may_be_a_maps_function(tmp_path):
+    """Files by index become streams, which an interleave takes; `set_slice` reads some of the files only."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    paths = [str(tmp_path / f"{number}.parquet") for number in range(3)]
+    for number, path in enumerate(paths):
+        parquet.write_table(pa.table({"x": [number * 10, number * 10 + 1]}), path)
+    found = []
+    for g in (both.real, grain):
+        kind = g.experimental.ParquetIterDataset
+        files = g.MapDataset.source(paths).map(kind)
+        some = kind(paths)
+        some.set_slice(slice(1, 3))
+        found.append(both.told([list(g.experimental.InterleaveIterDataset(files, cycle_length=2)), list(some)]))
+    assert found[0] == found[1]

@@ -73,7 +73,7 @@ class IterDataset(OurIterDataset[T]):
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
         dataset = self.of_stream(stream)
-        dataset._parents = (self,)
+        dataset.__dict__["_parents"] = (self,)
         return dataset
 
     @property
