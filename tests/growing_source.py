@@ -56,15 +56,16 @@ class GrowingKeys:
 def append(path, records):
     """One more generation, with so many more records; the first one where there is none."""
     sizes = [size for size in json.loads(path.read_text()) if size >= 0] if path.exists() else []
-    _write(path, [*sizes, (sizes[-1] if sizes else 0) + records])
+    write(path, [*sizes, (sizes[-1] if sizes else 0) + records])
 
 
 def begin_writing(path):
     """A writer is at work."""
-    _write(path, [*json.loads(path.read_text()), -1])
+    write(path, [*json.loads(path.read_text()), -1])
 
 
-def _write(path, sizes):
+def write(path, sizes):
+    """Tell the records of all generations."""
     new = path.with_suffix(".new")
     new.write_text(json.dumps(sizes))
     new.replace(path)

@@ -22,6 +22,7 @@ from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
 from .budget.planned import planned_batches
 from .compile import compiled
+from .growth import growing_order, growth_of
 from .joins import Apply, Read
 from .leaf import Leaf
 from .lineage import ReshardHistory
@@ -38,6 +39,7 @@ def make_pipeline(
     operations: Sequence[Any],
     shard_options: ShardOptions | None,
     skips_errors: bool = False,
+    growth: Any = None,
 ) -> Pipeline:
     """Check what the user passed and put it together.
 
@@ -51,6 +53,7 @@ def make_pipeline(
     if isinstance(source, MixedSource) and not isinstance(order, MixSampler):
         raise TypeError("a MixedSource is read by a MixSampler; pass sampler=headrace.MixSampler(source, weights=…).")
     _check_records(order, source)
+    wanted, order = growth_of(source, growth, shard), growing_order(order, source)
     checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
@@ -64,7 +67,7 @@ def make_pipeline(
     elif (packs := planned_packs(source, order, checked)) is not None:
         source, rows, checked = packs
         order = rows.with_shard_options(shard)
-    leaf = Leaf(source, order, shard, lineage)
+    leaf = Leaf(source, order, shard, lineage, growth=wanted)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
 
 

@@ -22,6 +22,7 @@ from ...samplers.protocol import ENDLESS
 from ...sources import fingerprint_of
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
+from ..plan.growth import at_generation
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .changed_mix import adapted, check_last_windows, first_unread, migrate_mix
@@ -45,12 +46,17 @@ def migrate(
     """
     if len(pipeline.leaves) > 1 or not states:
         return migrate_mix(pipeline, states, strict, run)
-    known = states[0].fingerprint
+    latest = max(states, key=_changes_of)
+    known = latest.fingerprint
     saved: Any = known["sampler"]
     sampler = _changing(pipeline, saved)
     if sampler is None or lasting(saved) != lasting(sampler.fingerprint):
         return migrate_mix(pipeline, states, strict, run)
     history = History.of(saved)
+    if pipeline.leaf.growth is not None:  # what came since comes in where the run looks
+        pipeline = at_generation(pipeline, history.last.generation)
+        sampler = _changing(pipeline, saved)
+        assert sampler is not None, "it was one before"
     former = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler.with_history(history)))
     if strict and _former_source(pipeline, sampler, history) != known["source"]:
         return pipeline, states  # comparing the fingerprints will tell
@@ -65,7 +71,29 @@ def migrate(
     check_last_windows(pipeline, states, length, total)
     now = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=changed))
     fingerprint = _told(known, now, changed)
-    return now, [adapted(state, known, fingerprint, total) for state in states]
+    return now, [_as_of(state, known, history, fingerprint, total) for state in states]
+
+
+def _changes_of(state: LoaderState) -> int:
+    """The number of changes that the order of a state knows of: of several shards, some may have got to more than others."""
+    saved: Any = state.fingerprint["sampler"]
+    changes = saved.get(HISTORY) if isinstance(saved, dict) else None
+    return len(changes) if isinstance(changes, list) else 0
+
+
+def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Fingerprint, total: int) -> LoaderState:
+    """A state of the run as one of the order of now, also if its shard had not got to the last changes."""
+    own = state.fingerprint
+    if (
+        own != known
+        and _changes_of(state) < len(history.changes)
+        and lasting(own["sampler"]) == lasting(known["sampler"])
+    ):
+        until = History.of(own["sampler"])
+        rest = {"source": known["source"], "sampler": known["sampler"]}
+        if until == history.first(len(until.changes)) and {**own, **rest} == known:
+            known = own
+    return adapted(state, known, now, total)
 
 
 def _changing(pipeline: Pipeline, saved: Any) -> ChangingSampler | None:
