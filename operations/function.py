@@ -73,7 +73,7 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     if isinstance(transform, kind):
         _ = transform.function  # raises when there is nothing to do
         return transform
-    method = getattr(transform, kind.method, None)
+    method = None if isinstance(transform, type) else getattr(transform, kind.method, None)
     function = transform if method is None else method
     if isinstance(transform, Operation) or is_transform_class(transform) or not callable(function):
         raise TypeError(
