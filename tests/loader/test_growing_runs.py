@@ -268,3 +268,20 @@ def test_loops_by_epoch_mixes_and_planned_batches_read_one_generation(path):
     with pytest.raises(ValueError, match="planned from lengths"):
         load(source, transformations=[planned], shuffle=True, seed=1)
     load(source, transformations=[planned], shuffle=True, seed=1, growth="hand")
+
+
+def test_a_trace_tells_the_generation(path):
+    """Of any step, also before the change, from a state after it; the epochs are those of the order with its changes."""
+    with iter(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1)) as iterator:
+        came = [_take(iterator, 1)]
+        append(path, 5)
+        came += [_take(iterator, 1) for _ in range(6)]
+        state = iterator.get_state()
+    traces = [
+        headrace.trace(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1), step, state) for step in range(7)
+    ]
+    assert [[record.key for record in trace.records] for trace in traces] == came
+    assert traces[0].generations == ("generation 0, which holds from position 0 on",)
+    assert len(traces[2].generations) == 2
+    assert "Of generation 1, which holds from position 10 on" in str(traces[5])
+    assert [trace.epochs[""] for trace in traces] == [0, 0, 1, 1, 1, 1, 2]
