@@ -12,6 +12,7 @@ from ...common.messages import short_repr
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...samplers import ShardOptions
+from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders, read_equally
 from ...samplers.protocol import VectorSampler, as_vector_sampler
@@ -67,6 +68,10 @@ def make_pipeline(
     elif (packs := planned_packs(source, order, checked)) is not None:
         source, rows, checked = packs
         order = rows.with_shard_options(shard)
+    if wanted is not None and not isinstance(order, ChangingSampler):
+        raise ValueError(
+            'batches that are planned from lengths do not go with records that are appended on the way; pass growth="hand".'
+        )
     leaf = Leaf(source, order, shard, lineage, growth=wanted)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
 

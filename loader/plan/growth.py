@@ -14,6 +14,7 @@ from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.living import OmittedKeys
 from ...samplers.changing.sampler import ChangingSampler
 from ...sources import fingerprint_of
+from ...sources.mixed.source import MixedSource
 from .leaf import Leaf
 from .pipeline import Pipeline
 
@@ -28,6 +29,11 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     if wanted is not None and not isinstance(wanted, GrowthOptions):
         raise TypeError(f'growth={short_repr(growth)} must be "epoch", "now", "hand" or a headrace.GrowthOptions.')
     if not getattr(source, "growing", False):
+        if isinstance(source, MixedSource) and wanted is not None and wanted.at != "hand":
+            raise ValueError(
+                f"growth={wanted.at!r} is not for a mix: its parts keep the records that they have when the loader is "
+                "made; leave out growth=."
+            )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
                 f"growth={wanted.at!r} needs a source that grows, and {type(source).__name__} has the records that it has; "

@@ -147,7 +147,8 @@ def _count(digest: str) -> int:
 def _from_where(former: Pipeline, states: Sequence[LoaderState], history: History) -> tuple[int, int | None]:
     """The position from which on the order may be another one, and its place, if a state tells it."""
     position = max(first_unread(former, states), history.last.position)
-    told = [state.place for state in states if state.place is not None and state.place[0] == position]
+    knowing = [state for state in states if _changes_of(state) == len(history.changes)]  # others tell former places
+    told = [state.place for state in knowing if state.place is not None and state.place[0] == position]
     return position, told[0][1] if told else None
 
 

@@ -124,7 +124,7 @@ class Lookout:
         complete = bool(getattr(self._source, "complete", True))
         generation = int(self._source.newest_generation())
         self._was_incomplete |= not complete
-        ends = 0 < self._look == self._order.epoch_start(self._order.epoch_at(self._look))
+        ends = self._look > 0 and self._order.begins_epoch(self._look)
         if ends and not complete and generation <= self._order.generation:
             self._tell()
             return None

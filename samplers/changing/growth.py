@@ -42,8 +42,7 @@ class GrowthOptions:
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
         """The first position from one on at which a run looks."""
-        epoch = sampler.epoch_at(position)
-        if sampler.epoch_start(epoch) == position:
+        if sampler.begins_epoch(position):
             return position
-        end = sampler.epoch_start(epoch + 1)
+        end = sampler.epoch_start(sampler.epoch_at(position) + 1)
         return min(end, -(-position // self.every) * self.every) if self.at == "now" else end

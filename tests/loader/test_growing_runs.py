@@ -13,6 +13,7 @@ from growing_source import GrowingKeys, append, begin_writing, write
 import headrace
 from headrace import (
     Batch,
+    BudgetBatch,
     DataLoader,
     Filter,
     GrowthOptions,
@@ -250,3 +251,20 @@ def test_a_folder_of_token_files_grows(tmp_path, workers):
         iterator.set_state(state)
         taken = [key for _ in range(5) for key in next(iterator)["tokens"][:, 0].tolist()]
     assert taken == keys[4::2]
+
+
+def test_loops_by_epoch_mixes_and_planned_batches_read_one_generation(path):
+    """With growth="hand" they are read as they are; else an error says so."""
+    source = GrowingKeys(path)
+    with pytest.raises(ValueError, match="reads one generation"):
+        load(source, batch_size=5).epochs(2)
+    epochs = load(source, batch_size=5, growth="hand").epochs(2)
+    assert [[batch.tolist() for batch in epoch] for epoch in epochs] == [[[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]] * 2
+    parts = {"a": source, "b": range(5)}
+    with pytest.raises(ValueError, match="not for a mix"):
+        DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), growth="now")
+    DataLoader(data_source=parts, sampler=headrace.MixSampler(parts))
+    planned = BudgetBatch(4, lengths=np.ones(10, dtype=np.int64))
+    with pytest.raises(ValueError, match="planned from lengths"):
+        load(source, transformations=[planned], shuffle=True, seed=1)
+    load(source, transformations=[planned], shuffle=True, seed=1, growth="hand")
