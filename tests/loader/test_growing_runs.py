@@ -285,3 +285,21 @@ def test_a_trace_tells_the_generation(path):
     assert len(traces[2].generations) == 2
     assert "Of generation 1, which holds from position 10 on" in str(traces[5])
     assert [trace.epochs[""] for trace in traces] == [0, 0, 1, 1, 1, 1, 2]
+
+
+def test_a_difference_tells_the_generation(path):
+    """Of two runs, of which one has seen more files: the step from which on they differ, and nothing else."""
+    states = []
+    for more in (0, 5):
+        with iter(load(GrowingKeys(path, 0).at_generation(0), batch_size=5, growth="hand")) as iterator:
+            next(iterator)
+            states.append(iterator.get_state())
+        if more:
+            append(path, more)
+            with iter(load(GrowingKeys(path), batch_size=5, growth="hand")) as iterator:
+                iterator.set_state(states[-1])
+                states[-1] = iterator.get_state()
+    found = headrace.diff(*states)
+    assert [(reason.what, reason.step) for reason in found.reasons] == [("records", 1)]
+    assert found.reasons[0].told == "generation 0 → 1, records 10 → 15 from position 5 on"
+    assert not headrace.diff(states[1], states[1])

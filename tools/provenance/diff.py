@@ -30,6 +30,7 @@ from ...samplers.mix.sampler import PASSING
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
 from .orders import OrderDifference, first_difference
+from .records import records_difference
 from .streams import Described, states_of
 
 MOST_DEALT = 1 << 16
@@ -41,8 +42,8 @@ class Reason:
     """Why two streams differ.
 
     Attributes:
-        what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards", "balance" or
-            "left out".
+        what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards", "balance",
+            "records" or "left out".
         told: it in words; the first stream comes first.
         step: from which on it makes a difference; None: an operation decides which step that is, or it is not known.
     """
@@ -112,8 +113,10 @@ def diff(one: Any, two: Any) -> Difference:
         two = replace(two, alike=two.pipeline.fingerprint_like(one.fingerprint))
     elif two.pipeline is None and one.pipeline is not None:
         one = replace(one, alike=one.pipeline.fingerprint_like(two.fingerprint))
-    compared = (_of_source, _of_operations, _of_batches, _of_order, _of_deal, _of_loops, _of_left_out, _of_history)
-    found = [reason for compare in compared for reason in compare(one, two)]
+    records = list(_of_records(one, two))
+    orders = () if records else (_of_source, _of_order)
+    compared = (*orders, _of_operations, _of_batches, _of_deal, _of_loops, _of_left_out, _of_history)
+    found = [reason for compare in compared for reason in compare(one, two)] + records
     return Difference(tuple(sorted(found, key=lambda reason: (reason.step is None, reason.step or 0))))
 
 
@@ -193,6 +196,16 @@ def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[st
     """In words; of two kinds nothing else is compared."""
     kinds = [{"kind": each.get("kind")} for each in (one, two)]
     return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
+
+
+def _of_records(one: _Side, two: _Side) -> Iterator[Reason]:
+    """Records that were appended or left out: what follows from them is told of no source and order."""
+    found = records_difference(one.alike["sampler"], two.alike["sampler"])
+    if found is not None:
+        shards = max(one.shards or 1, two.shards or 1)
+        at = OrderDifference(found.position)
+        steps = [step for side in (one, two) if (step := side.step_of(at, shards)) is not None]
+        yield Reason("records", found.told, min(steps, default=None))
 
 
 def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
