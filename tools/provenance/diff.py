@@ -198,14 +198,16 @@ def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[st
     return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
 
 
+def _first_step(one: _Side, two: _Side, found: OrderDifference) -> int | None:
+    shards = max(one.shards or 1, two.shards or 1)
+    return min((step for side in (one, two) if (step := side.step_of(found, shards)) is not None), default=None)
+
+
 def _of_records(one: _Side, two: _Side) -> Iterator[Reason]:
     """Records that were appended or left out: what follows from them is told of no source and order."""
     found = records_difference(one.alike["sampler"], two.alike["sampler"])
     if found is not None:
-        shards = max(one.shards or 1, two.shards or 1)
-        at = OrderDifference(found.position)
-        steps = [step for side in (one, two) if (step := side.step_of(at, shards)) is not None]
-        yield Reason("records", found.told, min(steps, default=None))
+        yield Reason("records", found.told, _first_step(one, two, OrderDifference(found.position)))
 
 
 def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
@@ -260,12 +262,12 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
     found = first_difference(told[0], told[1], pipelines)
     if found is None:
         return
-    shards = max(one.shards or 1, two.shards or 1)
-    steps = [step for side in (one, two) if (step := side.step_of(found, shards)) is not None]
     at = f"{'row' if found.of_rows else 'position'} {found.position:,}: " if found.position is not None else ""
     there = f"; {at}{found.told}" if found.told else ""
     yield Reason(
-        "weights" if found.why else _kind(words), f"{found.why or first_few(words)}{there}", min(steps, default=None)
+        "weights" if found.why else _kind(words),
+        f"{found.why or first_few(words)}{there}",
+        _first_step(one, two, found),
     )
 
 
