@@ -29,7 +29,7 @@ from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
-from .orders import OrderDifference, first_difference
+from .orders import OrderDifference, first_difference, rows_in_step
 from .records import records_difference
 from .streams import Described, states_of
 
@@ -166,7 +166,7 @@ class _Side:
         if not found.position:
             return found.position
         if found.of_rows:
-            rows = _rows_in_step(self.pipeline)
+            rows = rows_in_step(self.pipeline)
             return found.position // rows if rows else None
         if self.pipeline is not None:
             aligned = self.pipeline.aligned
@@ -177,15 +177,6 @@ class _Side:
             )
             aligned = whole and first.cursor.positions[0] == first.step * prod(self.sizes)
         return found.position // (prod(self.sizes) * shards) if aligned else None
-
-
-def _rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """The number of rows of the uppermost join that make an element; None if that is not known beforehand."""
-    part, rows = pipeline.top if pipeline else None, 1
-    while pipeline and part and part.stage is not None:
-        stage = pipeline.stages[part.stage]
-        part, rows = stage.input, rows * stage.unit if stage.one_to_one else 0
-    return rows if part and rows else None
 
 
 def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
