@@ -21,6 +21,12 @@ def pipelines(program):
     return theirs(), ours()
 
 
+def with_workers(program, workers):
+    """What the program makes with our names, and so many workers."""
+    with grain_replaced():
+        return runpy.run_path(str(program))["pipeline"](workers)
+
+
 def going_on(pipeline, state):
     """All that comes after a state."""
     iterator = iter(pipeline)
@@ -58,3 +64,20 @@ def test_the_check_says_ok_of_all_its_names(program):
     assert result.returncode == 0, result.stderr
     assert named
     assert all(line.endswith("  ok") for line in named)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
+def test_a_run_that_was_stopped_goes_on_with_other_workers(program):
+    """Two of them, then one, then none."""
+    theirs, _ = pipelines(program)
+    expected = [both.told(element) for element in theirs]
+    found, state = [], None
+    for workers in (2, 1, 0):
+        iterator = iter(with_workers(program, workers))
+        if state is not None:
+            iterator.set_state(state)
+        found += [both.told(next(iterator)) for _ in range(2)]
+        state = iterator.get_state()
+        iterator.close()
+    assert found == expected[:6]

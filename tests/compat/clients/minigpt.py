@@ -22,11 +22,14 @@ class Stories:
         return tokens + [0] * (self.length - len(tokens))
 
 
-def pipeline():
+def pipeline(workers=0):
     """What the program trains on."""
     sampler = pygrain.IndexSampler(50, shuffle=True, seed=SEEDED, shard_options=pygrain.NoSharding(), num_epochs=2)
     return pygrain.DataLoader(
-        data_source=Stories(), sampler=sampler, operations=[pygrain.Batch(batch_size=8, drop_remainder=True)]
+        data_source=Stories(),
+        sampler=sampler,
+        operations=[pygrain.Batch(batch_size=8, drop_remainder=True)],
+        worker_count=workers,
     )
 
 

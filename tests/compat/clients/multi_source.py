@@ -25,12 +25,12 @@ def source(first, count):
     return grain.MapDataset.source(documents).shuffle(seed=first).repeat(2)
 
 
-def pipeline():
+def pipeline(workers=0):
     """What the program trains on."""
     mixed = grain.MapDataset.mix([source(0, 30), source(1000, 20), source(2000, 40)], weights=[0.3, 0.1, 0.6])
     dataset = mixed[1::2].to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=8))
     dataset = dataset.map(Shift()).seed(4).random_map(Dropped()).filter(lambda x: int(x["targets"][0]) % 5 != 0)
-    return dataset.batch(4, drop_remainder=True)
+    return dataset.batch(4, drop_remainder=True).mp_prefetch(grain.MultiprocessingOptions(workers))
 
 
 if __name__ == "__main__":

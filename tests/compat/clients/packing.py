@@ -15,12 +15,12 @@ def cut(element):
     return {name: tokens[:12] for name, tokens in element.items()}
 
 
-def pipeline():
+def pipeline(workers=0):
     """What the program trains on."""
     dataset = grain.MapDataset.range(70).seed(3).shuffle().map(document).map(cut).to_iter_dataset()
     lengths = {"inputs": 12, "targets": 12}
     packed = grain.experimental.FirstFitPackIterDataset(dataset, length_struct=lengths, num_packing_bins=5)
-    return packed.batch(3)
+    return packed.batch(3).mp_prefetch(grain.MultiprocessingOptions(workers))
 
 
 if __name__ == "__main__":
