@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import checkpoint
-    from .chains import IterDataset, MapDataset, kfold, sample, split
+    from .chains import HuggingFaceStream, IterDataset, MapDataset, kfold, sample, split
     from .conversion import convert, measure_lengths, verify
     from .formats import decode_example, encode_example
     from .loader import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Balance,
         BalancedSampler,
         BlockShuffle,
+        GrowthOptions,
         IndexSampler,
         MixSampler,
         NoSharding,
@@ -92,7 +93,9 @@ __all__ = [
     "Diagnosis",
     "Filter",
     "FlatMap",
+    "GrowthOptions",
     "HuggingFaceDataSource",
+    "HuggingFaceStream",
     "ImageFolderDataSource",
     "IndexSampler",
     "IterDataset",

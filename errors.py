@@ -113,6 +113,10 @@ class CheckpointError(HeadraceError, ValueError):
     """A state cannot be read, or it belongs to another pipeline."""
 
 
+class StateIndexError(CheckpointError, IndexError):
+    """A state tells an index that the dataset does not have."""
+
+
 class TraceError(HeadraceError, LookupError):
     """What was in a step cannot be told: it is after the end, was left out, or came before what a checkpoint knows."""
 

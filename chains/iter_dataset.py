@@ -142,8 +142,12 @@ class IterDataset(
         leaves, operations = len(self._pipeline.leaves), len(self._pipeline.operations)
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
+    def _made(self, stream: Stream) -> IterDataset[Any]:
+        """The dataset of a stream that one of the methods made."""
+        return self.of_stream(stream)
+
     def _then(self, operation: Operation) -> IterDataset[Any]:
-        return self.of_stream(self.chain_stream.on(Apply(self.chain_stream.tree, (operation,)), 1))
+        return self._made(self.chain_stream.on(Apply(self.chain_stream.tree, (operation,)), 1))
 
     def _seed_for(self, method: str, seed: int | None) -> int:
         return seed_of(method, seed, self.chain_stream.seeds, BELOW_2_64)
@@ -169,7 +173,7 @@ class IterDataset(
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
         [1, 3]
         """
-        return self.of_stream(limited(self.chain_stream, count))
+        return self._made(limited(self.chain_stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
         """All elements, so many times, each time the same; None (default): for ever.
@@ -180,7 +184,7 @@ class IterDataset(
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
         [0, 1, 2, 0, 1, 2]
         """
-        return self.of_stream(repeated(self.chain_stream, num_epochs))
+        return self._made(repeated(self.chain_stream, num_epochs))
 
     def cache(self) -> IterDataset[T]:
         """The same elements; a `repeat` after it makes them once, keeps them in memory, and takes copies of them from there.
@@ -193,11 +197,11 @@ class IterDataset(
         >>> list(dataset.cache().repeat(2)), made
         ([0, 1, 2, 0, 1, 2], [0, 1, 2])
         """
-        return self.of_stream(cached(self.chain_stream))
+        return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
         """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another."""
-        return self.of_stream(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
+        return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
         """The part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` reads.
@@ -206,7 +210,7 @@ class IterDataset(
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
         [10, 30]
         """
-        return self.of_stream(sharded(self.chain_stream, as_shard_options(shard_options)))
+        return self._made(sharded(self.chain_stream, as_shard_options(shard_options)))
 
     def mp_prefetch(
         self,
@@ -249,7 +253,7 @@ class IterDataset(
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
         [0, 1, 2]
         """
-        return self.of_stream(self.chain_stream.with_options(**options))
+        return self._made(self.chain_stream.with_options(**options))
 
     @joins
     @staticmethod

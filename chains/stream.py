@@ -98,6 +98,8 @@ def stream_of(
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
     """The balance of the records of a source; what is evaluated has elements after its end, which cost what others do."""
+    if not balance:
+        return balance_of(source, balance, lengths)
     parts = source.parts if isinstance(source, MixedSource) else {"": source}
     finite = {name: _epoch_of(part) for name, part in parts.items()}
     source = MixedSource(finite) if isinstance(source, MixedSource) else finite[""]

@@ -15,6 +15,7 @@ from ..common.validation import one_of, warn, whole_number
 from ..errors import SeedError
 from ..samplers.balance import Balance
 from ..samplers.block_shuffle import BlockShuffle
+from ..samplers.changing.growth import GrowthOptions
 from ..sources.lengths import lengths_of
 from ..sources.mixed.source import MixedSource
 from .options import Auto, ExecutionOptions, ReadOptions
@@ -41,6 +42,7 @@ class LoaderOptions(TypedDict, total=False):
     ray_options: Mapping[str, Any] | None
     address: str | None
     seed_globals: bool
+    growth: Literal["epoch", "now", "hand"] | GrowthOptions | None
 
 
 def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]) -> None:

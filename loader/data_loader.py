@@ -16,6 +16,7 @@ from ..common.validation import true_or_false, whole_number
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..operations import Batch, Operation
 from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
+from ..samplers.changing.growth import GrowthOptions
 from ..sources import as_source
 from .arguments import (
     LoaderOptions,
@@ -88,6 +89,7 @@ class DataLoader(Remarks):
             them give the same with any number of workers, at 15 µs a call. After each task they are as before. The sampler
             needs a seed. Not with threads, which share them. False (default): each worker process has states of its own, and
             an operation that is seen to draw from them is a warning; `RandomMapTransform` passes a generator that is better.
+        growth: when appended records of a source with `growing=True` come in, as `GrowthOptions`; None (default): "epoch".
 
     Raises:
         TypeError: an argument of the wrong kind, or one of another library's names.
@@ -134,6 +136,7 @@ class DataLoader(Remarks):
         address: str | None = None,
         observe: bool | Literal["log"] = True,
         seed_globals: bool = False,
+        growth: Literal["epoch", "now", "hand"] | GrowthOptions | None = None,
         **unknown: Never,
     ) -> None:
         refuse("DataLoader", unnamed, unknown, ["data_source", "sampler", "operations", *LoaderOptions.__annotations__])
@@ -151,7 +154,7 @@ class DataLoader(Remarks):
             address=address,
             seed_globals=seed_globals,
         )
-        pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
+        pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors), growth)
         needs_seed_for_globals(execution, pipeline.leaf.sampler.seed)
         vars(self).update(_description=LoaderDescription(pipeline, execution, max_errors), _passes=Passes())
         warn_of_no_effect(execution)

@@ -155,11 +155,16 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
     Raises:
         TypeError: the number is no whole number.
-        ValueError: its sampler has fewer.
+        ValueError: its sampler has fewer; or the source grows.
         EmptyStreamError: an epoch has too few records for a batch.
     """
-    not_empty(one_epoch(pipeline, 0))
     leaf = pipeline.leaf
+    if leaf.growth is not None:
+        raise ValueError(
+            'epochs() reads one generation of a source that grows; pass growth="hand", or loop over iter(loader), '
+            "whose epochs take in what is appended: iterator.epoch tells the epoch."
+        )
+    not_empty(one_epoch(pipeline, 0))
     there = leaf.epochs
     if count is None:
         return there

@@ -22,7 +22,9 @@ from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
-from .state.changed_mix import check_left, migrate_mix
+from .state.changed_mix import check_left
+from .state.changed_records import migrate
+from .state.growing import OrderChangedError, grown, lookout_of
 from .state.loader_state import LoaderState
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.resume import merge_shard_states, parsed, resumed
@@ -121,6 +123,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
                 if self._log_at is not None:
                     self._log()
                 raise
+            except OrderChangedError as change:
+                elements = self._take_in(change)
+                continue
             except BaseException:
                 self._running.end()
                 raise
@@ -250,7 +255,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        loaders, read = migrate_mix(self._loaders, parsed(states), strict, run_here)
+        loaders, read = migrate(self._loaders, parsed(states), strict, run_here)
         self._go_to(merge_shard_states(loaders, read, strict, run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -290,7 +295,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def _flow(self, executor: Executor) -> Flow:
         self._start, self._run = self.here().cursor, None
-        return Flow(self._pipeline, self._start, executor, self._skipped, self._observer, self._unread())
+        horizon = lookout_of(self._pipeline, self.here().state)
+        return Flow(
+            self._pipeline, self._start, executor, self._skipped, self._observer, self._unread(), horizon=horizon
+        )
 
     def _unread(self) -> Ranges:
         if not self._pipeline.aligned:
@@ -309,18 +317,30 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._go_to(mark.state, strict=False)
         self._skipped = skipped
 
+    def _take_in(self, change: OrderChangedError) -> Elements:
+        """Go on, where the user stands, with the order that holds now."""
+        loaders, state = grown(self._loaders, self.here().state, change)
+        pipeline = resumed(loaders, state, strict=False)
+        self._running.end()
+        self._loaders, self._pipeline, self._start, self._run = loaders, pipeline, _start(pipeline, state), None
+        return self._begin()
+
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        loaders, (state,) = migrate_mix(self._loaders, [state], strict, run_here)
+        loaders, (state,) = migrate(self._loaders, [state], strict, run_here)
         pipeline = resumed(loaders, state, strict)
         check_left(loaders, pipeline, state.cursor, run_here)
-        skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
-        start = replaced(state.cursor, skips=skips)
+        start = _start(pipeline, state)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
         skipped, observer = SkippedRecords(self._skipped.limit), Observer()
         self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._loaders, self._pipeline, self._start, self._run, self._from_start = loaders, pipeline, start, None, False
         self._step = self._first_step = state.step
         self._skipped_steps, self._skipped, self._observer, self._ended = skipped_steps, skipped, observer, False
+
+
+def _start(pipeline: Pipeline, state: LoaderState) -> Cursor:
+    skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
+    return replaced(state.cursor, skips=skips)
 
 
 def _names(pipeline: Pipeline) -> list[StageNames]:

@@ -73,7 +73,7 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     if isinstance(transform, kind):
         _ = transform.function  # raises when there is nothing to do
         return transform
-    method = getattr(transform, kind.method, None)
+    method = None if isinstance(transform, type) else getattr(transform, kind.method, None)
     function = transform if method is None else method
     if isinstance(transform, Operation) or is_transform_class(transform) or not callable(function):
         raise TypeError(
@@ -84,5 +84,6 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
 
 
 def is_transform_class(transform: Any) -> bool:
-    """It is the class of a transform, where an instance is meant; `str` and its like are functions."""
-    return isinstance(transform, type) and any(hasattr(transform, method) for method in METHODS)
+    """It is the class of a transform, where an instance is meant; `str` and its like, and datasets' classes, are functions."""
+    made_of_many = hasattr(transform, "__iter__")
+    return isinstance(transform, type) and not made_of_many and any(hasattr(transform, method) for method in METHODS)

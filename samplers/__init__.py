@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..common.lazy_exports import names_from
 from .balance import Balance
 from .block_shuffle import BlockShuffle
+from .changing.growth import GrowthOptions
 from .index import IndexSampler, SequentialSampler
 from .mix.sampler import MixSampler
 from .protocol import RecordMetadata, Sampler
@@ -18,6 +19,7 @@ __all__ = [
     "Balance",
     "BalancedSampler",
     "BlockShuffle",
+    "GrowthOptions",
     "IndexSampler",
     "MixSampler",
     "NoSharding",

@@ -215,7 +215,7 @@ class IndexSampler:
         return self.shuffle
 
     def resized(self, records: int) -> IndexSampler:
-        """The endless order of another number of records, of all shards.
+        """The same sampler of another number of records.
 
         Raises:
             ValueError: each shard has an order of its own.
@@ -225,7 +225,7 @@ class IndexSampler:
                 'with algorithm="grain" each shard has an order of its own, which does not go with records that are appended '
                 "or left out; pass shard_options to the loader alone, or leave out algorithm=."
             )
-        return IndexSampler(records, shuffle=self.shuffle, seed=self.seed, algorithm=self.algorithm)
+        return dataclasses.replace(self, num_records=records)
 
     def _grain_order(self) -> GrainOrder:
         from .grain_order import GrainOrder
@@ -261,3 +261,7 @@ class SequentialSampler(IndexSampler):
     def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
         """The same order, read by another shard."""
         return type(self)(self.num_records, shard_options, self.seed)
+
+    def resized(self, records: int) -> SequentialSampler:
+        """The same sampler of another number of records."""
+        return type(self)(records, self.shard_options, self.seed)

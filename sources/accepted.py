@@ -41,7 +41,8 @@ _TABLES = {
     "grain.IterDataset": "the source at its beginning: a place in a stream must be found without reading",
     "torch.IterableDataset": "a dataset with __len__ and __getitem__: a place in a stream must be found without reading",
     "datasets.IterableDatasetDict": "a split of the dataset loaded without streaming=True",
-    "datasets.IterableDataset": "the dataset loaded without streaming=True: a place in it must be found without reading",
+    "datasets.IterableDataset": "headrace.HuggingFaceStream(dataset), a chain with batch, map and shuffles of its own, or the "
+    "dataset loaded without streaming=True: a place in it must be found without reading",
 }
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..common.messages import first_few
 from ..common.validation import whole_number
 from ..files.urls import is_remote
+from .growing.growing_files import GrowingFiles
 from .keys import Keys, check_key, check_keys
 from .parts import Int64s, read_by_part
 from .provenance import FilePlace, FileRun
@@ -20,11 +21,11 @@ from .provenance import FilePlace, FileRun
 RecordT = TypeVar("RecordT")
 
 
-class FileSource(Generic[RecordT]):
+class FileSource(GrowingFiles[Any], Generic[RecordT]):
     """Records of files. Their files are closed at the end of a `with` block; the source stays usable: reading opens them again.
 
-    A subclass sets `_ends`, `_paths` and `_identity`, and reads the records of one part. `_prepare` makes what is not pickled,
-    which `_unpickled` names.
+    A subclass sets `_ends`, `_paths` and `_identity` in `_take`, and reads the records of one part. `_prepare` makes what is
+    not pickled, which `_unpickled` names.
     """
 
     array_keys: ClassVar[bool] = True
@@ -113,9 +114,10 @@ class FileSource(Generic[RecordT]):
         """Makes what is not pickled; called by the constructor, and where the source was unpickled."""
 
     def __getstate__(self) -> dict[str, Any]:
-        kind, left_out = type(self), self._unpickled
+        kind = type(self)
         computed = {name for name in vars(self) if isinstance(getattr(kind, name, None), cached_property)}
-        return {name: value for name, value in vars(self).items() if name not in left_out and name not in computed}
+        left_out = {*self._unpickled, *computed, "_known"}
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -24,14 +24,18 @@ class RunThroughSource:
         dataset: that is run through.
         has_workers: what it is made from has workers of its own, which it shall use.
         parents: digests of the datasets that it is made from.
+        identity: the dataset that the fingerprint is of; None (default): this one.
     """
 
     in_order = True
     reads_ahead = False
     checks_keys = True
 
-    def __init__(self, dataset: Any, has_workers: bool = False, parents: Sequence[str] = ()) -> None:
+    def __init__(
+        self, dataset: Any, has_workers: bool = False, parents: Sequence[str] = (), identity: Any = None
+    ) -> None:
         self._dataset = dataset
+        self._identity = dataset if identity is None else identity
         self.has_workers = has_workers
         self._parents = list(parents)
 
@@ -51,8 +55,8 @@ class RunThroughSource:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Its kind, its parents, and a digest of its own `fingerprint`; without one, of its plain attributes."""
-        kind, attributes = type(self._dataset).__qualname__, digest([plain_attributes(self._dataset)], 8)
-        given = getattr(self._dataset, "fingerprint", None)
+        kind, attributes = type(self._identity).__qualname__, digest([plain_attributes(self._identity)], 8)
+        given = getattr(self._identity, "fingerprint", None)
         own = attributes if given is None else digest([described(given() if callable(given) else given)], 8)
         return Redescribed(
             {"kind": kind, "parameters": own, "parents": self._parents}, {"kind": kind, "parameters": attributes}
@@ -61,6 +65,10 @@ class RunThroughSource:
     def fed_by(self, dataset: Any) -> RunThroughSource:
         """The same elements, from a dataset that has workers make them."""
         return RunThroughSource(dataset, has_workers=True, parents=self._parents)
+
+    def of(self, dataset: Any) -> RunThroughSource:
+        """The same elements, from a dataset that makes them in another way: a state of one is a state of the other."""
+        return RunThroughSource(dataset, self.has_workers, self._parents, identity=self._identity)
 
     def open(self, state: str) -> Iterator[Any]:
         """An iterator, which stands at a state; "" for the beginning."""

@@ -40,7 +40,7 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -
             f"rounds must be an even integer between {ROUNDS} and {MOST_ROUNDS}, but got rounds = {rounds}."
         )
     if not 0 <= index <= max_index:
-        raise ValueError(f"index {index} is outside [0, {max_index}].")
+        raise ValueError(f"index must be in [0, max_index]: {index} is not in [0, {max_index}].")
     return shuffled_one(index, max_index, seed, rounds)
 
 

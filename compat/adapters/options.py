@@ -66,13 +66,13 @@ class _Default:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetOptions:
-    """Options of a dataset; here, they do nothing.
+    """Options of a dataset.
 
     Attributes:
-        filter_warn_threshold_ratio: of elements left out.
-        filter_raise_threshold_ratio: likewise.
-        execution_tracking_mode: what is measured.
-        min_shm_size: of batches.
+        filter_warn_threshold_ratio: so much of the last 1,000 elements left out is a warning in the log; None: never.
+        filter_raise_threshold_ratio: so much is a ValueError; None (default): never.
+        execution_tracking_mode: what is measured; does nothing here.
+        min_shm_size: of batches; does nothing here.
     """
 
     filter_warn_threshold_ratio: Any = _Default(0.9)

@@ -12,6 +12,7 @@ from ...common.messages import short_repr
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...samplers import ShardOptions
+from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders, read_equally
 from ...samplers.protocol import VectorSampler, as_vector_sampler
@@ -22,6 +23,7 @@ from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
 from .budget.planned import planned_batches
 from .compile import compiled
+from .growth import growing_order, growth_of
 from .joins import Apply, Read
 from .leaf import Leaf
 from .lineage import ReshardHistory
@@ -38,6 +40,7 @@ def make_pipeline(
     operations: Sequence[Any],
     shard_options: ShardOptions | None,
     skips_errors: bool = False,
+    growth: Any = None,
 ) -> Pipeline:
     """Check what the user passed and put it together.
 
@@ -51,6 +54,7 @@ def make_pipeline(
     if isinstance(source, MixedSource) and not isinstance(order, MixSampler):
         raise TypeError("a MixedSource is read by a MixSampler; pass sampler=headrace.MixSampler(source, weights=…).")
     _check_records(order, source)
+    wanted, order = growth_of(source, growth, shard), growing_order(order, source)
     checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
@@ -64,7 +68,11 @@ def make_pipeline(
     elif (packs := planned_packs(source, order, checked)) is not None:
         source, rows, checked = packs
         order = rows.with_shard_options(shard)
-    leaf = Leaf(source, order, shard, lineage)
+    if wanted is not None and not isinstance(order, ChangingSampler):
+        raise ValueError(
+            'batches that are planned from lengths do not go with records that are appended on the way; pass growth="hand".'
+        )
+    leaf = Leaf(source, order, shard, lineage, growth=wanted)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
 
 

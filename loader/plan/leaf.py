@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...errors import RecordKeyError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.balance import Dealing
+from ...samplers.changing.growth import GrowthOptions
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ...sources.mixed.source import MixedSource
@@ -31,6 +32,7 @@ class Leaf:
     lineage: ReshardHistory = field(default_factory=ReshardHistory)  # what former runs left of the order
     epoch: int = 0  # the number of the first one
     name: str = ""  # where there are several leaves, for states and messages
+    growth: GrowthOptions | None = None  # when records that are appended come in; None: never while it is read
 
     @property
     def in_order(self) -> bool:

@@ -57,18 +57,18 @@ def migrate_mix(
         return pipeline, states
     if isinstance(sampler, WeightedSampler):
         return _with_weights(pipeline, sampler, states, strict)
-    changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
+    changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
         _check_dealt(states, "the mix is another one")
         states = _split_leftover(pipeline, states, saved, run)
-        changed = sampler.going_on(saved, _first_unread(pipeline, states), True)
-        _check_last_windows(pipeline, states, length_told(saved), len(changed.with_shard_options(NoSharding())))
+        changed = sampler.going_on(saved, first_unread(pipeline, states), True)
+        check_last_windows(pipeline, states, length_told(saved), len(changed.with_shard_options(NoSharding())))
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     fingerprint = states[0].fingerprint
     if not strict:
         fingerprint = Fingerprint({**fingerprint, "sampler": changed.fingerprint})
     total = len(changed.with_shard_options(NoSharding()))
-    return pipeline.with_leaf(leaf), [_adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
+    return pipeline.with_leaf(leaf), [adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
 
 
 def _with_weights(
@@ -81,18 +81,18 @@ def _with_weights(
     """
     known = states[0].fingerprint
     saved: Any = known["sampler"]
-    if not strict and sampler.fingerprint["weights"] != saved.get("weights") and any(map(_is_within, states)):
+    if not strict and sampler.fingerprint["weights"] != saved.get("weights") and any(map(is_within, states)):
         raise CheckpointError(
             "the weights are not those of the state, which was taken inside a record that a FlatMap takes apart or inside a "
             "window of a Pack or window_shuffle: the rest would be made of other records. Take the state at another step."
         )
     if not strict and sampler.fingerprint["weights"] != saved.get("weights"):
         _check_dealt(states, "the weights are others")
-    changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
+    changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
     fingerprint = known if strict else Fingerprint({**known, "sampler": changed.fingerprint})
     total = len(changed.with_shard_options(NoSharding()))
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
-    return pipeline.with_leaf(leaf), [_adapted(state, known, fingerprint, total) for state in states]
+    return pipeline.with_leaf(leaf), [adapted(state, known, fingerprint, total) for state in states]
 
 
 def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
@@ -104,14 +104,15 @@ def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
     dense, offset = lineage.dense_from
     place = min(reached) * shards
     whole = (place + offset - lineage.blocks.first) % lineage.blocks.size == 0 and place >= dense
-    if len(reached) > 1 or any(map(_is_within, states)) or not whole:
+    if len(reached) > 1 or any(map(is_within, states)) or not whole:
         raise CheckpointError(
             f"{change}, and the state stands inside {lineage.blocks.size} records that were dealt to "
             f"{lineage.blocks.shards} shards by cost; take it between two global batches, at equal steps of all shards."
         )
 
 
-def _is_within(state: LoaderState) -> bool:
+def is_within(state: LoaderState) -> bool:
+    """True if a state stands inside something that was begun."""
     return any(state.cursor.skips) or bool(state.cursor.unfinished)
 
 
@@ -189,7 +190,7 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
 
 
-def _first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
+def first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
     """A position from which on no shard has read anything, and on which positions follow one another."""
     lineage, shards = states[0].lineages[0], states[0].shard[1]
     unit = pipeline.stage_on(0).unit  # what was begun, as a window of a Pack, is made as it would have been
@@ -219,7 +220,7 @@ def _split_leftover(
     ]
 
 
-def _check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
+def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
     """Refuse a mix of another length where a state stands inside a window that the end of the former one had made shorter."""
     unit, drop = pipeline.stage_on(0).unit, pipeline.shard.drop_remainder
     for state in states if former != now else ():
@@ -235,8 +236,8 @@ def _check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], forme
                 )
 
 
-def _adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
-    """A state of the run as one of the mix of now; that of another run is left to be refused."""
+def adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
+    """A state of the run as one of the order of now; that of another run is left to be refused."""
     if state.fingerprint != known:
         return state
     return dataclasses.replace(_of_total(state, total), fingerprint=fingerprint)

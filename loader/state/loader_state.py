@@ -42,6 +42,8 @@ class LoaderState:
         ReshardHistory(),
     )  # for each leaf: what runs on other shards left of the order
     skipped: SkippedSteps = NONE_SKIPPED  # steps that the run leaves out
+    # where records are left out: a position from which on nothing was read, and its place in the order of all records
+    place: tuple[int, int] | None = None
     version: int = VERSION  # of this layout
 
     def to_json(self) -> bytes:
@@ -55,9 +57,10 @@ class LoaderState:
         lineages = ",".join(lineage.json for lineage in self.lineages)
         skipped = json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
         unfinished = ",".join(json_text(_rest_values(rest)) for rest in cursor.unfinished)
+        place = "" if self.place is None else f'"place":[{self.place[0]},{self.place[1]}],'
         content = (
             f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
-            f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
+            f'{place}"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
             f'"version":{self.version}}}'
         )
         return sealed(content.encode())
@@ -99,7 +102,7 @@ class LoaderState:
                 "use the headrace that wrote it."
             )
         content = unsealed(values) if isinstance(values, dict) else {}
-        if set(content) != NAMES:
+        if set(content) | {"place"} != NAMES:
             raise CheckpointError(f"this is not the state of a headrace loader: {short_repr(values)}.")
         parts, lineages, skipped = content["fingerprint"], content["lineages"], content["skipped"]
         with _damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
@@ -116,7 +119,9 @@ class LoaderState:
         fingerprint = Fingerprint({**parts, "sampler": now_called(parts["sampler"])})
         with _damage(skipped=skipped):
             steps, absorbed = map(_ranges, _list(skipped))
-        return cls(cursor, step, shard, fingerprint, read, SkippedSteps(steps, absorbed))
+        with _damage(place=content.get("place")):
+            place = _place(content["place"]) if "place" in content else None
+        return cls(cursor, step, shard, fingerprint, read, SkippedSteps(steps, absorbed), place)
 
 
 NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished"}
@@ -278,6 +283,11 @@ def _rest(values: Any) -> Leftover:
         cursor = _cursor(place).with_unfinished(*_rests(within))
         read = tuple(map(ReshardHistory.from_values, _list(lineages)))
         return Leftover(_shard(shard), cursor, read, _count(delivered), _count(stage) if more else None, mix)
+
+
+def _place(values: Any) -> tuple[int, int]:
+    position, place = _counts(values)
+    return position, place
 
 
 def _ranges(values: Any) -> tuple[tuple[int, int], ...]:

@@ -6,6 +6,7 @@ device feeder takes a mark for every batch. Any thread may ask one: nothing in i
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Awaitable, Sequence
 from types import TracebackType
@@ -20,6 +21,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
 from ..plan.steps.skipped import SkippedSteps, within
 from ..stream.rows import Rows
+from .changed_records import place_of
 from .files import restore_later, write_later
 from .loader_state import LoaderState
 
@@ -43,7 +45,7 @@ class StreamPosition(NamedTuple):
     def state(self) -> LoaderState:
         """The state from which the stream goes on here."""
         shard = self.pipeline.shard
-        return LoaderState(
+        state = LoaderState(
             cursor=self.cursor,
             step=self.step,
             shard=(shard.shard_index, shard.shard_count),
@@ -51,6 +53,8 @@ class StreamPosition(NamedTuple):
             lineages=tuple(leaf.lineage for leaf in self.pipeline.leaves),
             skipped=self.skipped,
         )
+        place = place_of(self.pipeline, state)
+        return state if place is None else dataclasses.replace(state, place=place)
 
     def get_state(self) -> bytes:
         return self.state.to_json()

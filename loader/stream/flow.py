@@ -9,7 +9,7 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import InitVar, dataclass
 from functools import partial
 from itertools import count
@@ -23,6 +23,7 @@ from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.skipped import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
+from .horizon import DecidedSpans, Horizon
 from .join import CacheWriter, JoinedRuns
 from .ordered import InOrder, Ordered, Results
 from .regroup import Regroup
@@ -46,6 +47,7 @@ class Flow:
     observer: Observer
     unread: Ranges = ()
     planned: bool = False
+    horizon: Horizon | None = None  # None: the order stays what it is
 
     def __post_init__(self, start: Cursor) -> None:
         self._whole = self.pipeline.whole_from(start)
@@ -110,7 +112,13 @@ class Flow:
     def _spans(self, stage: Stage, start: Cursor, former: int) -> Pull[Request]:
         leaf, first = self.pipeline.read_by(stage.number, former), start.positions[0]
         total = first + stage.useful(self.pipeline.every_leaf[leaf].left_from(first))
-        return AtHand(span_requests(stage, leaf, kept(self.unread, first, total), self.executor.inputs))
+
+        def requests(begin: int, stop: int) -> Iterator[Request]:
+            return span_requests(stage, leaf, kept(self.unread, begin, stop), self.executor.inputs)
+
+        if self.horizon is None or former:
+            return AtHand(requests(first, total))
+        return DecidedSpans(requests, self.horizon, first, total, stage.unit)
 
     def begin(self) -> None:
         self._runs.fill()

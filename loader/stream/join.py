@@ -150,7 +150,7 @@ class JoinedRuns:
             if self.rule.strict and number == 0 and not self._all_ended(wait):
                 return False
             note = self.rule.ended(self.note, number)
-        except JoinError as error:
+        except Exception as error:  # of the rule, or of what an input that should have ended does in its next element
             self._ended = StreamEnd(Failure(error))
             return True
         if note is None or (self.rule.restarts and not self._begin_anew(number)):
@@ -163,6 +163,8 @@ class JoinedRuns:
         for number, one in enumerate(self._inputs):
             if not one.has(1, wait):
                 return False
+            if one.ended is not None and one.ended.failure is not None:
+                raise one.ended.failure.error
             if one.at_hand:
                 raise JoinError(
                     f"zip: argument 1 is shorter than argument {number + 1}; pass strict=False to end with it."

@@ -45,6 +45,10 @@ class History(NamedTuple):
         begin = OrderChange(0, 0, self.records, False, self.omitted, self.generation)
         return self.changes[-1] if self.changes else begin
 
+    def first(self, count: int) -> History:
+        """The history until after so many changes."""
+        return self._replace(changes=self.changes[:count])
+
     def followed_by(self, change: OrderChange) -> History:
         """The history with one more change."""
         return self._replace(changes=(*self.changes, change))

@@ -107,7 +107,7 @@ class LivingPlaces:
             stretch, stop = self.order.at(place)
             epoch = stretch.epoch_of(place)
             is_part = not stretch.begins_epoch(place)
-            end = stretch.epoch_end(place) if is_part else stop
+            end = stretch.end_of(epoch) if is_part else stop
             full = end - place if is_part else stretch.records
             left = full - (len(self._gaps_in(stretch, epoch, place, full)) if is_part else self._omitted_of(stretch))
             yield _Piece(position, place, epoch, full, left, stretch, is_part)

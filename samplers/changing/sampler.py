@@ -168,7 +168,7 @@ class ChangingSampler:
         place = int(self.places(np.array([position], dtype=np.int64))[0])
         layer = self._layer_at(position)
         epoch = layer.epoch_of(position)
-        return self.order.at(place)[0].epoch_begin(epoch) if layer.epoch_start(epoch) == position else place
+        return self.order.at(place)[0].epoch_begin(epoch) if self.begins_epoch(position) else place
 
     def record_keys(self, positions: Positions) -> Positions:
         """The records at many positions.
@@ -202,6 +202,11 @@ class ChangingSampler:
             if found is not None:
                 return found
         return self._layer(self._layers.index(None)).position
+
+    def begins_epoch(self, position: int) -> bool:
+        """True if an epoch begins at a position; known of any from the last change on."""
+        layer = self._layer_at(position)
+        return layer.epoch_start(layer.epoch_of(position)) == position
 
     @property
     def epoch_length(self) -> int:
@@ -242,6 +247,10 @@ class ChangingSampler:
             IndexError: `index` is outside `[0, len(self))`.
         """
         return metadata_at(self, index)
+
+    def of_generation(self, generation: int) -> ChangingSampler:
+        """The same order of a source of another generation."""
+        return ChangingSampler(self.sampler, self.omitted, generation).with_shard_options(self.shard_options)
 
     def with_history(self, history: History) -> ChangingSampler:
         """The same order with other changes before."""

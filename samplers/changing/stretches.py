@@ -11,7 +11,7 @@ epoch under way, the rest of it and they make a stretch of their own:
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,8 +61,8 @@ class OrderStretch(Protocol):
 
     def epoch_of(self, place: int) -> int: ...
 
-    def epoch_end(self, place: int) -> int:
-        """The place at which the epoch of a place ends."""
+    def end_of(self, epoch: int) -> int:
+        """The place at which an epoch ends."""
 
     def epoch_begin(self, epoch: int) -> int:
         """The place at which an epoch begins here: the beginning of all of it, or of the part that is here."""
@@ -90,8 +90,8 @@ class WholeEpochs:
     def epoch_of(self, place: int) -> int:
         return self.epoch + (place - self.start) // self.records
 
-    def epoch_end(self, place: int) -> int:
-        return self.epoch_begin(self.epoch_of(place) + 1)
+    def end_of(self, epoch: int) -> int:
+        return self.epoch_begin(epoch + 1)
 
     def begins_epoch(self, place: int) -> bool:
         return (place - self.start) % self.records == 0
@@ -122,7 +122,7 @@ class JoinedRest:
 
     @cached_property
     def _left(self) -> int:
-        return self.below.epoch_end(self.start) - self.start
+        return self.below.end_of(self.epoch) - self.start
 
     @cached_property
     def _size(self) -> int:
@@ -131,7 +131,7 @@ class JoinedRest:
     def epoch_of(self, place: int) -> int:
         return self.epoch
 
-    def epoch_end(self, place: int) -> int:
+    def end_of(self, epoch: int) -> int:
         return self.start + self._size
 
     def epoch_begin(self, epoch: int) -> int:
@@ -192,15 +192,27 @@ class WholeOrder:
         return cls(WholeEpochs(0, 0, rule))
 
     def followed_by(self, place: int, rule: EpochRule, joins: bool) -> WholeOrder:
-        """It, with more records from a place on; if they do not join the epoch there, from the next one on."""
+        """It, with more records from a place on.
+
+        Args:
+            place: the first one of the changed order.
+            rule: of all records.
+            joins: those that are new come in the epoch under way; at the end of one, they make it longer. Else they come from
+                the next epoch on that begins there or later.
+        """
         kept = self.stretches[: bisect_right(self._starts, place)]
         last = kept[-1]
-        epoch, end = last.epoch_of(place), last.epoch_end(place)
-        if last.begins_epoch(place):
+        epoch = last.epoch_of(place)
+        at_begin = last.begins_epoch(place)
+        if joins and at_begin and place:
+            kept = self.stretches[: bisect_left(self._starts, place)]
+            last, epoch = kept[-1], epoch - 1
+        elif at_begin:
             return WholeOrder(*kept, WholeEpochs(place, epoch, rule))
+        end = last.end_of(epoch)
         if joins and rule.epoch_length > last.records:
             rest = JoinedRest(place, epoch, last, rule)
-            kept, end = (*kept, rest), rest.epoch_end(place)
+            kept, end = (*kept, rest), rest.end_of(epoch)
         return WholeOrder(*kept, WholeEpochs(end, epoch + 1, rule))
 
     def at(self, place: int) -> tuple[OrderStretch, int]:

@@ -37,6 +37,9 @@ class JsonLinesDataSource(IndexedSource[Any]):
         max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
             quarter of what it may open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
+        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
+            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: read the files of this generation, from 0, and look for no others.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.

@@ -6,23 +6,24 @@ process that reads opens files and maps indices when it first needs them.
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ...common.costs import length_of_field
-from ...common.messages import first_few, shorten
+from ...common.messages import first_few
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import OpenFile, open_file
-from ...files.paths import PathLike, Paths, find_files, text_of
+from ...files.paths import PathLike, Paths, text_of
 from ...files.reader_pool import ReaderPool
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ...formats.index import SUFFIXES, FoundRecords, Index, IndexKind, index_of
 from ..file_source import FileSource, RecordT, hex_digest, open_files_limit
+from ..growing.generation import FileFacts
 from ..lengths import lengths_kind
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
@@ -32,9 +33,6 @@ Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 _AT_A_TIME = 1024
 """Records that are read in one call, where all are."""
-
-_NO_DATA = (*SUFFIXES, ".unfinished")
-"""Files beside the data that are ours."""
 
 
 class IndexedSource(FileSource[RecordT]):
@@ -50,6 +48,7 @@ class IndexedSource(FileSource[RecordT]):
     """The files of a directory that count."""
 
     _unpickled = ("_pool", "_indices")
+    _beside = (*SUFFIXES, ".unfinished")
     _stamps: tuple[Stamp, ...]
 
     def __init__(
@@ -59,21 +58,30 @@ class IndexedSource(FileSource[RecordT]):
         index_dir: PathLike | None = None,
         max_open_files: int | None = None,
         storage_options: StorageOptionsLike = None,
+        growing: bool | PathLike = False,
+        generation: int | None = None,
     ) -> None:
         self._max_open_files = open_files_limit(max_open_files)
         self._index_dir = None if index_dir is None else text_of(index_dir)
         self._storage = storage_options_of(storage_options)
-        found = find_files(paths, self.patterns, self._storage)
-        self._paths = tuple(path for path in found if not path.endswith(_NO_DATA))
-        look = functools.partial(index_of, kind=self.index_kind, folder=self._index_dir, storage_options=self._storage)
-        indices: list[Index] = of_each(look, self._paths)
-        self._stamps = tuple(index.stamp for index in indices)
-        self._ends = np.cumsum([index.count for index in indices], dtype=np.int64)
+        self._begin(paths, self.patterns, self._storage, growing, generation)
+
+    def _look_at(self, path: str) -> FileFacts:
+        index = index_of(path, self.index_kind, self._index_dir, self._storage)
+        return FileFacts(index.count, index.stamp, index.digest)
+
+    def _facts(self, found: FileFacts) -> FileFacts:
+        return found
+
+    def _take(self, paths: Sequence[str]) -> None:
+        self._paths, facts = tuple(paths), self._looked_at(paths)
+        self._stamps = tuple(each.stamp for each in facts)
+        self._ends = np.cumsum([each.records for each in facts], dtype=np.int64)
         files = [(name_of(path), stamp.size) for path, stamp in zip(self._paths, self._stamps)]
-        digest = hex_digest("".join(index.digest for index in indices), 12)
+        digest = hex_digest("".join(each.digest for each in facts), 12)
         self._identity = hex_digest(repr((files, self._described()))), digest
-        if not indices or not self._ends[-1]:
-            raise NoRecordsError(f"no records in {first_few(self._paths) or shorten(paths)}")
+        if not facts or not self._ends[-1]:
+            raise NoRecordsError(f"no records in {first_few(self._paths)}")
         self._prepare()
 
     def _prepare(self) -> None:

@@ -46,6 +46,9 @@ class TFRecordDataSource(IndexedSource[Any]):
         max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
             quarter of what it may open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
+        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
+            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: read the files of this generation, from 0, and look for no others.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
@@ -74,10 +77,19 @@ class TFRecordDataSource(IndexedSource[Any]):
         index_dir: PathLike | None = None,
         max_open_files: int | None = None,
         storage_options: StorageOptionsLike = None,
+        growing: bool | PathLike = False,
+        generation: int | None = None,
     ) -> None:
         crc_function()  # raises where the library is missing
         self._decoder = Decoder(features) if decode or features is not None else None
-        super().__init__(paths, index_dir=index_dir, max_open_files=max_open_files, storage_options=storage_options)
+        super().__init__(
+            paths,
+            index_dir=index_dir,
+            max_open_files=max_open_files,
+            storage_options=storage_options,
+            growing=growing,
+            generation=generation,
+        )
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         starts, lengths = self._ranges(index, places)

@@ -51,6 +51,8 @@ class DocumentFile:
     """How many tokens there are."""
     size: int
     """Of the file of tokens, in bytes."""
+    stamp: Stamp
+    """Of the file of tokens."""
     _opened: tuple[Array | _RemoteTokens, Array] | None
     """Tokens and offsets, once they are open. One value, so that threads see both or none."""
 
@@ -62,7 +64,8 @@ class DocumentFile:
         self._stamps = {file: stamp_of(file, storage) for file in files}
         _check(path, documents, len(tokens), offsets)
         self.dtype, self.count, self.tokens = tokens.dtype, len(offsets) - 1, len(tokens)
-        self.size = self._stamps[path].size
+        self.stamp = self._stamps[path]
+        self.size = self.stamp.size
 
     def read(self, places: npt.NDArray[np.int64]) -> list[Array]:
         """The tokens of the documents at these places, read-only; of a file on this machine they are views.

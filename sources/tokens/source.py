@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,10 +19,11 @@ import numpy.typing as npt
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
-from ...files.paths import PathLike, Paths, find_files, text_of
+from ...files.paths import PathLike, Paths, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ..file_source import FileSource, hex_digest
+from ..growing.generation import FileFacts
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 from .document_file import DocumentFile, Documents
@@ -29,9 +31,6 @@ from .files import Array, integer_dtype, offsets_path
 
 _PATTERNS = ("*.npy",)
 """The files of a directory that count."""
-
-_NO_TOKENS = (".offsets", ".unfinished")
-"""Files beside the tokens, which a glob may find, too."""
 
 _PIECES_LOOKED_AT = 8
 """So many pieces of all files tell two sources apart; of each file at least two."""
@@ -58,6 +57,9 @@ class TokenSource(FileSource[Any]):
         name: of the array in the record, default "tokens". None: the record is the array itself.
         storage_options: how files in a store are reached and kept (docs/how-to/remote-files.md). Their documents are read
             when they are asked for; their offsets are copied into the cache.
+        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
+            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: read the files of this generation, from 0, and look for no others.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
@@ -79,6 +81,8 @@ class TokenSource(FileSource[Any]):
     """
 
     _unit = "documents"
+    _beside = (".offsets", ".unfinished")
+    _settles = False
     _files: tuple[DocumentFile, ...]
     """In the order of their documents; one that is listed twice is there twice."""
     _name: str | None
@@ -92,34 +96,51 @@ class TokenSource(FileSource[Any]):
         document_length: int | None = None,
         name: str | None = "tokens",
         storage_options: StorageOptionsLike = None,
+        growing: bool | PathLike = False,
+        generation: int | None = None,
     ) -> None:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name={short_repr(name)} must be a string, or None for records that are bare arrays.")
         self._name = name
-        raw = None if dtype is None else integer_dtype(dtype)
-        documents, storage = _documents(offsets, document_length), storage_options_of(storage_options)
-        found = [path for path in find_files(paths, _PATTERNS, storage) if not path.endswith(_NO_TOKENS)]
-        if offsets is not None and len(found) > 1:
-            raise ValueError(
-                f"offsets= are those of one file, and there are {len(found)}: {first_few(found)}; give each its own, "
-                "in <path>.offsets."
+        self._raw = None if dtype is None else integer_dtype(dtype)
+        self._documents, self._storage = _documents(offsets, document_length), storage_options_of(storage_options)
+        self._document_length, self._has_own_offsets = document_length, offsets is not None
+        self._settles = self._raw is not None
+        kind = [document_length, str(self._raw)] if document_length else None
+        if offsets is not None and (growing is not False or generation is not None):
+            raise ValueError("offsets= are those of one file, and growing= is for several; give each <path>.offsets.")
+        self._begin(paths, _PATTERNS, self._storage, growing, generation, kind)
+
+    def _look_at(self, path: str) -> DocumentFile:
+        documents = offsets_path(path) if self._documents is None else self._documents
+        return DocumentFile(path, documents, self._raw, self._storage)
+
+    def _facts(self, found: DocumentFile) -> FileFacts:
+        content = hashlib.sha256(found.looked_at(2)).hexdigest()[:16]
+        return FileFacts(found.count, found.stamp, content)
+
+    def _check_alike(self, first: DocumentFile, other: DocumentFile) -> None:
+        if other.dtype != first.dtype:
+            raise SourceError(
+                f"{shorten(other.path)} has tokens of dtype {other.dtype}, and {shorten(first.path)} of {first.dtype}; write "
+                "all files of a source with one dtype."
             )
 
-        def opened(path: str) -> DocumentFile:
-            return DocumentFile(path, offsets_path(path) if documents is None else documents, raw, storage)
-
-        self._paths, self._files = tuple(found), tuple(of_each(opened, found))
+    def _take(self, paths: Sequence[str]) -> None:
+        if self._has_own_offsets and len(paths) > 1:
+            raise ValueError(
+                f"offsets= are those of one file, and there are {len(paths)}: {first_few(paths)}; give each its own, "
+                "in <path>.offsets."
+            )
+        self._paths, self._files = tuple(paths), tuple(self._looked_at(paths))
         self._ends = np.cumsum([file.count for file in self._files], dtype=np.int64)
         for file in self._files:
-            if file.dtype != self._files[0].dtype:
-                raise SourceError(
-                    f"{shorten(file.path)} has tokens of dtype {file.dtype}, and {shorten(self._paths[0])} of "
-                    f"{self._files[0].dtype}; write all files of a source with one dtype."
-                )
-        if not found or not self._ends[-1]:
-            less = f"{sum(file.tokens for file in self._files)} tokens are less than one document of {document_length=}"
-            told = "" if document_length is None else f": {less} in each file."
-            raise NoRecordsError(f"no documents in {first_few(found or [shorten(paths)])}{told}")
+            self._check_alike(self._files[0], file)
+        if not paths or not self._ends[-1]:
+            length = self._document_length
+            less = f"{sum(file.tokens for file in self._files)} tokens are less than one document of document_length={length}"
+            told = "" if length is None else f": {less} in each file."
+            raise NoRecordsError(f"no documents in {first_few(paths)}{told}")
 
     def _read_part(self, number: int, keys: npt.NDArray[np.int64]) -> list[Any]:
         documents, name = self._files[number].read(self._places(number, keys)), self._name

@@ -293,3 +293,29 @@ def test_a_mix_that_repeats_takes_nothing_from_an_empty_dataset():
     empty = MapDataset.range(1)[1:].to_iter_dataset()
     mix = IterDataset.mix([MapDataset.range(5, 8).to_iter_dataset(), empty], when_exhausted="repeat")
     assert list(mix) == list(IterDataset.mix([MapDataset.range(5, 8).to_iter_dataset(), empty]))
+
+
+def test_what_fails_after_the_end_of_the_first_stream_of_a_zip_is_told():
+    """A strict zip asks each of the others for one more element; an error there is no end."""
+
+    def fails_at_2(x):
+        if x == 2:
+            raise ValueError("record 2 is broken")
+        return x
+
+    others = MapDataset.range(3).to_iter_dataset().map(fails_at_2)
+    zipped = iter(IterDataset.zip([MapDataset.range(2).to_iter_dataset(), others]))
+    assert [next(zipped), next(zipped)] == [(0, 0), (1, 1)]
+    with pytest.raises(ValueError, match="record 2 is broken"):
+        next(zipped)
+
+
+def test_a_strict_zip_in_a_zip_tells_that_its_streams_are_unequal():
+    """Also where the first stream of the outer one has no elements at all."""
+
+    def few(count):
+        return MapDataset.range(5).to_iter_dataset().filter(lambda x: x < count)
+
+    inner = IterDataset.zip([few(0), few(2)])
+    with pytest.raises(JoinError, match="argument 1 is shorter than argument 2"):
+        list(IterDataset.zip([few(0), inner]))

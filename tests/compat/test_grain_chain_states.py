@@ -196,8 +196,8 @@ def test_one_worker_of_grain_is_as_none():
 @pytest.mark.parametrize(
     ("name", "state", "message"),
     [
-        ("plain", {"next_index": 31}, "after the end"),
-        ("plain", {"next_index": -1}, "no state that this dataset goes on from"),
+        ("plain", {"next_index": 31}, "out of range for dataset of length"),
+        ("plain", {"next_index": -1}, "out of range for dataset of length"),
         ("plain", {"parents": []}, "no state that this dataset goes on from"),
         ("batches of batches", workers({"next_index": 2}, {"next_index": 1}), "unequal places"),
         ("map after that", workers({"next_index": 2}, {"next_index": 1}), "2 workers"),

@@ -94,6 +94,11 @@ def test_random_programs_run_as_with_grain(share):
     run_all(range(share * 15, share * 15 + 15))
 
 
+def test_programs_that_differed_run_as_with_grain():
+    """A strict zip whose packed input fails where it should end; a part of a dataset that has no elements."""
+    run_all([3722, 4048])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("share", range(SHARES))
 def test_thousands_of_random_programs_run_as_with_grain(share):

@@ -60,7 +60,10 @@ class Ledger:
         self.due, self.read, self.in_epoch = set(range(records)) - omitted, 0, records
 
     def change(self, records, omitted, joins):
-        if self.read == 0:
+        if self.read == 0 and joins and self.epoch and self.before < records:  # the epoch that has ended becomes longer
+            self.epoch, self.read, self.due = self.epoch - 1, 1, set(range(self.before, records))
+            self.in_epoch = records
+        elif self.read == 0:
             self.due, self.in_epoch = set(range(records)) - omitted, records
         elif joins:
             self.due |= set(range(self.in_epoch, records))
@@ -71,6 +74,7 @@ class Ledger:
 
     def roll(self):
         if not self.due:
+            self.before = self.in_epoch  # records that the epoch before had
             self.epoch, self.read, self.in_epoch = self.epoch + 1, 0, self.records
             self.due = set(range(self.records)) - self.omitted
 

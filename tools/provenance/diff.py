@@ -29,7 +29,8 @@ from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
-from .orders import OrderDifference, first_difference
+from .orders import OrderDifference, first_difference, rows_in_step
+from .records import records_difference
 from .streams import Described, states_of
 
 MOST_DEALT = 1 << 16
@@ -41,8 +42,8 @@ class Reason:
     """Why two streams differ.
 
     Attributes:
-        what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards", "balance" or
-            "left out".
+        what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards", "balance",
+            "records" or "left out".
         told: it in words; the first stream comes first.
         step: from which on it makes a difference; None: an operation decides which step that is, or it is not known.
     """
@@ -112,8 +113,10 @@ def diff(one: Any, two: Any) -> Difference:
         two = replace(two, alike=two.pipeline.fingerprint_like(one.fingerprint))
     elif two.pipeline is None and one.pipeline is not None:
         one = replace(one, alike=one.pipeline.fingerprint_like(two.fingerprint))
-    compared = (_of_source, _of_operations, _of_batches, _of_order, _of_deal, _of_loops, _of_left_out, _of_history)
-    found = [reason for compare in compared for reason in compare(one, two)]
+    records = list(_of_records(one, two))
+    orders = () if records else (_of_source, _of_order)
+    compared = (*orders, _of_operations, _of_batches, _of_deal, _of_loops, _of_left_out, _of_history)
+    found = [reason for compare in compared for reason in compare(one, two)] + records
     return Difference(tuple(sorted(found, key=lambda reason: (reason.step is None, reason.step or 0))))
 
 
@@ -163,7 +166,7 @@ class _Side:
         if not found.position:
             return found.position
         if found.of_rows:
-            rows = _rows_in_step(self.pipeline)
+            rows = rows_in_step(self.pipeline)
             return found.position // rows if rows else None
         if self.pipeline is not None:
             aligned = self.pipeline.aligned
@@ -176,15 +179,6 @@ class _Side:
         return found.position // (prod(self.sizes) * shards) if aligned else None
 
 
-def _rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """The number of rows of the uppermost join that make an element; None if that is not known beforehand."""
-    part, rows = pipeline.top if pipeline else None, 1
-    while pipeline and part and part.stage is not None:
-        stage = pipeline.stages[part.stage]
-        part, rows = stage.input, rows * stage.unit if stage.one_to_one else 0
-    return rows if part and rows else None
-
-
 def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
     return next((at for at, pair in enumerate(zip(one, two)) if pair[0] != pair[1]), min(len(one), len(two)))
 
@@ -193,6 +187,18 @@ def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[st
     """In words; of two kinds nothing else is compared."""
     kinds = [{"kind": each.get("kind")} for each in (one, two)]
     return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
+
+
+def _first_step(one: _Side, two: _Side, found: OrderDifference) -> int | None:
+    shards = max(one.shards or 1, two.shards or 1)
+    return min((step for side in (one, two) if (step := side.step_of(found, shards)) is not None), default=None)
+
+
+def _of_records(one: _Side, two: _Side) -> Iterator[Reason]:
+    """Records that were appended or left out: what follows from them is told of no source and order."""
+    found = records_difference(one.alike["sampler"], two.alike["sampler"])
+    if found is not None:
+        yield Reason("records", found.told, _first_step(one, two, OrderDifference(found.position)))
 
 
 def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
@@ -247,12 +253,12 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
     found = first_difference(told[0], told[1], pipelines)
     if found is None:
         return
-    shards = max(one.shards or 1, two.shards or 1)
-    steps = [step for side in (one, two) if (step := side.step_of(found, shards)) is not None]
     at = f"{'row' if found.of_rows else 'position'} {found.position:,}: " if found.position is not None else ""
     there = f"; {at}{found.told}" if found.told else ""
     yield Reason(
-        "weights" if found.why else _kind(words), f"{found.why or first_few(words)}{there}", min(steps, default=None)
+        "weights" if found.why else _kind(words),
+        f"{found.why or first_few(words)}{there}",
+        _first_step(one, two, found),
     )
 
 

@@ -168,3 +168,12 @@ def _of_index(told: Mapping[str, Any]) -> Order | None:
         )
     except (TypeError, ValueError, LookupError):
         return None
+
+
+def rows_in_step(pipeline: Pipeline | None) -> int | None:
+    """The number of rows of the uppermost join that make an element; None if that is not known beforehand."""
+    part, rows = pipeline.top if pipeline else None, 1
+    while pipeline and part and part.stage is not None:
+        stage = pipeline.stages[part.stage]
+        part, rows = stage.input, rows * stage.unit if stage.one_to_one else 0
+    return rows if part and rows else None

@@ -6,6 +6,7 @@ In: a loader, the number of a step, and maybe a checkpoint. Out: the records tha
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -15,6 +16,7 @@ from ...common.redaction import redacted
 from ...common.validation import whole_number
 from ...errors import TraceError
 from ...loader.state.loader_state import LoaderState
+from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.weighted.sampler import WeightedSampler
 from ...sources.provenance import FilePlace, TokenSpan
@@ -66,6 +68,7 @@ class Trace:
             arithmetic told it.
         records: in the order in which they stand in the elements of the shards.
         weights: digests of the weights that drew them, and from which position on these held, where a `WeightedSampler` did.
+        generations: of the source that has them, and from which position on each held.
     """
 
     step: int
@@ -75,6 +78,7 @@ class Trace:
     ran_from: int | None
     records: tuple[TracedRecord, ...]
     weights: tuple[str, ...] = ()
+    generations: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain values for JSON."""
@@ -94,6 +98,7 @@ class Trace:
             names = (f"{epoch}{f' of {name}' if name else ''}" for name, epoch in self.epochs.items())
             yield f"Epoch {', '.join(names)}"
         yield from (f"Drawn by {weights}" for weights in self.weights)
+        yield from (f"Of {generation}" for generation in self.generations)
         if self.ran_from is None:
             yield "Found by arithmetic; nothing was read."
         else:
@@ -181,7 +186,8 @@ def trace(
     ran = [one.ran_from for one in found if one.ran_from is not None]
     records = [_traced(each, index) for index, one in zip(told, found) for each in one.records]
     weights = tuple(dict.fromkeys(chain.from_iterable(map(_weights, found))))
-    return Trace(step, tuple(told), count, _epochs(found), min(ran, default=None), tuple(records), weights)
+    generations = tuple(dict.fromkeys(chain.from_iterable(map(_generations, found))))
+    return Trace(step, tuple(told), count, _epochs(found), min(ran, default=None), tuple(records), weights, generations)
 
 
 def _weights(element: Element) -> list[str]:
@@ -196,6 +202,16 @@ def _weights(element: Element) -> list[str]:
                 "loader of those weights, and a state of that run."
             )
     return [sampler.weights_told for sampler in weighted.values()]
+
+
+def _generations(element: Element) -> Iterator[str]:
+    """The generations of the source that the records of an element are of, in words."""
+    for each in element.records:
+        sampler = element.leaves[each.leaf].sampler
+        if isinstance(sampler, ChangingSampler) and (sampler.changes or sampler.generation):
+            begins = [0, *(change.position for change in sampler.changes)]
+            first = begins[bisect_right(begins, each.position) - 1]
+            yield f"generation {sampler.generation_at(each.position)}, which holds from position {first:,} on"
 
 
 def _shards(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
@@ -221,7 +237,8 @@ def _epochs(found: Iterable[Element]) -> dict[str, int]:
                 parts = leaf.sampler.part_epochs(position)
                 epochs |= {"/".join(filter(None, (leaf.name, name))): epoch for name, epoch in parts.items()}
             elif not leaf.in_order:
-                epochs[leaf.name] = leaf.epoch + position // leaf.epoch_stride
+                epoch_at = getattr(leaf.sampler, "epoch_at", None)
+                epochs[leaf.name] = leaf.epoch + (epoch_at(position) if epoch_at else position // leaf.epoch_stride)
         latest |= {name: max(epoch, latest.get(name, 0)) for name, epoch in epochs.items()}
     return latest
 

@@ -52,7 +52,9 @@ class ElasticIterator(IterDataset[Any]):
         if not isinstance(ds, MapDataset):
             raise TypeError(f"ElasticIterator takes a MapDataset, not {a_kind_of(ds)}. {_STREAMS}")
         if ds.root_node.left_out_by == "filter":
-            raise ValueError(f"ElasticIterator does not support `filter`: elements then have no index. {_STREAMS}")
+            raise ValueError(
+                f"ElasticIterator does not support `filter` transformation. Elements have no index then. {_STREAMS}"
+            )
         if global_batch_size % shard_options.shard_count:
             raise ValueError(
                 f"global_batch_size={global_batch_size} is not divisible by {shard_options.shard_count} shards; use a multiple."

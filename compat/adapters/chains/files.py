@@ -5,6 +5,7 @@ In: paths, or streams. Out: records. All are run through in order, in one worker
 
 from __future__ import annotations
 
+import copy
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any
 from ....common.messages import shorten
 from ....common.validation import whole_number
 from ....errors import MissingExtraError, SourceError
-from .iter_dataset import IterDataset, as_stream
+from .iter_dataset import IterDataset, WithOptionsIterDataset, as_stream
 from .iterators import Resumed
 
 _CYCLE = 16
@@ -33,6 +34,10 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         super().__init__()
         self.paths = [path] if isinstance(path, str) else list(path)
         self.read_kwargs = read_kwargs
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Read these of the files only."""
+        self.paths = self.paths[sl]
 
     def __iter__(self) -> Any:
         if len(self.paths) > 1:
@@ -98,6 +103,8 @@ class InterleaveIterDataset(IterDataset[Any]):
         iter_buffer_size: does nothing.
     """
 
+    dataset_options: Any = None
+
     def __init__(
         self,
         datasets: Any,
@@ -111,12 +118,18 @@ class InterleaveIterDataset(IterDataset[Any]):
         self.datasets = datasets
         self.cycle_length = whole_number("cycle_length", cycle_length, 1, None, "a positive int")
 
+    def with_dataset_options(self, options: Any) -> InterleaveIterDataset:
+        """The same, of streams with these options."""
+        changed = copy.copy(self)
+        changed.dataset_options = options
+        return changed
+
     def __iter__(self) -> Any:
         places = [None] * min(self.cycle_length, len(self.datasets))
         begin = {"open": places, "turn": 0, "next_dataset": 0}
         if len(self.datasets) == 1:
             return _OfOne(self._elements, begin, as_stream(self.datasets[0]))
-        return Resumed(self._elements, begin)
+        return _Interleaved(self._elements, begin)
 
     def _elements(self, state: dict[str, Any]) -> Iterator[tuple[Any, Callable[[], dict[str, Any]]]]:
         """Also from a state of Grain's."""
@@ -145,10 +158,17 @@ class InterleaveIterDataset(IterDataset[Any]):
                     each[1].close()
 
     def _at(self, number: int, state: Any = None) -> tuple[int, Any]:
-        iterator = iter(as_stream(self.datasets[number]))
+        stream = as_stream(self.datasets[number])
+        if self.dataset_options is not None:
+            stream = WithOptionsIterDataset(stream, self.dataset_options)
+        iterator = iter(stream)
         if state is not None:
             iterator.set_state(state)
         return number, iterator
+
+
+class _Interleaved(Resumed[Any]):
+    """The elements of an interleave of several streams."""
 
 
 class _OfOne(Resumed[Any]):

@@ -30,6 +30,7 @@ from .at_index import AtIndex, Below, RandomAtIndex, ShuffledWindows, applied, c
 from .iterators import DatasetIterator, EngineIterator, EngineRun
 from .orders import Mix, whole_weights
 from .seeds import seed_of, seeds_of
+from .thresholds import WatchedFilter, options_of, watched
 
 T = TypeVar("T")
 
@@ -70,6 +71,11 @@ class IterDataset(OurIterDataset[T]):
         """The datasets that one of a class of yours is made from."""
         return self._parents
 
+    def _made(self, stream: Stream) -> IterDataset[Any]:
+        dataset = self.of_stream(stream)
+        dataset.__dict__["_parents"] = (self,)
+        return dataset
+
     @property
     def _is_own(self) -> bool:
         return type(self).__iter__ is not IterDataset.__iter__
@@ -80,13 +86,17 @@ class IterDataset(OurIterDataset[T]):
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        return compiled(self.chain_stream.tree, self.chain_stream.skips_errors)
+        tree = watched(self.chain_stream.tree, options_of(self), self.chain_stream.execution.read_options)
+        return compiled(tree, self.chain_stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
         return EngineIterator(self._engine_run, self.chain_stream.tree)
 
     def _engine_run(self) -> EngineRun:
         warn_of_no_effect(self.chain_stream.execution)
+        for operation in self._pipeline.operations:
+            if isinstance(operation, WatchedFilter):
+                operation.begin()
         return EngineRun(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
 
     def __bool__(self) -> bool:
@@ -120,10 +130,10 @@ class IterDataset(OurIterDataset[T]):
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
         """An operation that needs to know how many elements came before."""
         stream, unit = counted(self.chain_stream)
-        return self.of_stream(applied(operation(unit), stream))
+        return self._made(applied(operation(unit), stream))
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
-        return self.of_stream(applied(operation, self.chain_stream))
+        return self._made(applied(operation, self.chain_stream))
 
     def mp_prefetch(
         self,
@@ -141,7 +151,7 @@ class IterDataset(OurIterDataset[T]):
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         in_workers = worker_init_fn if wanted.num_workers else None
         prefetched = self._fed_by(wanted, in_workers) or super().mp_prefetch(wanted, in_workers).chain_stream
-        return self.of_stream(dataclasses.replace(prefetched, seeds=nearest_first([self.chain_stream.seeds])))
+        return self._made(dataclasses.replace(prefetched, seeds=nearest_first([self.chain_stream.seeds])))
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
         """The same stream, if it is one of a packing that workers can make the elements for: it is run through on a thread."""
@@ -328,15 +338,18 @@ class ThreadPrefetchIterDataset(Named[T]):
     """The same stream: the engine reads ahead by itself."""
 
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
-        whole_number("prefetch_buffer_size", prefetch_buffer_size, 0, None, "a number of elements")
+        if prefetch_buffer_size < 0:
+            raise ValueError(
+                f"`prefetch_buffer_size` must be greater than or equal to 0, but got {prefetch_buffer_size}; 0 is for none."
+            )
         super().__init__(parent, _same(parent))
 
 
 class WithOptionsIterDataset(Named[T]):
-    """The same stream; the options do nothing here."""
+    """The same stream, whose filters warn or raise as the options say; the other options do nothing here."""
 
     def __init__(self, parent: Any, options: Any) -> None:
-        self.options = options
+        self.options = self.dataset_options = options
         super().__init__(parent, _same(parent))
 
 

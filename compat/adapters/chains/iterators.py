@@ -216,7 +216,7 @@ def get_next_index(ds_iter: Any) -> int:
     Raises:
         NotImplementedError: elements have no index, after a filter for example.
     """
-    return int(_with_index(ds_iter).next_index())
+    return int(_with_index(ds_iter, "get_next_index").next_index())
 
 
 def set_next_index(ds_iter: Any, index: int) -> None:
@@ -225,10 +225,13 @@ def set_next_index(ds_iter: Any, index: int) -> None:
     Raises:
         NotImplementedError: elements have no index, after a filter for example.
     """
-    _with_index(ds_iter).go_to_index(index)
+    _with_index(ds_iter, "set_next_index").go_to_index(index)
 
 
-def _with_index(iterator: Any) -> Any:
+def _with_index(iterator: Any, function: str) -> Any:
     if not hasattr(iterator, "go_to_index"):
-        raise NotImplementedError(f"elements of {a_kind_of(iterator)} have no index; use get_state() and set_state().")
+        raise NotImplementedError(
+            f"{function} is not supported for {a_kind_of(iterator)}: its elements have no index; use get_state() and "
+            "set_state()."
+        )
     return iterator

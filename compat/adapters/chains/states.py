@@ -17,7 +17,7 @@ from typing import Any
 
 from ....common.fields import replaced
 from ....common.messages import short_repr
-from ....errors import CheckpointError
+from ....errors import CheckpointError, StateIndexError
 from ....loader import DataLoaderIterator
 from ....loader.options import ExecutionOptions
 from ....loader.plan.compile import compiled, line_of
@@ -157,6 +157,8 @@ def _cursor(tree: Node, state: Any) -> Cursor:
     """The cursor of a tree."""
     try:
         return _of_line(tree, state)
+    except StateIndexError:
+        raise
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
             f"{short_repr(state)} is no state that this dataset goes on from: neither one of headrace nor one that Grain gave "
@@ -193,9 +195,13 @@ def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> tuple[int, int]:
     """The position of the next record, and how many rows of it were delivered: none, but after a flat map."""
     below, first = _indexed_operations(tree), runs_of(line_of(tree)[1])[0]
     unit, fan_out = unit_of(below), fan_out_of_all(below)
-    index, child = divmod(_count(state["next_index"]), fan_out)
-    if max(index + bool(child) - 1, 0) * unit >= max(leaf.total, 1):
-        raise CheckpointError(f"Grain's state is after the end of the stream, which has {leaf.total} records.")
+    index, child = divmod(reached := state["next_index"], fan_out)
+    if reached < 0 or max(index + bool(child) - 1, 0) * unit >= max(leaf.total, 1):
+        length = -(-leaf.total // unit) * fan_out
+        raise StateIndexError(
+            f"Checkpoint `next_index` {reached} is out of range for dataset of length {length}. Grain's state is of another "
+            "dataset; make the one that gave it."
+        )
     position = min(index * unit, leaf.total)
     return position, rows_before(leaf, first, position, unit, child) if child else 0
 

@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.validation import whole_number
 from ....errors import PackError
 from ....loader.plan.compile import compiled
-from ..chains.iter_dataset import IterDataset
+from ..chains.iter_dataset import IterDataset, WithOptionsIterDataset
 from ..chains.iterators import Resumed
 
 
@@ -31,9 +30,16 @@ class Packing(IterDataset[Any]):
         parent, stream = self._parent, self._parent.chain_stream
         if not stream.operations or any(leaf.in_order for leaf in compiled(stream.tree).leaves):
             return None
-        fed = copy.copy(self)
-        fed.__dict__["_parents"] = (parent.mp_prefetch(options, worker_init_fn),)
-        return fed
+        return self._of(parent.mp_prefetch(options, worker_init_fn))
+
+    def with_dataset_options(self, options: Any) -> Packing:
+        """The same, of a parent with these options."""
+        return self._of(WithOptionsIterDataset(self._parent, options))
+
+    def _of(self, parent: Any) -> Packing:
+        other = copy.copy(self)
+        other.__dict__["_parents"] = (parent,)
+        return other
 
 
 Element = Mapping[str, Any]
@@ -90,8 +96,10 @@ class BinPack(Packing):
         self.alignments = dict(pack_alignment_struct or {})
         self.paddings = dict(padding_struct or {})
         self.most = max_sequences_per_bin
-        if self.most is not None:
-            whole_number("max_sequences_per_bin", self.most, 1, None, "a positive int, or None")
+        if self.most is not None and self.most < 1:
+            raise ValueError(
+                f"If specified, `max_sequences_per_bin` must be a positive integer, but got {self.most}. None is for no limit."
+            )
 
     def __iter__(self) -> Any:
         parent = iter(self._parent)

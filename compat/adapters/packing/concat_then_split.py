@@ -124,7 +124,9 @@ class ConcatThenSplitIterDataset(Packing):
         names = self.length_struct
         if not isinstance(features, Mapping) or set(features) != set(names):
             found = sorted(features) if isinstance(features, Mapping) else type(features).__name__
-            raise PackError(f"a document has {found}, and length_struct {sorted(names)}; each feature needs a length.")
+            raise PackError(
+                f"Parent element has structure {found}, length_struct {sorted(names)}; each feature needs a length."
+            )
         stops = {name: length_of(features[name]) for name in names}
         return _Piece(features, before, dict.fromkeys(names, 0), stops)
 

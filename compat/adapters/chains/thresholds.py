@@ -1,0 +1,152 @@
+"""Filters that note how much they leave out, as Grain's do: too much is a warning in the log, or an error, as the options ask.
+
+In: the tree of a stream, and `DatasetOptions`. Out: the same tree, whose filters count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ....common.fingerprint_values import described
+from ....loader.plan.joins import Apply, Node, Read
+from ....operations import Filter, Operation
+from ..options import DatasetOptions, ReadOptions
+from .at_index import Indexed
+
+LOGGER = logging.getLogger("headrace")
+EVERY, SECONDS = 1000, 60.0
+
+
+def options_of(dataset: Any) -> DatasetOptions | None:
+    """The options of a dataset, and of those that it is made from; where both say something, the last one counts."""
+    found: DatasetOptions | None = getattr(dataset, "dataset_options", None)
+    for parent in getattr(dataset, "parents", ()):
+        below = options_of(parent)
+        found = below if found is None else found.merge(below)
+    return found
+
+
+def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None) -> Node:
+    """A tree whose filters note what they leave out, and whose sources have the options."""
+    chosen = options or DatasetOptions()
+    if isinstance(tree, Read):
+        return tree if options is None else _with_options(tree, options)
+    if not isinstance(tree, Apply):
+        return dataclasses.replace(tree, inputs=tuple(watched(each, options, read_options) for each in tree.inputs))
+    below = watched(tree.input, options, read_options)
+    reader = _reader(read_options) if isinstance(tree, Indexed) else ""
+    operations = tuple(_watched(each, reader, chosen) for each in tree.operations)
+    return dataclasses.replace(tree, input=below, operations=operations)
+
+
+def _with_options(tree: Read, options: DatasetOptions) -> Read:
+    """A dataset that is run through hands the options to those that it is made from."""
+    dataset: Any = getattr(tree.leaf.source, "dataset", None)
+    if not hasattr(dataset, "with_dataset_options"):
+        return tree
+    source = tree.leaf.source.of(dataset.with_dataset_options(options))
+    return Read(dataclasses.replace(tree.leaf, source=source))
+
+
+def _reader(read_options: Any) -> str:
+    """Grain's name of what reads a `MapDataset`."""
+    own = read_options or ReadOptions()
+    numbers = f"num_threads={own.num_threads}, prefetch_buffer_size={own.prefetch_buffer_size}"
+    return f"PrefetchDatasetIterator(read_options=ReadOptions({numbers}), allow_nones=False)"
+
+
+def _watched(operation: Operation, reader: str, options: DatasetOptions) -> Operation:
+    if not isinstance(operation, Filter):
+        return operation
+    name = reader or f"FilterDatasetIterator(transform={operation.name_in_stats})"
+    return WatchedFilter(operation, name, options)
+
+
+class WatchedFilter(Filter):
+    """A filter that counts what it leaves out. Its identity is that of the filter.
+
+    Args:
+        watched: the filter.
+        name: for the message.
+        options: tell how much may be left out.
+    """
+
+    def __init__(self, watched: Filter, name: str, options: DatasetOptions) -> None:
+        super().__init__(watched.function)
+        self.watched, self.name, self.options = watched, name, options
+        self.begin()
+
+    def __repr__(self) -> str:
+        return repr(self.watched)
+
+    @property
+    def fingerprint(self) -> Any:
+        """The fingerprint of the filter."""
+        explicit = getattr(self.watched, "fingerprint", None)
+        return described(self.watched) if explicit is None else explicit
+
+    @property
+    def user_function(self) -> Callable[..., Any]:
+        return self.watched.user_function
+
+    @property
+    def name_in_stats(self) -> str:
+        return self.watched.name_in_stats
+
+    def begin(self) -> None:
+        """Count anew: an iterator begins. In one process, those of one dataset that run at a time count together."""
+        self._counts = _Counts(self.name, self.options)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The filter's function, which counts."""
+        function = self.watched.function
+
+        def counted(element: Any) -> bool:
+            passes = bool(function(element))
+            self._counts.add(passes)
+            return passes
+
+        return counted
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.watched, self.name, self.options)
+
+
+class _Counts:
+    """Counts of the elements that came to a filter, and of those that it left out."""
+
+    def __init__(self, name: str, options: DatasetOptions) -> None:
+        self._name, self._options = name, options
+        self._seen = self._left_out = 0
+        self._told = -SECONDS
+
+    def add(self, passes: bool) -> None:
+        """Count an element.
+
+        Raises:
+            ValueError: more of the last thousand were left out than the options allow.
+        """
+        self._seen += 1
+        self._left_out += not passes
+        if self._seen >= EVERY:
+            left_out, self._seen, self._left_out = self._left_out, 0, 0
+            self._look(left_out / EVERY)
+
+    def _look(self, ratio: float) -> None:
+        options = self._options
+        if ratio >= (options.filter_raise_threshold_ratio or float("inf")):
+            raise ValueError(self._text(ratio, "filter_raise_threshold_ratio"))
+        if ratio >= (options.filter_warn_threshold_ratio or float("inf")) and time.monotonic() >= self._told + SECONDS:
+            self._told = time.monotonic()
+            LOGGER.warning(self._text(ratio, "filter_warn_threshold_ratio"))
+
+    def _text(self, ratio: float, option: str) -> str:
+        return (
+            f"Transformation {self._name} skipped {ratio:.2%} of the last seen {EVERY} elements.".replace("%", " %")
+            + f" Filter the source beforehand, or set {option}=None in the DatasetOptions of WithOptionsIterDataset."
+        )

@@ -1,0 +1,209 @@
+"""Resumes a run whose source has more records than before, or from which other records are left out.
+
+In: the pipeline as its loader made it, and states. Out: both with the order of that run up to where it got, and the order of
+now from there on. For any other pipeline: what `migrate_mix` makes of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.messages import short_repr
+from ...errors import CheckpointError
+from ...samplers import NoSharding
+from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
+from ...samplers.changing.sampler import ChangingSampler, lasting
+from ...samplers.protocol import ENDLESS
+from ...sources import fingerprint_of
+from ..plan.cursor import Cursor
+from ..plan.fingerprint import Fingerprint
+from ..plan.growth import at_generation
+from ..plan.lineage import ReshardHistory
+from ..plan.pipeline import Pipeline
+from .changed_mix import adapted, check_last_windows, first_unread, migrate_mix
+from .leftover import Run, check_sizes, those_within
+from .loader_state import LoaderState
+
+MOST_CHECKED = 1 << 22
+"""Positions that are looked at, between the shard that has read least and the one that has read most."""
+
+
+def migrate(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline and the states that go on; as `migrate_mix`, also where records were appended, or are left out.
+
+    With `strict`, more records may be left out than before and no fewer; what was appended must come after the same records.
+
+    Raises:
+        CheckpointError: fewer records are left out, or fewer are there; or a record that is left out now is within something
+            that was begun.
+    """
+    if len(pipeline.leaves) > 1 or not states:
+        return migrate_mix(pipeline, states, strict, run)
+    latest = max(states, key=_changes_of)
+    known = latest.fingerprint
+    saved: Any = known["sampler"]
+    sampler = _changing(pipeline, saved)
+    if sampler is None or lasting(saved) != lasting(sampler.fingerprint):
+        return migrate_mix(pipeline, states, strict, run)
+    history = History.of(saved)
+    if pipeline.leaf.growth is not None:  # what came since comes in where the run looks
+        pipeline = at_generation(pipeline, history.last.generation)
+        sampler = _changing(pipeline, saved)
+        assert sampler is not None, "it was one before"
+    former = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler.with_history(history)))
+    if strict and _former_source(pipeline, sampler, history) != known["source"]:
+        return pipeline, states  # comparing the fingerprints will tell
+    if strict:
+        _check_omitted(history.last.omitted, sampler.omitted.digest)
+    position, place = _from_where(former, states, history)
+    changed = sampler.going_on(saved, position, place)
+    length, total = (len(each.with_shard_options(NoSharding())) for each in (former.leaf.sampler, changed))
+    if changed.history != history:
+        _check_begun(pipeline, states, strict)
+        _check_unread(changed, history, states, min(position, length))
+    check_last_windows(pipeline, states, length, total)
+    now = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=changed))
+    fingerprint = _told(known, now, changed)
+    return now, [_as_of(state, known, history, fingerprint, total) for state in states]
+
+
+def _changes_of(state: LoaderState) -> int:
+    """The number of changes that the order of a state knows of: of several shards, some may have got to more than others."""
+    saved: Any = state.fingerprint["sampler"]
+    changes = saved.get(HISTORY) if isinstance(saved, dict) else None
+    return len(changes) if isinstance(changes, list) else 0
+
+
+def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Fingerprint, total: int) -> LoaderState:
+    """A state of the run as one of the order of now, also if its shard had not got to the last changes."""
+    own = state.fingerprint
+    if (
+        own != known
+        and _changes_of(state) < len(history.changes)
+        and lasting(own["sampler"]) == lasting(known["sampler"])
+    ):
+        until = History.of(own["sampler"])
+        rest = {"source": known["source"], "sampler": known["sampler"]}
+        if until == history.first(len(until.changes)) and {**own, **rest} == known:
+            known = own
+    return adapted(state, known, now, total)
+
+
+def _changing(pipeline: Pipeline, saved: Any) -> ChangingSampler | None:
+    """The sampler of the pipeline as one that changes, where it is one or the state has one."""
+    sampler: Any = pipeline.leaves[0].sampler
+    if not isinstance(saved, dict):
+        return None
+    if isinstance(sampler, ChangingSampler):
+        counts = hasattr(pipeline.leaf.source, "generation")
+        return sampler if counts else sampler.of_generation(History.of(saved).last.generation)
+    if not {HISTORY, OMITTED, GENERATION} & saved.keys() or not hasattr(sampler, "resized"):
+        return None
+    return ChangingSampler(sampler, generation=History.of(saved).last.generation)
+
+
+def _former_source(pipeline: Pipeline, sampler: ChangingSampler, history: History) -> dict[str, Any]:
+    """The identity of the source as it was, where that can be asked for; else as it is."""
+    source = pipeline.leaf.source
+    then, now = history.last.generation, sampler.history.last.generation
+    if then < now and hasattr(source, "at_generation"):
+        return fingerprint_of(source.at_generation(then))
+    assert pipeline.identity is not None
+    return pipeline.identity.source
+
+
+def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Fingerprint:
+    """The identity of the run as it goes on: whatever else is another than in the state will still be seen."""
+    source = known["source"]
+    if sampler.generation > History.of(known["sampler"]).last.generation:
+        source = now.fingerprint_like(known)["source"]
+    return Fingerprint({**known, "sampler": sampler.fingerprint, "source": source})
+
+
+def _check_omitted(before: str, now: str) -> None:
+    """Refuse to go on with fewer records left out, as a program does that forgot them."""
+    if before != now and _count(now) <= _count(before):
+        raise CheckpointError(
+            f"the state is of a run that left out {_count(before):,} records, and now {_count(now):,} are left out"
+            f"{', others' if _count(now) == _count(before) else ''}: some would come back. Pass omit= all of them, or go on "
+            "deliberately with set_state(state, strict=False)."
+        )
+
+
+def _count(digest: str) -> int:
+    try:
+        return int(digest.split()[0]) if digest else 0
+    except ValueError:
+        raise CheckpointError(f"the state is damaged: omitted={short_repr(digest)}.") from None
+
+
+def _from_where(former: Pipeline, states: Sequence[LoaderState], history: History) -> tuple[int, int | None]:
+    """The position from which on the order may be another one, and its place, if a state tells it."""
+    position = max(first_unread(former, states), history.last.position)
+    knowing = [state for state in states if _changes_of(state) == len(history.changes)]  # others tell former places
+    told = [state.place for state in knowing if state.place is not None and state.place[0] == position]
+    return position, told[0][1] if told else None
+
+
+def _check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> None:
+    """Refuse a change within what is made of rows: its end, which is not known here, may lie in the changed order."""
+    for state in states:
+        if not strict:
+            check_sizes(pipeline, state)
+        if any(stage > 0 for stage in pipeline.begun_at(pipeline.top, state.cursor)):
+            raise CheckpointError(
+                "records were appended or left out since, and the state stands inside a window of a Pack or window_shuffle, or "
+                "a batch that is taken apart, after a Filter or FlatMap; take the state at another step."
+            )
+
+
+def _check_unread(changed: ChangingSampler, history: History, states: Sequence[LoaderState], position: int) -> None:
+    """Refuse to read a record that is left out now before the position from which on none comes."""
+    if changed.omitted.digest == history.last.omitted:
+        return
+    for state in states:
+        places = [(state.cursor, state.shard, state.lineages[0])]
+        places += [(rest.cursor, rest.shard, rest.lineages[0]) for rest in those_within(state.cursor.unfinished)]
+        for cursor, shard, lineage in places:
+            unread = _positions_before(position, cursor, shard, lineage)
+            keys = changed.record_keys(unread) if len(unread) else unread
+            late = keys[np.isin(keys, changed.omitted.keys)]
+            if len(late):
+                raise CheckpointError(
+                    f"record {int(late[0])} is left out now, and is within what was begun where the state was taken, or what "
+                    "some shards have read and others not. Take the states at equal steps, between two windows."
+                )
+
+
+def _positions_before(
+    position: int, cursor: Cursor, shard: tuple[int, int], lineage: ReshardHistory
+) -> NDArray[np.int64]:
+    """The global positions that a shard has not read yet before one from which on positions follow one another."""
+    index, count = shard
+    dense, offset = lineage.dense_from
+    stop = max(dense, position - offset)
+    first = cursor.positions[0] * count + index
+    if (stop - first) // count > MOST_CHECKED:
+        raise CheckpointError(
+            f"records are left out that were not before, and the shards stand {(stop - first) // count:,} records apart; take "
+            "the states at equal steps."
+        )
+    indices = np.arange(first, min(stop, lineage.length(ENDLESS)), count, dtype=np.int64)
+    positions = lineage.positions(indices)
+    return positions[positions < position]
+
+
+def place_of(pipeline: Pipeline, state: LoaderState) -> tuple[int, int] | None:
+    """The value `place` of a state: None where no record is left out."""
+    sampler: Any = pipeline.leaves[0].sampler
+    if len(pipeline.leaves) > 1 or not isinstance(sampler, ChangingSampler) or not len(sampler.omitted):
+        return None
+    position = max(first_unread(pipeline, [state]), sampler.history.last.position)
+    return position, sampler.place(position)

@@ -1,0 +1,77 @@
+"""The decisions of all shards: a file for each position at which they look, which the first one to get there writes.
+
+In: a position, and what a shard found. Out: what the first one found. No shard needs to know of any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import suppress
+from typing import NamedTuple
+
+from ...common.messages import short_repr, shorten
+from ...errors import CheckpointError
+
+
+class Decision(NamedTuple):
+    """The generation that holds from a position on."""
+
+    generation: int  # of the source
+    joins: bool  # its records come in the epoch under way
+
+
+class DecisionLog:
+    """A folder of decisions.
+
+    Args:
+        folder: made with the first one.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def read(self, position: int) -> Decision | None:
+        """The decision at a position; None: nobody has looked there.
+
+        Raises:
+            CheckpointError: the file is damaged.
+        """
+        path = self._path(position)
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return None
+        try:
+            generation, joins = json.loads(text)
+            if type(generation) is not int or type(joins) is not bool:
+                raise TypeError
+        except (ValueError, TypeError):
+            raise CheckpointError(
+                f"{shorten(path)} tells what a run found in its source, and is damaged: {short_repr(text)}. Pass another "
+                "log= to begin a new history."
+            ) from None
+        return Decision(generation, joins)
+
+    def first(self, position: int, found: Decision) -> Decision:
+        """Write down what was found at a position, unless somebody else was first. Returns what stands there."""
+        os.makedirs(self._folder, exist_ok=True)
+        path = self._path(position)
+        beside = f"{path}.{secrets.token_hex(4)}.unfinished"
+        try:
+            with open(beside, "xb") as file:
+                file.write(json.dumps(found).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(beside, path)  # fails where the file is there: so it is whole, and never replaced
+        except FileExistsError:
+            pass
+        finally:
+            with suppress(OSError):
+                os.remove(beside)
+        return self.read(position) or found
+
+    def _path(self, position: int) -> str:
+        return os.path.join(self._folder, f"{position:016}.json")

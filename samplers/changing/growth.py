@@ -1,0 +1,48 @@
+"""The moments at which a run looks whether its source has more records.
+
+In: an order, and what the user wants. Out: positions. Pure: the looking is done elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from ...common.validation import one_of, whole_number
+from .sampler import ChangingSampler
+
+
+@dataclass(frozen=True)
+class GrowthOptions:
+    """The moments at which a run takes in records that were appended to a source that grows.
+
+    All shards take them in at the same position of the order. What a shard finds is written down in a log, from which the
+    others, and runs that are begun again, read it.
+
+    Args:
+        at: "epoch" (default): with the next epoch. "now": in the epoch under way, shuffled together with its rest. "hand": only
+            when a loader is made; one that goes on from a state takes in what there is then, with the next epoch.
+        every: with "now", positions of the global order between two looks; the end of each epoch is one, too.
+        log: a folder for the log that all shards can write to. None (default): beside the data, with several shards; with
+            one, nothing is written, and the state tells what was found. A new run with the same log has the same changes.
+
+    Raises:
+        ValueError: an argument outside its range.
+        TypeError: `every` is no whole number.
+    """
+
+    at: Literal["epoch", "now", "hand"] = "epoch"
+    every: int = 65_536
+    log: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        one_of("at", self.at, "epoch", "now", "hand")
+        whole_number("every", self.every, 1, 1 << 62, "a number of positions")
+
+    def next_look(self, sampler: ChangingSampler, position: int) -> int:
+        """The first position from one on at which a run looks."""
+        if sampler.begins_epoch(position):
+            return position
+        end = sampler.epoch_start(sampler.epoch_at(position) + 1)
+        return min(end, -(-position // self.every) * self.every) if self.at == "now" else end

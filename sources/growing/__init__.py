@@ -1,0 +1,1 @@
+"""Sources whose files become more: numbered generations, written down beside the data."""

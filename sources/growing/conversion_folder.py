@@ -1,0 +1,105 @@
+"""A folder that a conversion writes, or wrote. In: the folder. Out: its finished files in their order, and whether it is done.
+
+    FOLDER/manifest.json                    the conversion is done
+    FOLDER/.conversion/plan.json            it is not: all shards, in their order
+    FOLDER/.conversion/receipt-….json       appears when the files of a shard are whole, and have their names
+
+Shards are finished in any order, and taken in that of the plan: the first that has no receipt ends the list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ...common.former_names import formerly
+from ...common.messages import shorten
+from ...errors import SourceError, SourceNotFoundError
+from ...files.opened import open_file
+from ...files.paths import file_system_of
+from ...files.storage_options import StorageOptions
+
+MANIFEST = "manifest.json"
+KIND, VERSION = "headrace conversion", 1
+WORKPLACE = ".conversion"
+"""What is there only while a conversion is not done."""
+PLAN = f"{WORKPLACE}/plan.json"
+RECEIPT = "receipt-"
+
+
+class FinishedShards(NamedTuple):
+    """The files of a conversion, as paths from its folder."""
+
+    names: tuple[str, ...]
+    is_done: bool
+
+
+def receipt_name(shard: str) -> str:
+    """The file name of the receipt of a shard.
+
+    >>> receipt_name("train-0.npy")
+    'receipt-1661352410a6946fde911bc268a5be7f.json'
+    """
+    return f"{RECEIPT}{hashlib.sha256(shard.encode()).hexdigest()[:32]}.json"
+
+
+def finished_shards(folder: str, storage: StorageOptions) -> FinishedShards | None:
+    """The finished files of the conversion to a folder, first to last; None if there is no conversion.
+
+    Raises:
+        SourceError: its plan or manifest cannot be read.
+    """
+    done = _manifest(folder, storage)
+    if done is not None:
+        return done
+    files = file_system_of(folder, storage)
+    if not files.is_directory(f"{folder}/{WORKPLACE}"):
+        return _manifest(folder, storage)  # it may have ended meanwhile
+    try:
+        plan = _json(f"{folder}/{PLAN}", storage)
+    except ValueError as error:
+        raise SourceError(
+            f"{shorten(f'{folder}/{PLAN}')} cannot be read: {shorten(error)}; remove it, and convert anew."
+        ) from error
+    try:
+        there = set(files.names_in(f"{folder}/{WORKPLACE}"))
+    except FileNotFoundError:
+        return _manifest(folder, storage)
+    if plan is None:
+        return _manifest(folder, storage) or FinishedShards((), False)
+    names = [str(shard["name"]) for shard in plan["shards"]]
+    missing = (number for number, name in enumerate(names) if receipt_name(name) not in there)
+    return FinishedShards(tuple(names[: next(missing, len(names))]), False)
+
+
+def _manifest(folder: str, storage: StorageOptions) -> FinishedShards | None:
+    values = None
+    with suppress(ValueError):  # one of somebody else's
+        values = _json(f"{folder}/{MANIFEST}", storage)
+    if not isinstance(values, dict) or values.get("kind") not in (KIND, formerly(KIND)):
+        return None
+    return FinishedShards(tuple(str(shard["name"]) for shard in values["shards"]), True)
+
+
+def _json(path: str, storage: StorageOptions) -> Any:
+    """The content of a small file; None if there is none. Raises ValueError where it is no JSON."""
+    try:
+        file = open_file(path, storage)
+    except SourceNotFoundError:
+        return None
+    try:
+        return json.loads(file.read(0, file.size))
+    finally:
+        file.close()
+
+
+def folder_of(path: str) -> str:
+    """The folder that a file is in; "." for a bare name.
+
+    >>> folder_of("out/a.npy"), folder_of("a.npy")
+    ('out', '.')
+    """
+    return os.path.dirname(path) or "."

@@ -1,0 +1,258 @@
+"""The growing side of a source on files. In: what a source knows of one file. Out: the members of a growing source.
+
+`sources/protocol.py` says what each of them is for. A source looks at a file once, whatever number of generations it is in.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from ...common.messages import first_few, shorten
+from ...errors import NoRecordsError, SourceError, SourceNotFoundError
+from ...files.opened import stamp_of
+from ...files.paths import PathLike, Paths, find_files
+from ...files.storage_options import StorageOptions
+from ...files.urls import is_remote
+from ..parts import of_each
+from .generation import FileFacts
+from .growth import SETTLED_SECONDS, Growth, growth_of, is_settled
+
+_LOGGER = logging.getLogger("headrace")
+
+_PAUSE_SECONDS = 0.1
+"""Between two looks for the first file of a conversion."""
+
+_WRITING_SECONDS = 60.0
+"""A file that cannot be read may still be written, where somebody wrote to it within this time."""
+
+FoundT = TypeVar("FoundT")
+
+
+class GrowingFiles(Generic[FoundT]):
+    """A base of sources whose files may become more. `FoundT` is what a source knows of one file."""
+
+    _beside: ClassVar[tuple[str, ...]] = (".unfinished",)
+    """Endings of files beside the data that are ours."""
+    _settles: bool = True
+    """Whether a file that is not whole may look as if it were: it is taken when nobody has written to it for a while."""
+
+    _growth: Growth | None = None
+    _known: dict[str, tuple[FoundT, FileFacts]] | None = None
+    """Files of a growing source that were looked at; it is not pickled."""
+
+    def _look_at(self, path: str) -> FoundT:
+        """Find what is to be known of a file; raises SourceError where it is none of this format, or not whole."""
+        raise NotImplementedError
+
+    def _facts(self, found: FoundT) -> FileFacts:
+        raise NotImplementedError
+
+    def _check_alike(self, first: FoundT, other: FoundT) -> None:
+        """Raise SourceError where two files cannot be in one source."""
+
+    def _take(self, paths: Sequence[str]) -> None:
+        """Read these files from now on; `_looked_at` tells of them."""
+        raise NotImplementedError
+
+    def _begin(
+        self,
+        paths: Paths,
+        patterns: Sequence[str],
+        storage: StorageOptions,
+        growing: bool | PathLike,
+        generation: int | None,
+        kind: Any = None,
+    ) -> None:
+        """Take the files that the user's arguments mean; `kind`: plain values on which numbers of records depend."""
+        described = [type(self).__name__, kind]
+        growth = growth_of(paths, growing, generation, patterns, described, self._beside, storage, self._settles)
+        if growth is None:
+            self._take([path for path in find_files(paths, patterns, storage) if not path.endswith(self._beside)])
+            return
+        self._growth = growth
+        if not growth.pinned:
+            self._first_look(growth)
+            growth = growth.at(growth.newest)
+        self._take_generation(growth)
+
+    def _looked_at(self, paths: Sequence[str]) -> list[FoundT]:
+        """Facts about files, in their order; each is looked at once."""
+        if self._growth is None:
+            return of_each(self._look_at, paths)
+        known = self._known = {} if self._known is None else self._known
+        missing = [path for path in dict.fromkeys(paths) if path not in known]
+        known.update(zip(missing, of_each(self._look_and_tell, missing)))
+        return [known[path][0] for path in paths]
+
+    def _look_and_tell(self, path: str) -> tuple[FoundT, FileFacts]:
+        found = self._look_at(path)
+        return found, self._facts(found)
+
+    def _facts_of(self, paths: Sequence[str]) -> list[FileFacts]:
+        self._looked_at(paths)
+        return [self._known[path][1] for path in paths] if self._known else []
+
+    def _take_generation(self, growth: Growth) -> None:
+        self._growth = growth
+        files = growth.files(growth.number)
+        self._check_files(growth, growth.number)
+        self._take([path for path, _ in files])
+
+    def _check_files(self, growth: Growth, number: int) -> None:
+        """Hold the files of a generation against what was written down; those that changed since they were looked at, anew."""
+        files = growth.files(number)
+        for path, _ in files:
+            self._forget_changed(growth, path)
+        try:
+            facts = self._facts_of([path for path, _ in files])
+        except SourceNotFoundError:  # in the meantime
+            self._check_files(growth, number)
+            return
+        for (path, file), found in zip(files, facts):
+            growth.check(path, file, found)
+
+    def _forget_changed(self, growth: Growth, path: str) -> None:
+        if is_remote(path):
+            return
+        try:
+            stamp = stamp_of(path)
+        except FileNotFoundError:
+            raise growth.changed(path, "is not there any more") from None
+        except OSError as error:
+            raise growth.changed(path, f"cannot be found ({shorten(error)})") from error
+        known = self._known or {}
+        if path in known and known[path][1].stamp != stamp:
+            del known[path]
+
+    def _first_look(self, growth: Growth) -> None:
+        """Wait for files that were written to a moment ago, and for the first file of a conversion."""
+        growth.refresh()
+        settled, told = time.monotonic() + 1.5 * SETTLED_SECONDS, False
+        while (look := growth.look()).unsettled and time.monotonic() < settled:
+            time.sleep(_PAUSE_SECONDS)
+        while not self._look(growth, strict=True) and growth.newest < 0:
+            if look.complete:
+                raise NoRecordsError(f"no records in {first_few(growth.selection.paths)}")
+            if not told:
+                _LOGGER.info(
+                    "waiting for the first file of the conversion to %s; if none runs there, begin the same one again",
+                    growth.selection.paths[0],
+                )
+            told = True
+            time.sleep(_PAUSE_SECONDS)
+            look = growth.look()
+
+    def _look(self, growth: Growth, strict: bool = False) -> bool:
+        """Write down the generation that new files make. Returns whether there is one; another process may have made it."""
+        growth.refresh()
+        before = growth.newest
+        facts = self._new(growth.look().new, [path for path, _ in growth.files(before)[:1]], strict)
+        if not facts or (before < 0 and not sum(each.records for _, each in facts)):
+            return False
+        growth.append(facts)
+        return True
+
+    def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
+        """Facts about those of some new files that are whole, and are like the first one."""
+        of_each(lambda path: self._try(path, [], strict), paths)
+        facts = []
+        for path in paths:
+            found = self._try(path, first, strict)
+            if found is not None:
+                first = first or [path]
+                facts.append((path, found))
+        return facts
+
+    def _try(self, path: str, first: Sequence[str], strict: bool) -> FileFacts | None:
+        """Facts about a new file; None for one that is not whole, vanished, or does not fit the first one."""
+        try:
+            (facts,) = self._facts_of([path])
+            for other in self._looked_at(first):
+                self._check_alike(other, *self._looked_at([path]))
+            if facts.stamp.size and (is_remote(path) or stamp_of(path) == facts.stamp):
+                return facts
+            assert self._known is not None
+            self._known.pop(path, None)
+        except FileNotFoundError:
+            return None
+        except SourceError as error:
+            if strict and (is_remote(path) or is_settled(path, _WRITING_SECONDS)):
+                raise
+            _LOGGER.warning("%s is left out for now: %s", path, error)
+        return None
+
+    @property
+    def growing(self) -> bool:
+        """True if files may come; False too where a generation was asked for."""
+        return self._growth is not None and not self._growth.pinned
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation that this source reads, from 0."""
+        return 0 if self._growth is None else self._growth.number
+
+    def generation_records(self, generation: int) -> int:
+        """The number of records of a generation that was written down.
+
+        Raises:
+            SourceError: there is none of this number.
+        """
+        return self._grown().generation(generation).records
+
+    def newest_generation(self) -> int:
+        """Look for new files, and write down the generation that they make. Returns the number of the last generation.
+
+        Files that are still being written are left for the next look. Of a source whose generation was asked for, it is that.
+
+        Raises:
+            SourceError: a file of a generation shrank, vanished or was replaced; the message names it.
+        """
+        growth = self._grown()
+        if growth.pinned:
+            return growth.number
+        growth.refresh()
+        self._check_files(growth, growth.newest)
+        self._look(growth)
+        return growth.newest
+
+    def at_generation(self, generation: int) -> Self:
+        """The same source with the files of a generation; keys of records that both have are the same.
+
+        Raises:
+            SourceError: there is none of this number, or a file was changed.
+        """
+        growth = self._grown().at(generation)
+        other = copy.copy(self)
+        other._known = self._known = {} if self._known is None else self._known
+        other._take_generation(growth)
+        return other
+
+    @property
+    def complete(self) -> bool:
+        """False while `headrace.convert` writes the files."""
+        return self._growth is None or self._growth.pinned or self._growth.complete
+
+    @property
+    def generation_folder(self) -> str | None:
+        """The folder in which generations are written down; None if it cannot be written."""
+        return None if self._growth is None else self._growth.folder
+
+    @property
+    def carried_generations(self) -> list[Any]:
+        """Generations that are written nowhere, as plain JSON values."""
+        return [] if self._growth is None else self._growth.carried
+
+    def with_generations(self, values: Iterable[Any]) -> Self:
+        """The same source, which knows generations of a state."""
+        other = copy.copy(self)
+        other._growth = self._grown().with_carried(values)
+        return other
+
+    def _grown(self) -> Growth:
+        if self._growth is None:
+            raise SourceError(f"{self!r} does not grow; pass growing=True.")
+        return self._growth

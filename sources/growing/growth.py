@@ -1,0 +1,285 @@
+"""The files of a growing source. In: the paths that a user passed. Out: the files of each generation, and those that are new.
+
+Files that are new at a look come after all others: those of a conversion in its order, the rest by path, then by name. Keys of
+records that are there never change.
+"""
+
+from __future__ import annotations
+
+import copy
+import glob
+import os
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Self
+
+from ...common.fingerprint_values import digest
+from ...common.messages import shorten
+from ...common.validation import whole_number
+from ...errors import SourceError, SourceNotFoundError
+from ...files.paths import PathLike, Paths, expand, file_system_of, path_list, text_of
+from ...files.stamps import local_stamp
+from ...files.storage_options import StorageOptions
+from ...files.urls import is_remote
+from .conversion_folder import finished_shards, folder_of
+from .generation import FileFacts, Generation, GrownFile, following
+from .log import FOLDER, GenerationLog
+
+_UNFINISHED = (".unfinished", ".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~")
+"""Endings of names of files that somebody still writes."""
+
+SETTLED_SECONDS = 1.0
+"""A file whose format does not tell that it is whole is taken when nobody has written to it for so long."""
+
+
+class FileSelection(NamedTuple):
+    """The files that a source would read, as a user names them."""
+
+    paths: tuple[str, ...]
+    patterns: tuple[str, ...]
+    """The files of a directory that count."""
+    left_out: tuple[str, ...]
+    """Endings of files beside the data that are ours."""
+    storage: StorageOptions
+    settles: bool
+    """Whether a file that is not whole may look as if it were."""
+
+
+class Listing(NamedTuple):
+    """The files that are there."""
+
+    new: list[str]
+    """Those that no generation has and that are whole, in the order in which they are taken."""
+    unsettled: bool
+    """Some more were written to a moment ago."""
+    complete: bool
+    """No conversion was at work when the look began."""
+
+
+class Growth:
+    """The generations of a source, and which of them it reads. Picklable.
+
+    Args:
+        selection: the files.
+        kind: plain values on which the number of records in a file depends, besides the file.
+        folder: where generations are written down; None for beside the data.
+    """
+
+    number: int = -1
+    """The generation that is read."""
+    pinned: bool = False
+
+    def __init__(self, selection: FileSelection, kind: Any, folder: str | None) -> None:
+        self.selection = selection
+        homes = [_home(path, selection.storage) for path in selection.paths]
+        self._home = homes[0]
+        self._folders = tuple(dict.fromkeys(homes))
+        self._log = GenerationLog(os.path.join(folder or f"{self._home}/{FOLDER}", self._key(kind)))
+        self._generations: list[Generation] = []
+
+    def _key(self, kind: Any) -> str:
+        """Digest of what the source reads. Of a list of files the first tells: the list may become longer."""
+        named = [
+            os.path.relpath(path, self._home) if not is_remote(path) else path.removeprefix(self._home)
+            for path in self.selection.paths
+        ]
+        only_files = not any(glob.has_magic(path) or path in self._folders for path in self.selection.paths)
+        return digest([kind, named[:1] if only_files else named], 16)
+
+    def at(self, number: int) -> Self:
+        """The same generations, of which another is read.
+
+        Raises:
+            SourceError: there is none of this number.
+        """
+        self._check(number)
+        other = copy.copy(self)
+        other.number, other._generations = number, self._generations
+        return other
+
+    def _check(self, number: int) -> None:
+        if number >= len(self._generations):
+            self.refresh()
+        if not 0 <= number < len(self._generations):
+            there = f"there are 0 to {self.newest}" if self._generations else "there is none yet"
+            raise SourceError(
+                f"generation={number}: {there} in {shorten(self._log.folder)}; pass one of these, or leave it out."
+            )
+
+    @property
+    def newest(self) -> int:
+        """The last generation that is known; -1 for none."""
+        return len(self._generations) - 1
+
+    def refresh(self) -> None:
+        """Read the generations that others wrote down meanwhile."""
+        found = [*self._generations]  # another thread may do the same
+        while (generation := self._log.read(len(found))) is not None:
+            found.append(generation)
+        self._generations = found
+
+    def generation(self, number: int) -> Generation:
+        self._check(number)
+        return self._generations[number]
+
+    def files(self, number: int) -> list[tuple[str, GrownFile]]:
+        """The paths of a generation's files, first to last, each with what was written down of it."""
+        if number >= 0:
+            self._check(number)
+        return [
+            (self._path(file.name), file) for generation in self._generations[: number + 1] for file in generation.files
+        ]
+
+    def append(self, facts: Sequence[tuple[str, FileFacts]]) -> None:
+        """Write down the generation that new files make. Another process may have been faster: `newest` tells."""
+        files = [GrownFile(self._name(path), found.stamp.size, found.records, found.digest) for path, found in facts]
+        last = self._generations[-1] if self._generations else None
+        self._log.add(following(last, tuple(files)))
+        self.refresh()
+
+    @property
+    def complete(self) -> bool:
+        """False while a conversion writes to one of the folders."""
+        found = [finished_shards(folder, self.selection.storage) for folder in self._folders]
+        return all(each is None or each.is_done for each in found)
+
+    def look(self) -> Listing:
+        """List the files.
+
+        Raises:
+            SourceError: one that a generation has is not there any more.
+        """
+        conversions = {folder: finished_shards(folder, self.selection.storage) for folder in self._folders}
+        complete = all(each is None or each.is_done for each in conversions.values())
+        there = list(dict.fromkeys(path for each in self.selection.paths for path in self._expanded(each, complete)))
+        self._check_there(set(there))
+        known = {path for path, _ in self.files(self.newest)}
+        finished = [_joined(folder, name) for folder, each in conversions.items() if each for name in each.names]
+        at_work = {folder for folder, each in conversions.items() if each is not None and not each.is_done}
+        new = [path for path in there if path not in known and not path.endswith(_UNFINISHED)]
+        wanted, own = set(new), set(finished)
+        converted = [path for path in finished if path in wanted]
+        others = [path for path in new if path not in own and self._folder_of(path) not in at_work]
+        settled = [path for path in others if not self.selection.settles or is_settled(path)]
+        return Listing(converted + settled, len(settled) < len(others), complete)
+
+    def _folder_of(self, path: str) -> str:
+        """The one of the folders that a file lies in."""
+        return next((folder for folder in self._folders if path.startswith(f"{folder}/")), folder_of(path))
+
+    def _expanded(self, path: str, complete: bool) -> list[str]:
+        try:
+            found = expand(path, file_system_of(path, self.selection.storage), self.selection.patterns)
+        except SourceNotFoundError:
+            if complete and self.newest < 0:
+                raise
+            return []
+        return [_normal(each) for each in found if not each.endswith(self.selection.left_out)]
+
+    def _check_there(self, there: set[str]) -> None:
+        for path, _ in self.files(self.newest):
+            if path not in there:
+                raise self.changed(path, "is not there any more, or not among the paths of the source")
+
+    def changed(self, path: str, how: str) -> SourceError:
+        """The error for a file that is not what a generation has."""
+        number = next(
+            (each.number for each in self._generations for file in each.files if self._path(file.name) == path), 0
+        )
+        return SourceError(
+            f"{shorten(path)} {how}: generation {number} of a growing source has it, and its files stay as they are. Bring it "
+            "back, and write new data under new names; or remove "
+            f"{shorten(self._log.folder)} to begin a new history, which old states do not fit."
+        )
+
+    def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
+        """Hold a file that was looked at against what was written down of it."""
+        if found.stamp.size < file.size:
+            raise self.changed(path, f"shrank from {file.size} to {found.stamp.size} bytes")
+        if (found.stamp.size, found.records, found.digest) != (file.size, file.records, file.digest):
+            sizes = f" ({file.size} → {found.stamp.size} bytes)" if found.stamp.size != file.size else ""
+            raise self.changed(path, f"was replaced or written to{sizes}")
+
+    @property
+    def folder(self) -> str | None:
+        """The folder in which generations are written down, if they can be."""
+        return self._log.written
+
+    @property
+    def carried(self) -> list[Any]:
+        return [generation.to_json() for generation in self._log.carried]
+
+    def with_carried(self, values: Iterable[Any]) -> Self:
+        """The same, which knows generations that a state carries, too."""
+        other = copy.deepcopy(self)
+        other._log.carry([Generation.from_json(each) for each in values])
+        other.refresh()
+        return other
+
+    def _name(self, path: str) -> str:
+        if path.startswith(f"{self._home}/"):
+            return path[len(self._home) + 1 :]
+        return path if is_remote(path) else os.path.relpath(path, self._home)
+
+    def _path(self, name: str) -> str:
+        return name if is_remote(name) or os.path.isabs(name) else _joined(self._home, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_generations": []}  # which are read again where they are asked for
+
+
+def growth_of(
+    paths: Paths,
+    growing: bool | PathLike,
+    generation: int | None,
+    patterns: Sequence[str],
+    kind: Any,
+    left_out: tuple[str, ...],
+    storage: StorageOptions,
+    settles: bool,
+) -> Growth | None:
+    """The growth of a source with these arguments; None for one that does not grow.
+
+    Raises:
+        TypeError: `growing` is neither a truth value nor a path, or `generation` no whole number.
+        ValueError: `generation` is negative.
+    """
+    if growing is False and generation is None:
+        return None
+    if generation is not None:
+        generation = whole_number("generation", generation, 0, None, "the number of a generation, such as 0")
+    folder = None if isinstance(growing, bool) else text_of(growing)
+    texts = tuple(_normal(text_of(path)) for path in path_list(paths))
+    growth = Growth(FileSelection(texts, tuple(patterns), left_out, storage, settles), kind, folder)
+    if generation is not None:
+        growth = growth.at(generation)
+        growth.pinned = True
+    return growth
+
+
+def _home(path: str, storage: StorageOptions) -> str:
+    """The folder that is listed for a path: itself, or the one above a pattern or a file."""
+    if not glob.has_magic(path) and file_system_of(path, storage).is_directory(path):
+        return path
+    folder = folder_of(path)
+    while glob.has_magic(folder):
+        folder = folder_of(folder)
+    return folder
+
+
+def _normal(path: str) -> str:
+    return path.rstrip("/") if is_remote(path) else os.path.normpath(path)
+
+
+def _joined(folder: str, name: str) -> str:
+    return (
+        name if folder == "." else os.path.normpath(f"{folder}/{name}") if not is_remote(folder) else f"{folder}/{name}"
+    )
+
+
+def is_settled(path: str, seconds: float = SETTLED_SECONDS) -> bool:
+    """True if nobody wrote to a file in the last seconds. Files of stores appear when they are whole."""
+    if is_remote(path):
+        return True
+    modified = local_stamp(path).modified
+    return isinstance(modified, int) and abs(time.time() - modified / 1e9) >= seconds

@@ -1,0 +1,112 @@
+"""A log, in which generations are written down. In: a number, and plain values. Out: the values that whoever came first wrote.
+
+    FOLDER/.headrace-generations/<digest of what the source reads>/000000.json, 000001.json …
+
+A file is written under a name of its own and then linked to its number, which fails where that is there: so it is whole or not
+there, and of two processes that look at the same moment one wins, and both read the same. Where the folder cannot be written,
+the log keeps the generations itself, and says so: a state carries them.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ...common.messages import shorten
+from ...errors import SourceError
+from ...files.whole_files import sync
+from .generation import Generation
+
+FOLDER = ".headrace-generations"
+"""In the folder of the data."""
+
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+"""Errors of folders that cannot be written to, or have no links."""
+
+
+class GenerationLog:
+    """A log of generations. Picklable; those that it could not write go with it.
+
+    Args:
+        folder: of the log; it is made when the first generation is written.
+    """
+
+    folder: str
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._carried: dict[int, Generation] = {}
+
+    @property
+    def written(self) -> str | None:
+        """The folder, if this process can write to it."""
+        there = not self._carried and os.access(self.folder, os.W_OK)
+        return self.folder if there else None
+
+    @property
+    def carried(self) -> list[Generation]:
+        """Generations that are written nowhere."""
+        return [self._carried[number] for number in sorted(self._carried)]
+
+    def carry(self, generations: Sequence[Generation]) -> None:
+        """Know generations of a state, as far as they are written nowhere."""
+        for generation in generations:
+            if self.read(generation.number) is None:
+                self._carried[generation.number] = generation
+
+    def read(self, number: int) -> Generation | None:
+        """A generation, if there is one of this number.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        if number in self._carried:
+            return self._carried[number]
+        path = self._path(number)
+        try:
+            with open(path, "rb") as file:
+                return Generation.from_json(json.loads(file.read()))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, TypeError, LookupError) as error:
+            raise SourceError(
+                f"{shorten(path)}: the list of files of generation {number} cannot be read: {shorten(error)}; bring it back, "
+                f"or remove the folder {shorten(self.folder)} to begin a new history, which old states do not fit."
+            ) from error
+
+    def add(self, generation: Generation) -> None:
+        """Write a generation down, unless somebody else was first: `read` tells."""
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            _write_first(self._path(generation.number), json.dumps(generation.to_json(), ensure_ascii=False).encode())
+        except FileExistsError:
+            return
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                raise SourceError(
+                    f"{shorten(self.folder)}: generation {generation.number} cannot be written down: {shorten(error)}; mend "
+                    "that, or pass growing=, another folder for the lists of files."
+                ) from error
+            self._carried[generation.number] = generation
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self.folder, f"{number:06}.json")
+
+
+def _write_first(path: str, data: bytes) -> None:
+    """Write a file, whole and on the disk, or raise FileExistsError: it is never replaced."""
+    beside = f"{path}.{secrets.token_hex(4)}.unfinished"
+    try:
+        with open(beside, "xb") as file:
+            file.write(data + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(beside, path)
+        sync(os.path.dirname(path))
+    finally:
+        with suppress(OSError):
+            os.remove(beside)

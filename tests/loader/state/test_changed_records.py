@@ -1,0 +1,194 @@
+"""Runs that go on with more records, or with more of them left out."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from growing_source import GrowingKeys, append
+
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
+from headrace.errors import CheckpointError
+from headrace.samplers.changing.living import OmittedKeys
+from headrace.samplers.changing.sampler import ChangingSampler
+
+
+def _loader(source, omitted=(), batch=4, shard=(0, 1), shuffle=True, operations=(), **options):
+    """A loader of some generation without some of its records."""
+    sampler = IndexSampler(len(source), shuffle=shuffle, seed=7, **options)
+    generation = getattr(source, "generation", 0)
+    return DataLoader(
+        data_source=source,
+        sampler=ChangingSampler(sampler, OmittedKeys(list(omitted)), generation),
+        operations=[*operations, Batch(batch)] if batch else operations,
+        shard_options=ShardOptions(*shard),
+    )
+
+
+def _take(loader, states, steps, strict=True):
+    """The keys of so many steps from states on, and the state after them."""
+    with iter(loader) as iterator:
+        if isinstance(states, bytes):
+            iterator.set_state(states, strict)
+        elif states:
+            iterator.set_states(states, strict)
+        keys = [next(iterator).tolist() for _ in range(steps)]
+        return keys, iterator.get_state()
+
+
+class Once:
+    """Each living record comes once in an epoch: the records that are still to come in it."""
+
+    def __init__(self, records, omitted):
+        self.records, self.omitted = records, set(omitted)
+        self.due = set(range(records)) - self.omitted
+
+    def change(self, records, omitted):
+        fresh = self.due == set(range(self.records)) - self.omitted
+        self.records, self.omitted = records, set(omitted)
+        self.due = set(range(records)) - self.omitted if fresh else self.due - self.omitted
+        self._roll()
+
+    def take(self, keys):
+        for key in keys:
+            assert key in self.due, f"record {key} comes twice in an epoch, or must not come"
+            self.due.remove(key)
+            self._roll()
+
+    def _roll(self):
+        self.due = self.due or set(range(self.records)) - self.omitted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_living_record_comes_once_after_any_resumes(seed, tmp_path):
+    """Records are appended or left out between runs on one, two or three shards, which are killed at any step."""
+    draw, path = random.Random(seed), tmp_path / "sizes.json"
+    append(path, draw.randint(9, 40))
+    omitted, states, batch = set(), [], 2
+    once = None
+    for _ in range(8):
+        source = GrowingKeys(path, json.loads(path.read_text()).__len__() - 1)
+        if once is None:
+            once = Once(len(source), omitted)
+        else:
+            once.change(len(source), omitted)
+        shards = draw.choice([1, 2, 3])
+        steps = draw.randint(0, 12)
+        taken = []
+        for shard in range(shards):
+            loader = _loader(source, omitted, batch, (shard, shards))
+            own = states[shard] if len(states) == shards and draw.random() < 0.5 else states
+            taken.append(_take(loader, own, steps))
+        for step in range(steps):
+            for place in range(batch):
+                once.take([keys[step][place] for keys, _ in taken])
+        states = [state for _, state in taken]
+        if draw.random() < 0.5:
+            append(path, draw.randint(1, 9))
+        if draw.random() < 0.5:
+            omitted |= set(draw.sample(range(len(source)), 2))
+
+
+def test_a_state_without_changes_goes_on_with_a_loader_that_knows_them():
+    """A run of before, over a plain list; and the loader that knows changes gives that run's states where there are none."""
+    plain = headrace.load(range(20), batch_size=4, shuffle=True, seed=7)
+    with iter(plain) as iterator:
+        first = [next(iterator).tolist() for _ in range(3)]
+        state = iterator.get_state()
+        rest = [next(iterator).tolist() for _ in range(2)]
+    assert _take(_loader(range(20)), state, 2)[0] == rest
+    assert _take(_loader(range(20)), [], 3) == (first, state)
+    left = [key for batch in rest for key in batch]
+    gone = left[3]
+    keys, after = _take(_loader(range(20), [gone], batch=1), state, 7)
+    assert [key for (key,) in keys] == [key for key in left if key != gone]
+    assert json.loads(after)["place"] == [19, 20]
+
+
+def test_more_records_may_be_left_out_and_fewer_are_refused():
+    """A program that forgot the list would read records that were deleted."""
+    _, state = _take(_loader(range(20), [3, 5]), [], 2)
+    _take(_loader(range(20), [3, 5, 9]), state, 20)
+    for others in ([3], [], [3, 6]):
+        with pytest.raises(CheckpointError, match="left out 2 records, and now"):
+            _take(_loader(range(20), others), state, 1)
+        _take(_loader(range(20), others), state, 20, strict=False)
+    plain = headrace.load(range(20), batch_size=4, shuffle=True, seed=7)
+    with pytest.raises(CheckpointError, match="and now 0 are left out"):
+        _take(plain, state, 1)
+
+
+def test_other_records_in_the_place_of_the_former_ones_are_refused(tmp_path):
+    """A source of another kind, or one whose former generation had another number of records."""
+    path = tmp_path / "sizes.json"
+    append(path, 10)
+    _, state = _take(_loader(GrowingKeys(path, 0)), [], 2)
+    append(path, 5)
+    keys, after = _take(_loader(GrowingKeys(path, 1)), state, 5)
+    assert sorted([key for batch in keys for key in batch][2:17]) == list(range(15))
+    assert json.loads(after)["fingerprint"]["sampler"]["history"] == [[8, 8, 15, False, "", 1]]
+    with pytest.raises(CheckpointError, match="another pipeline"):
+        _take(_loader(range(15)), state, 1)
+    path.write_text("[9, 15]")
+    with pytest.raises(CheckpointError, match="another pipeline"):
+        _take(_loader(GrowingKeys(path, 1)), state, 1)
+
+
+def test_shards_that_stand_apart_do_not_give_a_record_that_is_left_out_now():
+    """What one of them has read and the other has not keeps its order: such a record there is an error that names it."""
+    states = [
+        _take(_loader(range(40), shard=(shard, 2), shuffle=False), [], steps)[1] for shard, steps in [(0, 3), (1, 1)]
+    ]
+    one = _loader(range(40), [30], shuffle=False)
+    keys, _ = _take(one, states, 6)
+    assert [key for batch in keys for key in batch] == [*range(9, 24, 2), *range(24, 30), *range(31, 40), 0]
+    with pytest.raises(CheckpointError, match="record 13 is left out now"):
+        _take(_loader(range(40), [13], shuffle=False), states, 1)
+
+
+def test_records_within_a_window_that_was_begun_are_refused_or_go_on():
+    """A record that is taken apart goes on with its rest; if it is left out now, that is an error."""
+    twice = FlatMap(lambda key: [key, key])
+    loader = _loader(range(10), batch=3, operations=[twice], shuffle=False)
+    _, state = _take(loader, [], 1)  # 0 0 1
+    keys, _ = _take(_loader(range(10), [2], batch=3, operations=[twice], shuffle=False), state, 2)
+    assert keys == [[1, 3, 3], [4, 4, 5]]
+    with pytest.raises(CheckpointError, match="record 1 is left out now"):
+        _take(_loader(range(10), [1], batch=3, operations=[twice], shuffle=False), state, 1)
+
+
+def test_a_filter_goes_on_where_its_last_batch_ended():
+    """Rows that were read and not given are read again, by the changed order."""
+    even = Filter(lambda key: key % 2 == 0)
+    _, state = _take(_loader(range(20), batch=3, operations=[even], shuffle=False), [], 1)  # 0 2 4
+    keys, _ = _take(_loader(range(20), [6, 8], batch=3, operations=[even], shuffle=False), state, 2)
+    assert keys == [[10, 12, 14], [16, 18, 0]]
+
+
+def test_a_run_of_a_fixed_number_of_epochs_goes_on_to_another_end(tmp_path):
+    """The last epoch has all records that there are then."""
+    path = tmp_path / "sizes.json"
+    append(path, 6)
+    _, state = _take(_loader(GrowingKeys(path, 0), num_epochs=2, batch=3), [], 1)
+    append(path, 3)
+    with iter(_loader(GrowingKeys(path, 1), num_epochs=2, batch=3)) as iterator:
+        iterator.set_state(state)
+        keys = [batch.tolist() for batch in iterator]
+    assert [len(batch) for batch in keys] == [3, 3, 3, 3]
+    assert sorted([key for batch in keys[1:] for key in batch]) == list(range(9))
+
+
+def test_a_damaged_state_is_refused():
+    """Numbers of omitted keys, places, histories."""
+    _, state = _take(_loader(range(20), [3]), [], 2)
+    values = json.loads(state)
+    del values["checksum"]
+    for damage in ({"place": [1]}, {"place": "x"}, {"place": [-1, 3]}):
+        with pytest.raises(CheckpointError, match="damaged"):
+            _take(_loader(range(20), [3]), json.dumps({**values, **damage}).encode(), 1)
+    sampler = {**values["fingerprint"]["sampler"], "omitted": "x y"}
+    damaged = {**values, "fingerprint": {**values["fingerprint"], "sampler": sampler}}
+    with pytest.raises(CheckpointError, match="damaged"):
+        _take(_loader(range(20), [3]), json.dumps(damaged).encode(), 1)
