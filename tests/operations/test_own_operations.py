@@ -166,11 +166,21 @@ def test_the_page_lists_all_that_an_operation_may_say():
 
 OURS = {
     "_fingerprint": "of Hugging Face's datasets",
+    "data_source": "of TFDS's mock_data",
     "in_event_loop": "of an AsyncSource",
     "in_order": "of a RunThroughSource",
+    "record_count": "of rows whose packing is planned",
+    "records_each": "of rows whose packing is planned",
+    "records_of": "of batches that are planned from lengths",
     "source": "of an AsyncSource",
 }
 """Members that sources of users do not have."""
+
+OF_GROWING = {
+    *("growing", "generation", "generation_records", "newest_generation", "at_generation", "complete"),
+    "generation_folder",
+}
+"""Members of sources that grow."""
 
 
 def test_the_page_lists_all_that_is_asked_of_a_source():
@@ -187,4 +197,6 @@ def test_the_page_lists_all_that_is_asked_of_a_source():
                 is_source = re.search(r"(?:\b|_)source$|parts\[name\]$", ast.unparse(of))
                 if is_source and isinstance(name, ast.Constant):
                     asked.add(name.value)
-    assert asked - OURS.keys() == _listed("write-a-source.md")
+    listed = _listed("write-a-source.md")
+    assert sorted(asked - OURS.keys() - OF_GROWING) == sorted(listed - OF_GROWING)
+    assert listed >= OF_GROWING
