@@ -74,8 +74,8 @@ class GenerationLog:
             return None
         except (OSError, ValueError, TypeError, LookupError) as error:
             raise SourceError(
-                f"{shorten(path)}: the list of files of generation {number} cannot be read: {shorten(error)}; bring it back, "
-                f"or remove the folder {shorten(self.folder)} to begin a new history, which old states do not fit."
+                f"{shorten(path)}: the list of files of generation {number} cannot be read: {getattr(error, 'strerror', None) or shorten(error)}; "
+                "bring it back, or remove its folder to begin a new history, which old states do not fit."
             ) from error
 
     def add(self, generation: Generation) -> None:
