@@ -677,6 +677,6 @@ def test_samplers_of_users_are_planned_whole():
         def __getitem__(self, index):
             return RecordMetadata(index, index // 7)
 
-    assert ids(drawn_batches(Growing(70))) == Counter({key: 7 for key in range(10)})
+    assert ids(drawn_batches(Growing(70))) == Counter(dict.fromkeys(range(10), 7))
     with pytest.raises(LengthsError, match="never ends"):
         drawn_batches(Growing(ENDLESS))

@@ -71,8 +71,8 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
     if total > MOST_PLANNED:
         many = "never ends" if total >= ENDLESS else f"has {total:,} positions, over {MOST_PLANNED:,}"
         raise LengthsError(
-            f"BudgetBatch plans all batches before, and {short_repr(sampler)} has other records in each epoch and {many}. Pass it "
-            "a smaller num_epochs=, as many epochs as are read."
+            f"BudgetBatch plans all batches before, and {short_repr(sampler)} has other records in each epoch and {many}. "
+            "Pass it a smaller num_epochs=, as many epochs as are read."
         )
     return total, 1
 
