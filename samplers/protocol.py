@@ -74,10 +74,6 @@ class VectorSampler(Protocol):
     @property
     def fingerprint(self) -> dict[str, Any]: ...
 
-    @property
-    def repeats_records(self) -> bool:
-        """Whether each epoch has the records of the first one, in any order. Without it: False."""
-
     def __len__(self) -> int: ...
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]: ...

@@ -75,7 +75,7 @@ class ChangingSampler:
 
     @property
     def repeats_records(self) -> bool:
-        """Whether each epoch has the same records: nothing has changed."""
+        """True while nothing has changed: each epoch has the same records."""
         return not self.changes
 
     @property

@@ -59,6 +59,8 @@ def planned_batches(
 def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
     """The positions that are planned, and how often these records come; None: for ever.
 
+    A sampler whose epochs all have the same records says `repeats_records`.
+
     Raises:
         LengthsError: each epoch has other records, and they are too many to plan.
     """
