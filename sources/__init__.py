@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .omission.rewritten import FormerKeys
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
+    from .tokens.megatron import MegatronSource
     from .tokens.source import TokenSource
     from .tokens.writer import TokenWriter
 
@@ -38,6 +39,7 @@ __all__ = [
     "ImageFolderDataSource",
     "JsonLinesDataSource",
     "LanceSource",
+    "MegatronSource",
     "MemorySource",
     "MixedSource",
     "ParquetDataSource",
@@ -65,6 +67,7 @@ __getattr__ = names_from(
         "ImageFolderDataSource": "image_folder",
         "JsonLinesDataSource": "indexed.json_lines",
         "LanceSource": "arrow.lance",
+        "MegatronSource": "tokens.megatron",
         "ParquetDataSource": "arrow.parquet",
         "lengths_of": "lengths",
         "RangeDataSource": "range",
