@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
     from .lengths import lengths_of
+    from .omission.rewritten import FormerKeys
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
+    from .tokens.megatron import MegatronSource
     from .tokens.source import TokenSource
     from .tokens.writer import TokenWriter
 
 __all__ = [
     "ArrayRecordDataSource",
     "DataSource",
+    "FormerKeys",
     "HuggingFaceDataSource",
     "ImageFolderDataSource",
     "JsonLinesDataSource",
     "LanceSource",
+    "MegatronSource",
     "MemorySource",
     "MixedSource",
     "ParquetDataSource",
@@ -58,10 +62,12 @@ __getattr__ = names_from(
     __name__,
     {
         "ArrayRecordDataSource": "array_record.source",
+        "FormerKeys": "omission.rewritten",
         "HuggingFaceDataSource": "arrow.hugging_face",
         "ImageFolderDataSource": "image_folder",
         "JsonLinesDataSource": "indexed.json_lines",
         "LanceSource": "arrow.lance",
+        "MegatronSource": "tokens.megatron",
         "ParquetDataSource": "arrow.parquet",
         "lengths_of": "lengths",
         "RangeDataSource": "range",
