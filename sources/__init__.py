@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .lengths import lengths_of
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
+    from .tokens.megatron import MegatronSource
     from .tokens.source import TokenSource
     from .tokens.writer import TokenWriter
 
@@ -36,6 +37,7 @@ __all__ = [
     "ImageFolderDataSource",
     "JsonLinesDataSource",
     "LanceSource",
+    "MegatronSource",
     "MemorySource",
     "MixedSource",
     "ParquetDataSource",
@@ -62,6 +64,7 @@ __getattr__ = names_from(
         "ImageFolderDataSource": "image_folder",
         "JsonLinesDataSource": "indexed.json_lines",
         "LanceSource": "arrow.lance",
+        "MegatronSource": "tokens.megatron",
         "ParquetDataSource": "arrow.parquet",
         "lengths_of": "lengths",
         "RangeDataSource": "range",

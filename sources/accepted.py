@@ -19,6 +19,8 @@ _READERS = {
     ".npy": "np.load(path, mmap_mode='r') if its rows are records, or headrace.TokenSource(path) for documents of tokens",
     ".parquet": "headrace.ParquetDataSource(path)",
     ".lance": "headrace.LanceSource(path)",
+    ".idx": "headrace.MegatronSource(path)",
+    ".bin": "headrace.MegatronSource(path) where an .idx is beside it, or headrace.TokenSource(path, dtype=…)",
     ".array_record": "headrace.ArrayRecordDataSource(path)",
     ".tfrecord": "an ArrayRecord file with its records: TFRecord files have no random access. TFDS writes one with "
     "file_format='array_record', for headrace.TfdsDataSource(name, split)",

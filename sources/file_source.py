@@ -33,7 +33,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     _kind: ClassVar[str] = ""
     """In fingerprints; default: the name of the class."""
-    _unit: ClassVar[str] = "records"
+    _unit: str = "records"
     _unpickled: ClassVar[tuple[str, ...]] = ("_pool",)
 
     _ends: npt.NDArray[np.int64]

@@ -74,6 +74,11 @@ class ChangingSampler:
         return int(self.sampler.epoch_length)
 
     @property
+    def repeats_records(self) -> bool:
+        """True while nothing has changed: each epoch has the same records."""
+        return not self.changes
+
+    @property
     def num_records(self) -> int:
         """Records that the source must have."""
         return self._records

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -17,10 +17,11 @@ from ...common.lazy_exports import optional_library
 from ...common.messages import TEXT, short_repr, shorten
 from ...errors import SourceError, SourceNotFoundError
 from ...files.opened import OpenFile, check_open_file, local_copy, open_file
-from ...files.paths import PathLike, find_files, text_of
+from ...files.paths import PathLike, find_files, path_list, text_of
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
+from ..growing.generation import FileFacts
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
 """The files of a directory that count; `*` at the end for names like `x.array_record-00000-of-00008`."""
@@ -73,6 +74,22 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
     return [FileRange(files[0], start, stop)]
 
 
+def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]:
+    """Paths, globs and folders, as they were passed.
+
+    Raises:
+        ValueError: one is a part of a file.
+    """
+    listed = path_list([paths] if isinstance(paths, FileInstruction) else paths)
+    for path in listed:
+        if isinstance(path, FileInstruction) or (not os.path.exists(text_of(path)) and _RANGE.fullmatch(text_of(path))):
+            raise ValueError(
+                f"{short_repr(path, TEXT)}: a source that grows has whole files, as more of them come; pass the path without a "
+                "range, or leave out growing= and generation=."
+            )
+    return list(map(text_of, listed))
+
+
 def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
     start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
     if match[4] or "-" in match[2] + match[3]:
@@ -109,29 +126,23 @@ _HEAD_BYTES, _END_BYTES = 1 << 16, 4 << 20
 """Bytes at the two ends of a remote file, in which its header and mostly its index are."""
 
 
-class Content(NamedTuple):
-    """Facts about one file after it was opened."""
-
-    records: int
-    stamp: Stamp
-    end: str
-    """A digest of the file's end, where the index is."""
-
-
 def array_record_library() -> Any:
     """The library's module, or a MissingExtraError."""
     user = "ArrayRecordDataSource needs the package array_record"
     return optional_library("array_record.python.array_record_module", user, "array-record")
 
 
-def inspected(path: str, options: str, storage: StorageOptions) -> Content:
-    """Open a file once, and count its records; a SourceError where it is empty, truncated or something else."""
+def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
+    """Open a file once, and count its records; a SourceError where it is empty, truncated or something else.
+
+    The digest is that of the file's end, where the index is.
+    """
     with closing(open_file(path, storage)) as file:
         if not file.size:
             raise SourceError(f"{shorten(path)}: the file is empty (0 bytes)")
         length = min(_INDEX_BYTES, file.size)
         digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
-        return Content(_count(file, options, storage), file.stamp, digest)
+        return FileFacts(_count(file, options, storage), file.stamp, digest)
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:

@@ -17,24 +17,28 @@ import numpy.typing as npt
 from ...common.messages import first_few, short_repr, shorten
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import check_open_file, copy_ahead
-from ...files.paths import path_list
+from ...files.paths import PathLike, path_list
 from ...files.reader_pool import ReaderPool
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
 from ..file_source import FileSource, hex_digest, open_files_limit
-from ..parts import by_part, of_each, part_of
+from ..growing.generation import FileFacts
+from ..parts import by_part, part_of
 from ..provenance import FilePlace
 from .files import (
+    DIRECTORY_PATTERNS,
     RANDOM_ACCESS,
     ArrayRecordPath,
     FileInstruction,
+    FileRange,
     array_record_library,
     bounded,
     inspected,
     open_number,
     parts_of,
     read_positions,
+    whole_files,
 )
 
 
@@ -52,12 +56,15 @@ class ArrayRecordDataSource(FileSource[bytes]):
             quarter of what it may open (16 to 256).
         storage_options: how files in stores are reached and kept (docs/how-to/remote-files.md). They are brought whole into the
             cache.
+        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
+            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: read the files of this generation, from 0, and look for no others.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
         SourceError: a file is empty, truncated or not ArrayRecord; a range goes past a file's end; no records at all.
-        ValueError: `paths` is an empty list, a range is ill-formed, the library does not know a reader option, or
-            `max_open_files` is less than 1.
+        ValueError: `paths` is an empty list, a range is ill-formed, or one of a source that grows, the library does not know
+            a reader option, or `max_open_files` is less than 1.
         TypeError: a path is no path, or `max_open_files` is no integer.
         MissingExtraError: the library array_record is not installed.
 
@@ -68,6 +75,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
     reads_ahead: ClassVar[int] = 2  # the reader's own threads serve one call; a second keeps them busy in between
 
     _kind = "ArrayRecordDataSource"
+    _settles = False
 
     _starts: npt.NDArray[np.int64]
     """`int64[parts]`: what to subtract from a key to get the position in the part's file."""
@@ -82,6 +90,8 @@ class ArrayRecordDataSource(FileSource[bytes]):
         *,
         max_open_files: int | None = None,
         storage_options: StorageOptionsLike = None,
+        growing: bool | PathLike = False,
+        generation: int | None = None,
     ) -> None:
         array_record_library()
         self._storage = storage_options_of(storage_options)
@@ -90,14 +100,24 @@ class ArrayRecordDataSource(FileSource[bytes]):
         options = {**RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
         self._max_open_files = open_files_limit(max_open_files)
-        wanted = [
-            part
-            for path in path_list([paths] if isinstance(paths, FileInstruction) else paths)
-            for part in parts_of(path, self._storage)
-        ]
+        if growing is not False or generation is not None:
+            self._begin(whole_files(paths), DIRECTORY_PATTERNS, self._storage, growing, generation)
+            return
+        listed = path_list([paths] if isinstance(paths, FileInstruction) else paths)
+        self._take_parts([part for path in listed for part in parts_of(path, self._storage)])
+
+    def _look_at(self, path: str) -> FileFacts:
+        return inspected(path, self._options, self._storage)
+
+    def _facts(self, found: FileFacts) -> FileFacts:
+        return found
+
+    def _take(self, paths: Sequence[str]) -> None:
+        self._take_parts(list(map(FileRange, paths)))
+
+    def _take_parts(self, wanted: Sequence[FileRange]) -> None:
         self._paths = tuple(part.path for part in wanted)
-        inspect = functools.partial(inspected, options=self._options, storage=self._storage)
-        contents = of_each(inspect, self._paths)
+        contents = self._looked_at(self._paths)
         parts = [bounded(part, content.records) for part, content in zip(wanted, contents)]
         self._ends = np.cumsum([stop - start for _, start, stop in parts], dtype=np.int64)
         self._starts = self._ends - np.array([stop for _, _, stop in parts], np.int64)
@@ -108,7 +128,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
             (name_of(path), content.stamp.size, content.records, start, stop)
             for (path, start, stop), content in zip(parts, contents)
         ]
-        index = hex_digest("".join(content.end for content in contents), 12)
+        index = hex_digest("".join(content.digest for content in contents), 12)
         self._identity = hex_digest("".join(map(repr, described))), index
         self._prepare()
         if not len(self):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,13 @@ import numpy.typing as npt
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import LengthsError, NoRecordsError, SourceError
-from ...files.paths import Paths, expand, path_list
+from ...files.paths import PathLike, Paths, expand, path_list
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
-from ...formats.index import FoundRecords, index_of
+from ...formats.index import SUFFIXES, FoundRecords, index_of
 from ..block_cache import BlockCache
 from ..file_source import FileSource, hex_digest
+from ..growing.generation import FileFacts
 from ..keys import check_key
 from ..lengths import lengths_kind
 from ..parts import of_each, part_of
@@ -38,6 +39,9 @@ DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
 """The files of a directory that count."""
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
+
+Inspected: TypeAlias = tuple[ParquetPart, Any]
+"""A file, and its Arrow schema."""
 
 _SCATTERED = 8
 """Of so many rows of a row group at least one is wanted, where it is brought ahead of time."""
@@ -56,11 +60,15 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         filesystem: a pyarrow (or fsspec) file system; default the local one, or what a URL such as `s3://…` names.
         cache_bytes: bytes of decoded row groups that stay in memory, default 256 MiB; the last one always stays.
         storage_options: how files in stores are reached and kept (docs/how-to/remote-files.md).
+        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
+            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: read the files of this generation, from 0, and look for no others.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
         SourceError: a file is empty, truncated or not Parquet; files have different columns, or two of one name; no rows.
-        ValueError: a name in `columns` is no column of the files, or `cache_bytes` is negative.
+        ValueError: a name in `columns` is no column of the files, `cache_bytes` is negative, or a source that grows is given a
+            `filesystem`.
         TypeError: a path is no path, or `cache_bytes` is no integer.
         MissingExtraError: pyarrow is not installed.
 
@@ -72,6 +80,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     _kind = "ParquetDataSource"
     _unpickled = ("_cache",)
+    _beside = (*SUFFIXES, ".unfinished")
+    _settles = False
 
     def __init__(
         self,
@@ -80,24 +90,52 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         filesystem: Any = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         storage_options: StorageOptionsLike = None,
+        *,
+        growing: bool | PathLike = False,
+        generation: int | None = None,
     ) -> None:
         parquet_library()
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 0, None, "a number of bytes, such as 2**30")
-        found, names = _find(paths, filesystem, storage_options_of(storage_options))
-        inspected = [_inspect(found, name) for name in names]
+        self._columns, storage, grows = columns, storage_options_of(storage_options), growing is not False
+        if filesystem is not None and (grows or generation is not None):
+            raise ValueError(
+                f"filesystem={short_repr(filesystem)} is not for a source that grows; pass paths of this machine, or URLs "
+                "such as s3://…, alone."
+            )
+        self._filesystem, names = _resolved(paths, filesystem, storage)
+        if grows or generation is not None:
+            self._begin(names, DIRECTORY_PATTERNS, storage, growing, generation)
+        else:
+            listing = listing_of(self._filesystem)
+            self._take([path for name in names for path in expand(name, listing, DIRECTORY_PATTERNS)])
+
+    def _look_at(self, path: str) -> Inspected:
+        return _inspect(self._filesystem, path)
+
+    def _facts(self, found: Inspected) -> FileFacts:
+        file, _ = found
+        return FileFacts(sum(file.group_rows), file.stamp, file.footer)
+
+    def _check_alike(self, first: Inspected, other: Inspected) -> None:
+        if any(other[0].group_rows):
+            columns = _chosen(self._columns, first[1].names, first[0].path)
+            _check_schemas([first, other], columns, self._columns is None)
+
+    def _take(self, paths: Sequence[str]) -> None:
+        inspected = self._looked_at(paths)
         # A file without rows, as parallel writers leave, often lacks the types of the others: it has no say.
         filled = [(file, schema) for file, schema in inspected if any(file.group_rows)] or inspected[:1]
-        chosen = _chosen(columns, filled[0][1].names, filled[0][0].path)
-        _check_schemas(filled, chosen, columns is None)
+        chosen = _chosen(self._columns, filled[0][1].names, filled[0][0].path)
+        _check_schemas(filled, chosen, self._columns is None)
         files = tuple(file for file, _ in inspected)
         self._names = tuple(filled[0][1].names)
-        self._groups, self._paths = RowGroups(found, chosen, files), tuple(names)
+        self._groups, self._paths = RowGroups(self._filesystem, chosen, files), tuple(paths)
         self._ends = np.cumsum([count for file in files for count in file.group_rows] or [0], dtype=np.int64)
         described = [(name_of(file.path), file.stamp.size, sum(file.group_rows)) for file in files]
         self._identity = hex_digest(repr((chosen, described))), hex_digest("".join(file.footer for file in files), 12)
         self._prepare()
         if not len(self):
-            raise NoRecordsError(f"no rows in {first_few(names)}")
+            raise NoRecordsError(f"no rows in {first_few(paths)}")
 
     def _prepare(self) -> None:
         self._cache = BlockCache(self._groups.decode, self._cache_bytes)
@@ -175,16 +213,16 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         return f"ParquetDataSource({len(self)} rows of {first_few(self._groups.columns, 8)})"
 
 
-def _find(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, list[str]]:
+def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, list[str]]:
+    """The file system of all paths, and their names on it."""
     resolved = [resolve(filesystem, path, storage) for path in path_list(paths)]
     found = resolved[0][0]
     if any(other != found for other, _ in resolved):
         raise ValueError("all paths of a ParquetDataSource must lie on one file system")
-    listing = listing_of(found)
-    return found, [name for _, path in resolved for name in expand(path, listing, DIRECTORY_PATTERNS)]
+    return found, [path for _, path in resolved]
 
 
-def _inspect(filesystem: Any, path: str) -> tuple[ParquetPart, Any]:
+def _inspect(filesystem: Any, path: str) -> Inspected:
     """Reads a file's footer: its row groups and its Arrow schema."""
     try:
         with open_handle(filesystem, path) as handle:

@@ -150,20 +150,21 @@ class GrowingFiles(Generic[FoundT]):
         """Write down the generation that new files make. Returns whether there is one; another process may have made it."""
         growth.refresh()
         before = growth.newest
-        facts = self._new(growth.look().new, [path for path, _ in growth.files(before)[:1]], strict)
+        first = [path for path, file in growth.files(before) if file.records][:1]
+        facts = self._new(growth.look().new, first, strict)
         if not facts or (before < 0 and not sum(each.records for _, each in facts)):
             return False
         growth.append(facts)
         return True
 
     def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
-        """Facts about those of some new files that are whole, and are like the first one."""
+        """Facts about those of some new files that are whole, and are like the first one that has records."""
         of_each(lambda path: self._try(path, [], strict), paths)
         facts = []
         for path in paths:
             found = self._try(path, first, strict)
             if found is not None:
-                first = first or [path]
+                first = first or ([path] if found.records else [])
                 facts.append((path, found))
         return facts
 

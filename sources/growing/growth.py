@@ -194,8 +194,8 @@ class Growth:
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
         """Hold a file that was looked at against what was written down of it."""
-        if found.stamp.size < file.size:
-            raise self.changed(path, f"shrank from {file.size} to {found.stamp.size} bytes")
+        if found.records < file.records:
+            raise self.changed(path, f"shrank from {file.records} to {found.records} records")
         if (found.stamp.size, found.records, found.digest) != (file.size, file.records, file.digest):
             sizes = f" ({file.size} → {found.stamp.size} bytes)" if found.stamp.size != file.size else ""
             raise self.changed(path, f"was replaced or written to{sizes}")

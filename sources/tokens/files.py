@@ -152,6 +152,24 @@ def _raw(size: int, name: str, dtype: DType | None) -> ArrayLayout:
     return ArrayLayout(dtype, size // dtype.itemsize, 0)
 
 
+class RemoteTokens:
+    """Tokens of a file in a store, read when they are asked for."""
+
+    def __init__(self, file: OpenFile, dtype: DType | None) -> None:
+        self.file = file
+        self.dtype, self._length, self._start = layout_of(file, file.path, dtype)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def ranges(self, starts: Array, stops: Array) -> tuple[Array, Array]:
+        """The bytes of pieces of them: offsets and lengths."""
+        return self._start + starts * self.dtype.itemsize, (stops - starts) * self.dtype.itemsize
+
+
+Tokens: TypeAlias = Array | RemoteTokens
+
+
 def map_integers(path: str, dtype: DType | None = None, name: str = "") -> Array:
     """The integers of a file on this machine, read-only: what is looked at is read from the disk, and nothing is copied.
 

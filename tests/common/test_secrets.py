@@ -33,6 +33,7 @@ from headrace.sources import (
     ArrayRecordDataSource,
     ImageFolderDataSource,
     JsonLinesDataSource,
+    MegatronSource,
     ParquetDataSource,
     TarDataSource,
     TfdsDataSource,
@@ -156,6 +157,7 @@ READERS = {
     "ArrayRecordDataSource": (ArrayRecordDataSource, "a.array_record"),
     "ArrayRecord range": (lambda url, **more: ArrayRecordDataSource(f"{url}[0:9]", **more), "a.array_record"),
     "TokenSource": (TokenSource, "a.npy"),
+    "MegatronSource": (MegatronSource, "a.bin"),
     "ImageFolderDataSource": (ImageFolderDataSource, "images"),
     "TfdsDataSource": (lambda url, **more: TfdsDataSource("mnist", "train", url, **more), "data"),
     "convert": (

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from growing_files import FORMATS
 from growing_source import GrowingKeys, append, begin_writing, write
 
 import headrace
@@ -19,8 +20,6 @@ from headrace import (
     GrowthOptions,
     IndexSampler,
     ShardOptions,
-    TokenSource,
-    TokenWriter,
     load,
 )
 from headrace.errors import SourceError
@@ -219,38 +218,33 @@ def test_other_samplers_are_refused(path):
         DataLoader(data_source=GrowingKeys(path), sampler=headrace.WeightedSampler([1.0] * 10, seed=1))
 
 
-def _write(path, *tokens):
-    with TokenWriter(path, dtype=np.uint16) as writer:
-        writer.extend([[token] for token in tokens])
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_folder_of_token_files_grows(tmp_path, workers):
+@pytest.mark.parametrize(("name", "workers"), [*((name, 0) for name in FORMATS), ("tokens", 2)])
+def test_a_folder_of_files_grows(tmp_path, name, workers):
     """A new file is read from the next epoch on by all shards, and any state goes on with what came since."""
-    _write(tmp_path / "0.npy", *range(10))
+    kind = FORMATS[name]
+    kind.write(tmp_path / f"0.{kind.suffix}", *range(10))
 
     def make(index, growth=None):
-        source = TokenSource(tmp_path, growing=True)
-        options = ShardOptions(index, 2)
-        return iter(load(source, batch_size=2, shard_options=options, growth=growth, worker_count=workers))
+        source = kind.source(tmp_path, growing=True)
+        options = {"shard_options": ShardOptions(index, 2), "growth": growth, "worker_count": workers}
+        return iter(load(source, transformations=[kind.number_of], batch_size=2, **options))
 
     shards = [make(index) for index in range(2)]
 
     def step():
-        rows = [next(shard)["tokens"][:, 0].tolist() for shard in shards]
+        rows = [_take(shard, 1) for shard in shards]
         return [rows[shard][row] for row in range(2) for shard in range(2)]
 
     keys = step()
     state = shards[0].get_state()
-    _write(tmp_path / "1.npy", *range(100, 104))
+    kind.write(tmp_path / f"1.{kind.suffix}", *range(100, 104))
     keys += [key for _ in range(5) for key in step()]
     for shard in shards:
         shard.close()
     assert keys == [*range(10), *range(10), 100, 101, 102, 103]
     with make(0, "hand") as iterator:
         iterator.set_state(state)
-        taken = [key for _ in range(5) for key in next(iterator)["tokens"][:, 0].tolist()]
-    assert taken == keys[4::2]
+        assert _take(iterator, 5) == keys[4::2]
 
 
 def test_loops_by_epoch_mixes_and_planned_batches_read_one_generation(path):

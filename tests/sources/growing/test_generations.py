@@ -3,74 +3,83 @@
 import os
 import pickle
 
-import numpy as np
 import pytest
+from growing_files import FORMATS, write_array_record, write_parquet, write_tokens
 
-from headrace import JsonLinesDataSource, TokenSource, TokenWriter
+from headrace import ArrayRecordDataSource, JsonLinesDataSource, ParquetDataSource, TokenSource
 from headrace.errors import SourceError
 
 
-def write(path, *tokens):
-    """A file of documents of one token."""
-    with TokenWriter(path, dtype=np.uint16) as writer:
-        writer.extend([[token] for token in tokens])
+class Folder:
+    """A folder of one file of a format."""
+
+    def __init__(self, path, kind):
+        self.path, self.kind = path, kind
+        self.write("b", 1, 2)
+
+    def file(self, name):
+        return self.path / f"{name}.{self.kind.suffix}"
+
+    def write(self, name, *numbers):
+        self.kind.write(self.file(name), *numbers)
+
+    def open(self, **options):
+        return self.kind.source(self.path, **(options or {"growing": True}))
+
+    def numbers(self, source):
+        return self.kind.numbers(source)
 
 
-def tokens_of(source):
-    """The tokens of all documents, in their order."""
-    return [int(record["tokens"][0]) for record in source.__getitems__(range(len(source)))]
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A folder of one file."""
-    write(tmp_path / "b.npy", 1, 2)
-    return tmp_path
+@pytest.fixture(params=FORMATS)
+def folder(tmp_path, request):
+    """A folder of one file of each format that may grow."""
+    return Folder(tmp_path, FORMATS[request.param])
 
 
 def test_new_files_come_after_the_old_ones_whatever_their_names(folder):
     """A file that sorts before the others has keys after theirs; of two in one look the names decide."""
-    source = TokenSource(folder, growing=True)
-    write(folder / "z.npy", 5)
-    write(folder / "a.npy", 3, 4)
+    source = folder.open()
+    folder.write("z", 5)
+    folder.write("a", 3, 4)
     assert (source.newest_generation(), source.generation, len(source)) == (1, 0, 2)
-    assert tokens_of(source.at_generation(1)) == [1, 2, 3, 4, 5]
-    assert tokens_of(TokenSource(folder, growing=True)) == [1, 2, 3, 4, 5]
+    assert folder.numbers(source.at_generation(1)) == [1, 2, 3, 4, 5]
+    assert folder.numbers(folder.open()) == [1, 2, 3, 4, 5]
     assert [source.generation_records(number) for number in (0, 1)] == [2, 5]
+    assert folder.numbers(source) == [1, 2]
 
 
 def test_a_generation_can_be_pinned_and_looks_no_more(folder):
     """`generation=0` reads the files of the first generation, for ever."""
-    source = TokenSource(folder, growing=True)
-    write(folder / "a.npy", 3)
+    source = folder.open()
+    folder.write("a", 3)
     source.newest_generation()
-    pinned = TokenSource(folder, generation=0)
-    write(folder / "c.npy", 4)
-    assert tokens_of(pinned) == [1, 2]
+    pinned = folder.open(generation=0)
+    folder.write("c", 4)
+    assert folder.numbers(pinned) == [1, 2]
     assert (pinned.growing, pinned.newest_generation(), pinned.complete) == (False, 0, True)
     with pytest.raises(SourceError, match=r"generation=7: there are 0 to 1 in .*pass one of these"):
-        TokenSource(folder, generation=7)
+        folder.open(generation=7)
 
 
 def test_a_pickled_source_reads_the_generation_that_it_was_made_for(folder):
     """Workers read it, and know none of what is only for looking."""
-    source = TokenSource(folder, growing=True)
+    source = folder.open()
     copied = pickle.dumps(source)
-    write(folder / "a.npy", 3)
+    folder.write("a", 3)
     source.newest_generation()
     again = pickle.loads(copied)
-    assert (tokens_of(again), again.generation, again.newest_generation()) == ([1, 2], 0, 1)
-    assert tokens_of(again.at_generation(1)) == [1, 2, 3]
+    assert (folder.numbers(again), again.generation, again.newest_generation()) == ([1, 2], 0, 1)
+    assert folder.numbers(again.at_generation(1)) == [1, 2, 3]
 
 
 def test_a_generation_has_the_fingerprint_of_a_plain_source_on_its_files(folder):
     """So states of sources that did not grow go on."""
-    plain = TokenSource(folder)
-    source = TokenSource(folder, growing=True)
+    plain = folder.open(growing=False)
+    source = folder.open()
     assert source.fingerprint == plain.fingerprint
-    write(folder / "c.npy", 3)
+    folder.write("c", 3)
     source.newest_generation()
-    assert source.at_generation(1).fingerprint == TokenSource(folder).fingerprint
+    assert source.at_generation(1).fingerprint == folder.open(growing=False).fingerprint
 
 
 def test_files_that_are_being_written_are_left_for_a_later_look(tmp_path):
@@ -86,19 +95,64 @@ def test_files_that_are_being_written_are_left_for_a_later_look(tmp_path):
     assert source.at_generation(source.newest_generation())[1] == 2
 
 
+@pytest.mark.parametrize("name", ["array_record", "parquet"])
+def test_a_file_whose_end_is_missing_is_left_for_a_later_look(tmp_path, name, caplog):
+    """Their ends tell that they are whole: no wait is needed, and a warning says which file is left out."""
+    folder = Folder(tmp_path, FORMATS[name])
+    source = folder.open()
+    folder.write("c", *range(10, 20))
+    whole = folder.file("c").read_bytes()
+    folder.file("c").write_bytes(whole[: len(whole) // 2])
+    assert source.newest_generation() == 0
+    assert f"c.{folder.kind.suffix} is left out for now" in caplog.text
+    folder.file("c").write_bytes(whole)
+    assert folder.numbers(source.at_generation(source.newest_generation())) == [1, 2, *range(10, 20)]
+
+
 @pytest.mark.parametrize("how", ["shrank", "is not there any more", "was replaced"])
 def test_a_file_that_was_changed_is_an_error_that_names_it(folder, how):
     """At the next look, and for a source that is made anew."""
-    source = TokenSource(folder, growing=True)
-    for name in ("b.npy", "b.npy.offsets"):
-        (folder / name).unlink()
+    source = folder.open()
+    for path in folder.path.glob("b.*"):
+        path.unlink()
     if how == "shrank":
-        write(folder / "b.npy", 1)
+        folder.write("b", 1)
     elif how == "was replaced":
-        write(folder / "b.npy", 1, 7)
+        folder.write("b", 1, 7, *range(50))
     else:
-        write(folder / "a.npy", 1, 2)
-    for look in (source.newest_generation, lambda: TokenSource(folder, growing=True)):
-        with pytest.raises(SourceError, match=rf"b\.npy ({how}).*generation 0.*remove") as raised:
+        folder.write("a", 1, 2)
+    for look in (source.newest_generation, folder.open):
+        with pytest.raises(SourceError, match=rf"b\.{folder.kind.suffix} ({how}).*generation 0.*remove") as raised:
             look()
         assert len(str(raised.value)) < 500
+
+
+def test_files_that_do_not_fit_the_first_one_are_left_out(tmp_path, caplog):
+    """Other columns, another dtype: the run goes on, and a warning names the file. One without rows may have any columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"other": pa.array([], pa.int8())}), tmp_path / "a.parquet")
+    write_parquet(tmp_path / "b.parquet", 1)
+    source = ParquetDataSource(tmp_path, growing=True)
+    pq.write_table(pa.table({"other": [1]}), tmp_path / "c.parquet")
+    pq.write_table(pa.table({"other": pa.array([], pa.int8())}), tmp_path / "d.parquet")
+    write_parquet(tmp_path / "e.parquet", 2)
+    assert [record["number"] for record in source.at_generation(source.newest_generation())] == [1, 2]
+    assert "c.parquet is left out for now" in caplog.text
+    assert "d.parquet" not in caplog.text
+
+
+def test_a_source_that_grows_has_whole_files_of_one_store(tmp_path):
+    """Ranges and file systems of the user's are refused, with the remedy."""
+    from pyarrow import fs
+
+    write_array_record(tmp_path / "a.array_record", 1)
+    write_parquet(tmp_path / "a.parquet", 1)
+    write_tokens(tmp_path / "a.npy", 1)
+    with pytest.raises(ValueError, match="without a range"):
+        ArrayRecordDataSource(f"{tmp_path}/a.array_record[0:1]", growing=True)
+    with pytest.raises(ValueError, match="not for a source that grows"):
+        ParquetDataSource(f"{tmp_path}/a.parquet", filesystem=fs.LocalFileSystem(), growing=True)
+    with pytest.raises(ValueError, match=r"<path>\.offsets"):
+        TokenSource(tmp_path / "a.npy", [0, 1], growing=True)
