@@ -63,6 +63,7 @@ class IndexSampler:
     """
 
     knows_later_epochs: ClassVar[bool] = True
+    repeats_records: ClassVar[bool] = True
 
     num_records: int
     shard_options: ShardOptions = field(default_factory=NoSharding)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -22,6 +23,8 @@ sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != ROOT]
 # The tests start hundreds of interpreters. Without bytecode each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
 
 # Who starts the tests in the background of a shell has Ctrl-C ignored, here and in all programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -58,10 +61,21 @@ def pytest_collection_modifyitems(config, items):
         if "actors" in [one for one in parameters if isinstance(one, str)]:
             item.add_marker("long")
             item.add_marker("ray")
+    _mark_thinned(items)
     if not config.getoption("--long"):
         chosen = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
+
+
+def _mark_thinned(items):
+    """Of the cases of a test marked `one_in(n)`, each n-th runs always, and the others are long."""
+    met = Counter()
+    for item in items:
+        if thinned := item.get_closest_marker("one_in"):
+            if met[item.location[0], item.originalname] % thinned.args[0]:
+                item.add_marker("long")
+            met[item.location[0], item.originalname] += 1
 
 
 def pytest_collection_finish():

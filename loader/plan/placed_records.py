@@ -19,6 +19,9 @@ from ...sources.provenance import UsedRecord, used_records
 
 Ints = NDArray[np.int64]
 
+MOST_PLANNED = 1 << 28
+"""Records of all epochs whose batches or rows are planned at most: their lengths take 2 GiB, and the plan some minutes."""
+
 
 class PlacedRecords(Protocol):
     """Records by epoch and place."""

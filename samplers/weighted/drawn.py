@@ -39,6 +39,7 @@ class DrawnRecords:
     """
 
     knows_later_epochs: ClassVar[bool] = True
+    repeats_records: ClassVar[bool] = False
 
     of_each_record: ClassVar[str]
     """What the user gave for each record, in plural."""

@@ -73,9 +73,10 @@ class GenerationLog:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, TypeError, LookupError) as error:
+            reason = getattr(error, "strerror", None) or shorten(error)  # without the path
             raise SourceError(
-                f"{shorten(path)}: the list of files of generation {number} cannot be read: {shorten(error)}; bring it back, "
-                f"or remove the folder {shorten(self.folder)} to begin a new history, which old states do not fit."
+                f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}; bring it back, or "
+                "remove its folder to begin a new history, which old states do not fit."
             ) from error
 
     def add(self, generation: Generation) -> None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ...common.messages import shorten
 from ...errors import SourceError
 from ...files.urls import is_remote
+from ...formats.index import Index, IndexKind
 from .files import Array, DType, Tokens, map_integers, offsets_path
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -54,6 +55,10 @@ class TokenFile(Protocol):
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
         """A file beside it, on this machine."""
+        ...
+
+    def index(self, kind: IndexKind, folder: str | None) -> Index:
+        """The index that going through it makes; it is kept."""
         ...
 
 

@@ -13,6 +13,7 @@ from ...files.opened import check_open_file, local_copy, open_file, stamp_of
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
+from ...formats.index import Index, IndexKind, index_of
 from .bounds import Bounds, Int64s, Split, spread
 from .files import Array, DType, RemoteTokens, Tokens, map_integers
 
@@ -107,6 +108,9 @@ class DocumentFile:
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
         return local_copy(path, self._storage, self._stamps.get(path))
+
+    def index(self, kind: IndexKind, folder: str | None) -> Index:
+        return index_of(self.path, kind, folder, self._storage, self._stamps.get(self.path))
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_opened": None}

@@ -13,8 +13,10 @@ from ...common.messages import first_few, short_repr
 from ...common.validation import whole_number
 from ...files.paths import PathLike, Paths, text_of
 from ...files.storage_options import StorageOptionsLike
+from ...formats.index import SUFFIXES
 from .bounds import OffsetsBeside, OffsetsGiven, OneLength, Split
 from .documents import DocumentSource
+from .ended import MarkedByToken
 from .files import Array, DType, integer_dtype
 
 _PATTERNS = ("*.npy",)
@@ -39,6 +41,12 @@ class TokenSource(DocumentSource):
         dtype: of a raw file's tokens, such as `np.uint16`. A `.npy` file tells its own.
         document_length: in place of offsets: all documents have so many tokens. What remains at the end of a file is left
             out.
+        end_of_text: in place of offsets: the ID of the token that ends each document, such as GPT-2's 50256; it stays the last
+            one of its document. What follows the last of them is a document, too. The documents of a file are found once, and
+            kept in `<path>.to-<ID>.headrace-index`; a file that was changed since is gone through again.
+        begin_of_text: the same for a token that begins each document.
+        index_dir: a folder in which to keep what was found. Default: beside the file, or in the user's cache folder where that
+            cannot be written, or the file is in a store.
         name: of the array in the record, default "tokens". None: the record is the array itself.
         storage_options: how files in a store are reached and kept (docs/how-to/remote-files.md). Their documents are read
             when they are asked for; their offsets are copied into the cache.
@@ -50,9 +58,9 @@ class TokenSource(DocumentSource):
         SourceNotFoundError: nothing is found under a path.
         SourceError: a file is empty, cut off or something else; the offsets do not ascend, or go beyond the last token; files
             have different dtypes; there are no documents.
-        ValueError: `offsets` and `document_length` are both given, `offsets` for several files, `document_length` is less
-            than 1, or `paths` is an empty list.
-        TypeError: a path is no path, `dtype` no integer type, `name` no string, or `offsets` no integers.
+        ValueError: two of `offsets`, `document_length`, `end_of_text` and `begin_of_text` are given, `offsets` for several
+            files, `document_length` is less than 1, a token does not fit the files' dtype, or `paths` is an empty list.
+        TypeError: a path is no path, `dtype` no integer type, `name` no string, `offsets` no integers, or a token no integer.
 
     >>> import pathlib, tempfile
     >>> from headrace import TokenWriter
@@ -65,7 +73,7 @@ class TokenSource(DocumentSource):
     {'tokens': array([4, 5], dtype=uint16)} {'tokens': array([3, 2, 1])}
     """
 
-    _beside = (".offsets", ".unfinished")
+    _beside = (".offsets", ".unfinished", *SUFFIXES)
 
     def __init__(
         self,
@@ -74,15 +82,25 @@ class TokenSource(DocumentSource):
         *,
         dtype: npt.DTypeLike | None = None,
         document_length: int | None = None,
+        end_of_text: int | None = None,
+        begin_of_text: int | None = None,
+        index_dir: PathLike | None = None,
         name: str | None = "tokens",
         storage_options: StorageOptionsLike = None,
         growing: bool | PathLike = False,
         generation: int | None = None,
     ) -> None:
         raw = None if dtype is None else integer_dtype(dtype)
-        split = _split(offsets, document_length, raw)
+        given = {
+            "offsets": offsets,
+            "document_length": document_length,
+            "end_of_text": end_of_text,
+            "begin_of_text": begin_of_text,
+        }
+        split = _split({name: value for name, value in given.items() if value is not None}, raw, index_dir)
         self._settles = raw is not None
-        kind = [document_length, str(raw)] if document_length else None
+        how = document_length or (split.argument if isinstance(split, MarkedByToken) else None)
+        kind = [how, str(raw)] if how else None
         if offsets is not None and (growing is not False or generation is not None):
             raise ValueError("offsets= are those of one file, and growing= is for several; give each <path>.offsets.")
         self._read_from(paths, _PATTERNS, split, name, storage_options, growing, generation, kind)
@@ -101,12 +119,19 @@ class TokenSource(DocumentSource):
         return f": {tokens} tokens are less than one document of document_length={self._split.length} in each file."
 
 
-def _split(offsets: Any, document_length: int | None, raw: DType | None) -> Split:
-    if document_length is None:
-        return OffsetsBeside(raw) if offsets is None else OffsetsGiven(_offsets(offsets), raw)
-    if offsets is not None:
-        raise ValueError("offsets= and document_length= both say where documents begin; pass one of them.")
-    return OneLength(whole_number("document_length", document_length, 1, None, "a number of tokens, such as 1024"), raw)
+def _split(given: dict[str, Any], raw: DType | None, index_dir: PathLike | None) -> Split:
+    """The way to tell where documents begin, of the one argument that says it."""
+    if not given:
+        return OffsetsBeside(raw)
+    (name, value), *more = given.items()
+    if more:
+        raise ValueError(f"{name}= and {more[0][0]}= both say where documents begin; pass one of them.")
+    if name == "offsets":
+        return OffsetsGiven(_offsets(value), raw)
+    if name == "document_length":
+        return OneLength(whole_number(name, value, 1, None, "a number of tokens, such as 1024"), raw)
+    token = whole_number(name, value, -(2**63), 2**64 - 1, "the ID of a token, such as 50256")
+    return MarkedByToken(token, name == "begin_of_text", raw, None if index_dir is None else text_of(index_dir))
 
 
 def _offsets(offsets: Any) -> str | Array:

@@ -14,11 +14,23 @@ from hypothesis import strategies as st
 from pipelines import tries
 
 import headrace
-from headrace import BudgetBatch, Filter, MapDataset, RandomMapTransform, ShardOptions, load
+from headrace import (
+    BalancedSampler,
+    BudgetBatch,
+    DataLoader,
+    Filter,
+    MapDataset,
+    RandomMapTransform,
+    RecordMetadata,
+    ShardOptions,
+    WeightedSampler,
+    load,
+)
 from headrace.errors import BatchError, CheckpointError, LengthsError, ShardingError
 from headrace.loader.plan.budget.order import BudgetOrder
 from headrace.operations.budget.shapes import BatchShapes, chosen_lengths
 from headrace.operations.budget.windows import BudgetWindows
+from headrace.samplers.protocol import ENDLESS
 
 LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, 60).astype(int), 1, 64)
 RECORDS = [{"tokens": np.full(length, number + 1), "id": number} for number, length in enumerate(LENGTHS)]
@@ -640,3 +652,72 @@ def test_batches_of_several_shapes_are_not_stacked():
         records, num_epochs=1, transformations=[headrace.BudgetBatch(16, pad_to=(8,))], batch_size=2
     )
     assert next(iter(one_shape))["tokens"].shape == (2, 2, 8)
+
+
+def drawing_loader(sampler, shard):
+    """A shard of a loader that draws records."""
+    shard_options, operations = ShardOptions(*shard), [BudgetBatch(**SETTINGS)]
+    return DataLoader(data_source=RECORDS, sampler=sampler, operations=operations, shard_options=shard_options)
+
+
+def drawn_batches(sampler, shard=(0, 1), states=None):
+    """Its batches; from the states of all shards of another run on."""
+    iterator = iter(drawing_loader(sampler, shard))
+    if states is not None:
+        iterator.set_states(states)
+    return list(iterator)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        WeightedSampler(LENGTHS, num_epochs=3, seed=1),
+        WeightedSampler(LENGTHS, 20, replacement=False, num_epochs=3, seed=1),
+        BalancedSampler([*"aab" * 20], num_epochs=3, seed=1),
+    ],
+    ids=["replacement", "without", "balanced"],
+)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_each_epoch_of_drawn_records_has_its_own_draws(sampler, shards):
+    """The batches have what the sampler draws, and not the first epoch's draws again."""
+    wanted = Counter(sampler.record_keys(np.arange(len(sampler))).tolist())
+    assert wanted != Counter({key: 3 * n for key, n in Counter(sampler.record_keys(np.arange(20)).tolist()).items()})
+    streams = [drawn_batches(sampler, (shard, shards)) for shard in range(shards)]
+    assert sum((ids(stream) for stream in streams), Counter()) == wanted
+    assert len({len(stream) for stream in streams}) == 1
+
+
+def test_drawn_records_go_on_with_other_shards():
+    """Begun on two shards, ended on three: each draw comes once."""
+    sampler = WeightedSampler(LENGTHS, num_epochs=2, seed=1)
+    begun, states = Counter(), []
+    for shard in range(2):
+        iterator = iter(drawing_loader(sampler, (shard, 2)))
+        begun += ids(islice(iterator, 4))
+        states.append(iterator.get_state())
+    rest = sum((ids(drawn_batches(sampler, (shard, 3), states)) for shard in range(3)), Counter())
+    assert begun + rest == Counter(sampler.record_keys(np.arange(len(sampler))).tolist())
+
+
+def test_draws_without_an_end_cannot_be_planned():
+    """The error names the remedy."""
+    with pytest.raises(LengthsError, match=r"num_epochs="):
+        drawn_batches(WeightedSampler(LENGTHS, seed=1))
+
+
+def test_samplers_of_users_are_planned_whole():
+    """Their epochs need not repeat the same records; one without an end is refused."""
+
+    class Growing:
+        def __init__(self, length):
+            self.length = length
+
+        def __len__(self):
+            return self.length
+
+        def __getitem__(self, index):
+            return RecordMetadata(index, index // 7)
+
+    assert ids(drawn_batches(Growing(70))) == Counter(dict.fromkeys(range(10), 7))
+    with pytest.raises(LengthsError, match="never ends"):
+        drawn_batches(Growing(ENDLESS))

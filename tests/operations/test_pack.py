@@ -27,7 +27,7 @@ from headrace import (
     RandomMapTransform,
     ShardOptions,
 )
-from headrace.errors import CheckpointError, PackError
+from headrace.errors import CheckpointError, LengthsError, PackError
 from headrace.operations.packing import rules
 
 NO_SHARDING = headrace.NoSharding()

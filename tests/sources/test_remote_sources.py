@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import struct
 import threading
 import time
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from headrace import (
     BlockShuffle,
     DataLoader,
     IndexSampler,
+    MegatronSource,
     MixedSource,
     ParquetDataSource,
     ShardOptions,
@@ -65,6 +67,17 @@ def tokens(folder):
             writer.extend(np.arange(key % 9) for key in keys)
 
 
+def megatron(folder):
+    """Documents of one sequence each."""
+    counts = np.arange(COUNT, dtype="<i4") % 9
+    places = (2 * (np.cumsum(counts) - counts)).astype("<i8")
+    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, COUNT, COUNT + 1)
+    (folder / "x.idx").write_bytes(
+        head + counts.tobytes() + places.tobytes() + np.arange(COUNT + 1, dtype="<i8").tobytes()
+    )
+    np.arange(counts.sum(), dtype="<u2").tofile(folder / "x.bin")
+
+
 KINDS = {
     "array_record": (
         lambda folder: [
@@ -79,6 +92,8 @@ KINDS = {
         tokens,
         lambda path, **more: TokenSource(f"{path}/x*", document_length=4, **more),
     ),
+    "marked_tokens": (tokens, lambda path, **more: TokenSource(f"{path}/x.npy", end_of_text=3, **more)),
+    "megatron": (megatron, MegatronSource),
     "tfrecord": (lambda folder: files.in_three(folder, ".tfrecord", COUNT, files.tfrecords), TFRecordDataSource),
     "tar": (lambda folder: files.in_three(folder, ".tar", COUNT, files.tar), TarDataSource),
     "json_lines": (lambda folder: files.in_three(folder, ".jsonl", COUNT, files.json_lines), JsonLinesDataSource),

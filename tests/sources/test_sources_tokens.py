@@ -18,6 +18,7 @@ import headrace
 from headrace import TokenSource, TokenWriter
 from headrace.errors import ClosedError, SourceError, SourceNotFoundError
 from headrace.sources import reader_of
+from headrace.sources.tokens.ended import MarkedByToken
 
 DTYPES = ["uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", ">u2"]
 
@@ -78,6 +79,28 @@ class TestRaw(SourceConformance):
 
     def expected_record(self, key):
         return np.arange(key * 5, key * 5 + 5, dtype=np.uint16)
+
+
+def ended(count):
+    """Bare tokens of documents that end in 9; the last one does not."""
+    documents = [np.append(np.arange(key % 5) % 3 + 10, 9).astype(np.uint16) for key in range(count)]
+    return [*documents[:-1], documents[-1][:-1]] if len(documents[-1]) > 1 else documents
+
+
+class TestEndOfText(SourceConformance):
+    """Raw shards without document ends, split after a token."""
+
+    on_files = True
+
+    def write(self, folder, count):
+        np.concatenate(ended(40)).tofile(folder / "a.bin")
+        np.concatenate(ended(count - 40)).tofile(folder / "b.bin")
+
+    def open(self, folder, count):
+        return TokenSource(folder / "*.bin", dtype=np.uint16, end_of_text=9)
+
+    def expected_record(self, key):
+        return {"tokens": [*ended(40), *ended(97 - 40)][key]}
 
 
 class TestOffsetsInMemory(SourceConformance):
@@ -192,6 +215,97 @@ def test_workers_give_the_same_batches(tmp_path):
         loader = headrace.DataLoader(data_source=source, sampler=sampler, operations=[batch], worker_count=workers)
         streams.append([batch["tokens"].tobytes() for batch in loader])
     assert streams[0] == streams[1]
+
+
+# ---- Documents that a token ends, or begins
+
+
+def bare(path, *tokens):
+    """A `.npy` file of tokens alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, np.array(tokens, np.uint16))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ends", "begins"),
+    [
+        ([1, 2, 9, 3, 9], [[1, 2, 9], [3, 9]], [[1, 2], [9, 3], [9]]),
+        ([9, 1, 9, 9, 2], [[9], [1, 9], [9], [2]], [[9, 1], [9], [9, 2]]),
+        ([9], [[9]], [[9]]),
+        ([1, 9], [[1, 9]], [[1], [9]]),
+    ],
+)
+def test_a_token_ends_or_begins_documents(tmp_path, tokens, ends, begins):
+    """It stays in its document, as the last or the first one; what lies before the first and after the last is kept, too."""
+    path = bare(tmp_path / "x.npy", *tokens)
+    for arguments, expected in (({"end_of_text": 9}, ends), ({"begin_of_text": 9}, begins)):
+        source = TokenSource(path, name=None, **arguments)
+        assert [one.tolist() for one in source] == expected
+        assert source.lengths.tolist() == [len(one) for one in expected]
+
+
+def test_documents_are_found_once_and_again_in_a_file_that_was_changed(tmp_path, monkeypatch):
+    """What was found is kept beside the file; another version of it is noticed, and so is what was damaged."""
+    path = bare(tmp_path / "x.npy", 1, 9, 2, 9)
+    read = []
+    find = MarkedByToken._find
+    monkeypatch.setattr(MarkedByToken, "_find", lambda self, file: read.append(file.path) or find(self, file))
+    for _ in range(2):
+        source = TokenSource(path, end_of_text=9, name=None)
+        assert [one.tolist() for one in source] == [[1, 9], [2, 9]]
+    assert len(read) == 1
+    assert sorted(os.listdir(tmp_path)) == ["x.npy", "x.npy.to-9.headrace-index"]
+    other = TokenSource(path, end_of_text=2)
+    assert len(read) == 2
+    assert other.fingerprint != source.fingerprint
+    bare(path, 1, 2, 3, 9, 5)
+    with pytest.raises(SourceError, match=r"x\.npy: the file was changed after the source was made"):
+        source[0]
+    for left in (3, 4):
+        assert [one.tolist() for one in TokenSource(path, end_of_text=9, name=None)] == [[1, 2, 3, 9], [5]]
+        assert len(read) == left
+        kept = tmp_path / "x.npy.to-9.headrace-index"
+        kept.write_bytes(kept.read_bytes()[:-8] + bytes(8))
+
+
+def test_a_folder_that_cannot_be_written_and_index_dir(tmp_path, monkeypatch):
+    """What was found is then kept in the user's cache folder; `index_dir=` names another."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    path = bare(tmp_path / "x.npy", 1, 9, 2, 9)
+    TokenSource(path, end_of_text=9, index_dir=tmp_path / "there")
+    (tmp_path / "x.npy.to-9.headrace-index").mkdir()  # no file can be put in its place, whoever runs this
+    assert len(TokenSource(path, end_of_text=9)) == 2
+    kept = [name for folder in ("there", "home/headrace-indices") for name in os.listdir(tmp_path / folder)]
+    assert [name.split("-", 1)[1] for name in kept] == ["x.npy.to-9.headrace-index"] * 2
+
+
+def test_a_large_file_is_gone_through_in_pieces(tmp_path, monkeypatch):
+    """Tokens at the edges of pieces end documents as all others do."""
+    monkeypatch.setattr("headrace.sources.tokens.ended._BYTES_AT_ONCE", 8)
+    tokens = np.random.default_rng(0).integers(8, 11, 1000).astype(np.uint16)
+    source = TokenSource(bare(tmp_path / "x.npy", *tokens), end_of_text=9, name=None)
+    assert_same(np.concatenate(list(source)), tokens)
+    assert [one.tolist().count(9) for one in source][:-1] == [1] * (len(source) - 1)
+    assert all(one[-1] == 9 for one in [*source][:-1])
+
+
+def test_a_token_that_is_nowhere_is_told(tmp_path):
+    """A file without it is one document, with a warning; a token that its dtype cannot have is an error."""
+    path = bare(tmp_path / "x.npy", 1, 2, 3)
+    with pytest.warns(UserWarning, match=r"x\.npy: end_of_text=9 is nowhere among its 3 tokens, .* your tokenizer"):
+        assert len(TokenSource(path, end_of_text=9)) == 1
+    with pytest.raises(ValueError, match=r"begin_of_text=70000 is no uint16, 0 to 65535, as the tokens of .*x\.npy"):
+        TokenSource(path, begin_of_text=70000)
+
+
+def test_a_growing_folder_of_bare_shards(tmp_path):
+    """Shards that come later are split by the same token."""
+    bare(tmp_path / "a.npy", 1, 9, 2, 9)
+    source = TokenSource(tmp_path, end_of_text=9, growing=True, name=None)
+    bare(tmp_path / "b.npy", 3, 9)
+    assert source.newest_generation() == 1
+    assert [one.tolist() for one in source.at_generation(1)] == [[1, 9], [2, 9], [3, 9]]
 
 
 # ---- Several files
@@ -345,6 +459,9 @@ def test_a_cut_off_file_is_told(tmp_path):
         ({"offsets": [0.5, 1]}, TypeError, "offsets=.*must be integers with one axis"),
         ({"offsets": 5}, TypeError, "offsets=5 must be integers with one axis"),
         ({"offsets": [0, 5], "document_length": 5}, ValueError, "pass one of them"),
+        ({"end_of_text": 1, "document_length": 5}, ValueError, "document_length= and end_of_text= both say"),
+        ({"end_of_text": 1, "begin_of_text": 1}, ValueError, "pass one of them"),
+        ({"end_of_text": "<eos>"}, TypeError, "end_of_text='<eos>' is a str; pass the ID of a token, such as 50256"),
         ({"document_length": 0}, ValueError, "document_length=0 must be at least 1"),
         ({"name": 3}, TypeError, "name=3 must be a string, or None"),
     ],

@@ -23,7 +23,7 @@ from ....samplers import NoSharding
 from ....samplers.mix.sampler import MixSampler
 from ....samplers.protocol import ENDLESS, VectorSampler
 from ....sources.lengths import lengths_of
-from ..placed_records import PlacedRecords, SampledRecords
+from ..placed_records import MOST_PLANNED, PlacedRecords, SampledRecords
 from .order import BudgetOrder
 from .source import BudgetSource
 
@@ -49,14 +49,34 @@ def planned_batches(
         return None
     refuse_balance(getattr(sampler, "balance", None))
     sampler = sampler.with_shard_options(NoSharding())
-    epoch, endless = sampler.epoch_length, len(sampler) >= ENDLESS
-    if not endless and (epoch == 0 or len(sampler) % epoch):
-        epoch = len(sampler)
-    epochs = None if endless else len(sampler) // max(epoch, 1)
+    epoch, epochs = _epochs_of(sampler)
     records = SampledRecords(source, sampler, before)
     of_places = lengths[records.keys(np.arange(epoch, dtype=np.int64))]
     batches, order = batches_of(records, operation, of_places, epochs, sampler.seed, sampler.fingerprint)
     return batches, order, operations[number + 1 :]
+
+
+def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
+    """The positions that are planned, and how often these records come; None: for ever.
+
+    A sampler whose epochs all have the same records says `repeats_records`.
+
+    Raises:
+        LengthsError: each epoch has other records, and they are too many to plan.
+    """
+    total, epoch = len(sampler), sampler.epoch_length
+    if getattr(sampler, "repeats_records", False):
+        if total >= ENDLESS:
+            return epoch, None
+        if epoch and total % epoch == 0:
+            return epoch, total // epoch
+    if total > MOST_PLANNED:
+        many = "never ends" if total >= ENDLESS else f"has {total:,} positions, over {MOST_PLANNED:,}"
+        raise LengthsError(
+            f"BudgetBatch plans all batches before, and {short_repr(sampler)} has other records in each epoch and {many}. "
+            "Pass it a smaller num_epochs=, as many epochs as are read."
+        )
+    return total, 1
 
 
 def refuse_balance(balance: Any) -> None:

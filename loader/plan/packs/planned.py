@@ -22,12 +22,9 @@ from ....samplers.balance import Balance
 from ....samplers.one_epoch import OneEpoch
 from ....samplers.protocol import VectorSampler
 from ..leaf import Leaf
-from ..placed_records import SampledRecords
+from ..placed_records import MOST_PLANNED, SampledRecords
 from .order import PackedOrder
 from .source import PackedSource
-
-MOST_PLANNED = 1 << 28
-"""Documents of all epochs whose rows are planned at most: these take 2 GiB, and some minutes."""
 
 _INSTEAD = "Leave balance= out, or pack a chain, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…)"
 

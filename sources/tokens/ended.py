@@ -1,0 +1,71 @@
+"""Documents that a token ends, or begins. In: a file of bare tokens. Out: their bounds, found once and kept beside the file.
+
+`formats/index.py` keeps them: of the same file they are found again, of one that was changed they are made anew.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...common.messages import shorten
+from ...common.validation import warn
+from ...files.opened import OpenFile
+from ...formats.index import SUFFIX, FoundRecords, IndexKind, ascends
+from .bounds import Bounds, Int64s, Offsets, TokenFile
+from .files import DType, Tokens, layout_of
+
+_BYTES_AT_ONCE = 16 << 20
+
+
+class MarkedByToken(NamedTuple):
+    """A token marks where documents meet."""
+
+    token: int
+    begins: bool
+    """The token is the first of its document, not the last."""
+    raw: DType | None
+    index_dir: str | None
+
+    @property
+    def argument(self) -> str:
+        """The user's argument that says so."""
+        return f"{'begin' if self.begins else 'end'}_of_text={self.token}"
+
+    def beside(self, path: str) -> str | None:
+        return None
+
+    def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:
+        tokens = file.tokens(self.raw)
+        dtype, count = tokens.dtype, len(tokens)
+        limits = np.iinfo(dtype)
+        if not limits.min <= self.token <= limits.max:
+            raise ValueError(
+                f"{self.argument} is no {dtype}, {limits.min} to {limits.max}, as the tokens of {shorten(file.path)} are; pass "
+                "the ID of one of them."
+            )
+
+        def fits(found: FoundRecords, size: int) -> bool:
+            return ascends(found.arrays["offsets"], found.count + 1, count, 1)
+
+        said = f"{self.argument}, {dtype.str}"
+        suffix = f".{'from' if self.begins else 'to'}-{self.token}{SUFFIX}"
+        kind = IndexKind(f"documents by {said}", self._find, {"offsets": ("<i8", ())}, fits, suffix)
+        return tokens, Offsets(file.index(kind, self.index_dir).arrays["offsets"], file.path, whole=True)
+
+    def _find(self, file: OpenFile) -> FoundRecords:
+        layout = layout_of(file, file.path, self.raw)
+        size, at_once = layout.dtype.itemsize, _BYTES_AT_ONCE // layout.dtype.itemsize
+        marks: list[Int64s] = []
+        for first in range(0, layout.length, at_once):
+            data = file.read(layout.start + first * size, min(at_once, layout.length - first) * size)
+            marks.append(np.flatnonzero(np.frombuffer(data, layout.dtype) == self.token) + first)
+        found = np.concatenate([np.empty(0, np.int64), *marks])
+        if not len(found) and layout.length:
+            warn(
+                f"{shorten(file.path)}: {self.argument} is nowhere among its {layout.length} tokens, so that they are one "
+                "document; pass the ID that your tokenizer has for it."
+            )
+        offsets = np.unique(np.concatenate([[0], found if self.begins else found + 1, [layout.length]]))
+        return FoundRecords(len(offsets) - 1, {"offsets": offsets})
