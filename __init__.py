@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .sources import (
         ArrayRecordDataSource,
         DataSource,
+        FormerKeys,
         HuggingFaceDataSource,
         ImageFolderDataSource,
         JsonLinesDataSource,
@@ -94,6 +95,7 @@ __all__ = [
     "Diagnosis",
     "Filter",
     "FlatMap",
+    "FormerKeys",
     "GrowthOptions",
     "HuggingFaceDataSource",
     "HuggingFaceStream",

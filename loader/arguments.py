@@ -18,6 +18,7 @@ from ..samplers.block_shuffle import BlockShuffle
 from ..samplers.changing.growth import GrowthOptions
 from ..sources.lengths import lengths_of
 from ..sources.mixed.source import MixedSource
+from ..sources.omission.keys import OmitOfParts
 from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
@@ -43,6 +44,7 @@ class LoaderOptions(TypedDict, total=False):
     address: str | None
     seed_globals: bool
     growth: Literal["epoch", "now", "hand"] | GrowthOptions | None
+    omit: OmitOfParts | None
 
 
 def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]) -> None:

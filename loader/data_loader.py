@@ -18,6 +18,7 @@ from ..operations import Batch, Operation
 from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
 from ..samplers.changing.growth import GrowthOptions
 from ..sources import as_source
+from ..sources.omission.keys import OmitOfParts
 from .arguments import (
     LoaderOptions,
     as_list,
@@ -90,11 +91,16 @@ class DataLoader(Remarks):
             needs a seed. Not with threads, which share them. False (default): each worker process has states of its own, and
             an operation that is seen to draw from them is a warning; `RandomMapTransform` passes a generator that is better.
         growth: when appended records of a source with `growing=True` come in, as `GrowthOptions`; None (default): "epoch".
+        omit: records that never come: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or
+            a function of a file's name and a row, asked once for all records. The others keep their order. States of runs that
+            left out fewer go on; random operations draw by the places of now. None (default): only those that the source says
+            are gone.
 
     Raises:
         TypeError: an argument of the wrong kind, or one of another library's names.
         ValueError: an argument outside its range, or parts that do not fit one another.
         SeedError: a random operation and a sampler without a seed.
+        RecordKeyError, SourceError: `omit` names a record that the source does not have, or cannot be read.
 
     >>> from headrace import Batch, DataLoader, IndexSampler
     >>> loader = DataLoader(
@@ -137,6 +143,7 @@ class DataLoader(Remarks):
         observe: bool | Literal["log"] = True,
         seed_globals: bool = False,
         growth: Literal["epoch", "now", "hand"] | GrowthOptions | None = None,
+        omit: OmitOfParts | None = None,
         **unknown: Never,
     ) -> None:
         refuse("DataLoader", unnamed, unknown, ["data_source", "sampler", "operations", *LoaderOptions.__annotations__])
@@ -154,7 +161,9 @@ class DataLoader(Remarks):
             address=address,
             seed_globals=seed_globals,
         )
-        pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors), growth)
+        pipeline = make_pipeline(
+            data_source, sampler, operations, shard_options, skips(on_error, max_errors), growth, omit
+        )
         needs_seed_for_globals(execution, pipeline.leaf.sampler.seed)
         vars(self).update(_description=LoaderDescription(pipeline, execution, max_errors), _passes=Passes())
         warn_of_no_effect(execution)

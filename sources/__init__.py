@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
     from .lengths import lengths_of
+    from .omission.rewritten import FormerKeys
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
     from .tokens.megatron import MegatronSource
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayRecordDataSource",
     "DataSource",
+    "FormerKeys",
     "HuggingFaceDataSource",
     "ImageFolderDataSource",
     "JsonLinesDataSource",
@@ -60,6 +62,7 @@ __getattr__ = names_from(
     __name__,
     {
         "ArrayRecordDataSource": "array_record.source",
+        "FormerKeys": "omission.rewritten",
         "HuggingFaceDataSource": "arrow.hugging_face",
         "ImageFolderDataSource": "image_folder",
         "JsonLinesDataSource": "indexed.json_lines",

@@ -24,6 +24,8 @@ sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != ROOT]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
+
 # Who starts the tests in the background of a shell has Ctrl-C ignored, here and in all programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -26,7 +26,14 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "_site" not in page.parts),
 ]
 MODULES = ["headrace", *(module.name for module in pkgutil.walk_packages(headrace.__path__, "headrace."))]
+WITH_KERAS = ("headrace.compat.keras.adapter", "headrace.compat.keras.callback", "docs/how-to/keras.md-0")
+"""Long, as its import alone takes seconds."""
 BESIDE = ("headrace.tests", "headrace.examples", "headrace.benchmarks", "headrace.docs", "headrace.build")
+
+
+def _marked(name: str, *more: str) -> object:
+    """The parameters of a test, which is long if Keras is needed."""
+    return pytest.param(name, *more, marks=[pytest.mark.long] if name in WITH_KERAS else [], id=name)
 
 
 def _blocks() -> list[tuple[str, str]]:
@@ -45,7 +52,7 @@ class Unwrapped(doctest.DocTestFinder):
         return super()._from_module(module, inspect.unwrap(object) if inspect.isfunction(object) else object)
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if not name.startswith(BESIDE)])
+@pytest.mark.parametrize("module", [_marked(name) for name in MODULES if not name.startswith(BESIDE)])
 def test_examples_in_docstrings_print_what_they_say(module):
     """Doctests of the whole library."""
     loaded = importlib.import_module(module)
@@ -61,7 +68,7 @@ def test_examples_of_decorated_methods_are_found():
     assert {"shuffle", "slice", "pack"} <= {name.rpartition(".")[2] for name in found}
 
 
-@pytest.mark.parametrize(("name", "block"), _blocks(), ids=[name for name, _ in _blocks()])
+@pytest.mark.parametrize(("name", "block"), [_marked(*named) for named in _blocks()])
 def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
     """A reader can paste any block into a file and run it."""
     program = tmp_path / "block.py"

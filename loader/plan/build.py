@@ -27,6 +27,7 @@ from .growth import growing_order, growth_of
 from .joins import Apply, Read
 from .leaf import Leaf
 from .lineage import ReshardHistory
+from .omission import living_order
 from .packs.planned import planned_packs
 from .pipeline import Pipeline
 
@@ -41,6 +42,7 @@ def make_pipeline(
     shard_options: ShardOptions | None,
     skips_errors: bool = False,
     growth: Any = None,
+    omit: Any = None,
 ) -> Pipeline:
     """Check what the user passed and put it together.
 
@@ -54,7 +56,8 @@ def make_pipeline(
     if isinstance(source, MixedSource) and not isinstance(order, MixSampler):
         raise TypeError("a MixedSource is read by a MixSampler; pass sampler=headrace.MixSampler(source, weights=…).")
     _check_records(order, source)
-    wanted, order = growth_of(source, growth, shard), growing_order(order, source)
+    wanted = growth_of(source, growth, shard)
+    order = living_order(growing_order(order, source), source, omit, wanted)
     checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:

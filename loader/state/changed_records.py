@@ -27,7 +27,7 @@ from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .changed_mix import adapted, check_last_windows, first_unread, migrate_mix
 from .leftover import Run, check_sizes, those_within
-from .loader_state import LoaderState
+from .loader_state import LivingPlace, LoaderState
 
 MOST_CHECKED = 1 << 22
 """Positions that are looked at, between the shard that has read least and the one that has read most."""
@@ -62,9 +62,12 @@ def migrate(
         return pipeline, states  # comparing the fingerprints will tell
     if strict:
         _check_omitted(history.last.omitted, sampler.omitted.digest)
-    position, place = _from_where(former, states, history)
-    changed = sampler.going_on(saved, position, place)
-    length, total = (len(each.with_shard_options(NoSharding())) for each in (former.leaf.sampler, changed))
+    position, told = _from_where(former, states, history)
+    changed = sampler.going_on(
+        saved, position, told.place if told is not None and isinstance(told.place, int) else None
+    )
+    total = _length(changed)
+    length = _length(former.leaf.sampler) if told is None or told.length is None else told.length
     if changed.history != history:
         _check_begun(pipeline, states, strict)
         _check_unread(changed, history, states, min(position, length))
@@ -144,12 +147,17 @@ def _count(digest: str) -> int:
         raise CheckpointError(f"the state is damaged: omitted={short_repr(digest)}.") from None
 
 
-def _from_where(former: Pipeline, states: Sequence[LoaderState], history: History) -> tuple[int, int | None]:
-    """The position from which on the order may be another one, and its place, if a state tells it."""
+def _length(sampler: Any) -> int:
+    """Positions of all shards together."""
+    return len(sampler.with_shard_options(NoSharding()))
+
+
+def _from_where(former: Pipeline, states: Sequence[LoaderState], history: History) -> tuple[int, LivingPlace | None]:
+    """The position from which on the order may be another one, and what a state tells of it."""
     position = max(first_unread(former, states), history.last.position)
     knowing = [state for state in states if _changes_of(state) == len(history.changes)]  # others tell former places
-    told = [state.place for state in knowing if state.place is not None and state.place[0] == position]
-    return position, told[0][1] if told else None
+    told = [state.place for state in knowing if state.place is not None and state.place.position == position]
+    return position, told[0] if told else None
 
 
 def _check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> None:
@@ -200,10 +208,11 @@ def _positions_before(
     return positions[positions < position]
 
 
-def place_of(pipeline: Pipeline, state: LoaderState) -> tuple[int, int] | None:
+def place_of(pipeline: Pipeline, state: LoaderState) -> LivingPlace | None:
     """The value `place` of a state: None where no record is left out."""
     sampler: Any = pipeline.leaves[0].sampler
     if len(pipeline.leaves) > 1 or not isinstance(sampler, ChangingSampler) or not len(sampler.omitted):
         return None
     position = max(first_unread(pipeline, [state]), sampler.history.last.position)
-    return position, sampler.place(position)
+    length = _length(sampler)
+    return LivingPlace(position, sampler.place(position), None if length >= ENDLESS else length)

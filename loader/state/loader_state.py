@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from ...common.former_names import now_called
@@ -30,6 +30,21 @@ MAX_STEP = 1 << 62
 """No stream gets so far: a larger step is that of a damaged state."""
 
 
+class LivingPlace(NamedTuple):
+    """A place in an order from which records are left out, as it is told without knowing which."""
+
+    position: int  # from which on nothing was read
+    place: (
+        int | dict[str, int]
+    )  # of it, in the order of all records; of a mix, of each part from which some are left out
+    length: int | None = None  # positions of all shards together; None: endless, or of a state that does not tell
+
+    @property
+    def values(self) -> list[Any]:
+        """Plain JSON values."""
+        return [value for value in self if value is not None]
+
+
 @dataclass(frozen=True, slots=True)
 class LoaderState:
     """The plain values that are saved."""
@@ -42,8 +57,7 @@ class LoaderState:
         ReshardHistory(),
     )  # for each leaf: what runs on other shards left of the order
     skipped: SkippedSteps = NONE_SKIPPED  # steps that the run leaves out
-    # where records are left out: a position from which on nothing was read, and its place in the order of all records
-    place: tuple[int, int] | None = None
+    place: LivingPlace | None = None  # where records are left out
     version: int = VERSION  # of this layout
 
     def to_json(self) -> bytes:
@@ -57,7 +71,7 @@ class LoaderState:
         lineages = ",".join(lineage.json for lineage in self.lineages)
         skipped = json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
         unfinished = ",".join(json_text(_rest_values(rest)) for rest in cursor.unfinished)
-        place = "" if self.place is None else f'"place":[{self.place[0]},{self.place[1]}],'
+        place = "" if self.place is None else f'"place":{json_text(self.place.values)},'
         content = (
             f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
             f'{place}"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
@@ -285,9 +299,12 @@ def _rest(values: Any) -> Leftover:
         return Leftover(_shard(shard), cursor, read, _count(delivered), _count(stage) if more else None, mix)
 
 
-def _place(values: Any) -> tuple[int, int]:
-    position, place = _counts(values)
-    return position, place
+def _place(values: Any) -> LivingPlace:
+    position, place, *length = _list(values)
+    if len(length) > 1:
+        raise ValueError
+    parts = {name: _count(of_part) for name, of_part in place.items()} if isinstance(place, dict) else None
+    return LivingPlace(_count(position), _count(place) if parts is None else parts, *map(_count, length))
 
 
 def _ranges(values: Any) -> tuple[tuple[int, int], ...]:

@@ -257,6 +257,11 @@ class ChangingSampler:
         """The same order of a source of another generation."""
         return ChangingSampler(self.sampler, self.omitted, generation).with_shard_options(self.shard_options)
 
+    def without(self, keys: Positions) -> ChangingSampler:
+        """The same order, of which these records never come either."""
+        omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys))
+        return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
+
     def with_history(self, history: History) -> ChangingSampler:
         """The same order with other changes before."""
         other = copy.copy(self)
@@ -348,6 +353,7 @@ def _checked(sampler: Any) -> Any:
         )
     if not hasattr(sampler, "resized"):
         raise ValueError(
-            f"{type(sampler).__name__} does not go with records that are appended or left out; pass an IndexSampler."
+            f"{type(sampler).__name__} does not go with records that are appended or left out; pass an IndexSampler. "
+            "A WeightedSampler leaves out records of weight 0."
         )
     return sampler

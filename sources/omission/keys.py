@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +30,9 @@ Int64s = npt.NDArray[np.int64]
 
 Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
 """Keys, the path of a file of keys, or a predicate on file and row."""
+
+OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
+"""Likewise; of a mix, by part."""
 
 REMEDY = "pass an array of record keys, the path of a file of them, or a function of file and row"
 

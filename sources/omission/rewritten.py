@@ -159,7 +159,7 @@ class FormerKeys(ByOtherKeys):
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     made = headrace.convert([b"a", b"b", b"c"], folder, omit=[1], workers=0, progress=False)
-    ...     records = FormerKeys(headrace.ArrayRecordDataSource(folder))
+    ...     records = headrace.FormerKeys(headrace.ArrayRecordDataSource(folder))
     ...     len(records), records[2], records.omitted_keys.tolist()
     (3, b'c', [1])
     """

@@ -9,8 +9,6 @@ import pytest
 from growing_source import GrowingKeys, append
 
 from headrace import Batch, DataLoader, GrowthOptions, IndexSampler, ReadOptions, ShardOptions
-from headrace.samplers.changing.living import OmittedKeys
-from headrace.samplers.changing.sampler import ChangingSampler
 
 
 class Account:
@@ -59,10 +57,10 @@ class History:
 
     def loader(self, batch, shard):
         source = GrowingKeys(self.path)
-        sampler = IndexSampler(len(source), shuffle=self.shuffle, seed=self.seed)
         return DataLoader(
             data_source=source,
-            sampler=ChangingSampler(sampler, OmittedKeys(sorted(self.omitted)), source.generation),
+            sampler=IndexSampler(len(source), shuffle=self.shuffle, seed=self.seed),
+            omit=self.omitted,
             operations=[Batch(batch)],
             shard_options=ShardOptions(*shard),
             growth=self.growth,

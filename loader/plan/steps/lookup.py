@@ -94,6 +94,8 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     if leaf.epochs is not None and epoch >= leaf.epochs:
         raise LookupError(f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions.")
     position = _position_of(leaf, key, epoch)
+    if position is None and key in getattr(leaf.sampler, "omitted", ()):
+        raise LookupError(f"record {key} never comes: omit= leaves it out, or its file has it no longer.")
     if position is not None and leaf.dealing is not None:
         position = leaf.dealing.place_of(position)
     if position is None or position >= len(leaf.sampler):

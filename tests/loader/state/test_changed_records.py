@@ -11,17 +11,14 @@ from growing_source import GrowingKeys, append
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
 from headrace.errors import CheckpointError
-from headrace.samplers.changing.living import OmittedKeys
-from headrace.samplers.changing.sampler import ChangingSampler
 
 
 def _loader(source, omitted=(), batch=4, shard=(0, 1), shuffle=True, operations=(), **options):
     """A loader of some generation without some of its records."""
-    sampler = IndexSampler(len(source), shuffle=shuffle, seed=7, **options)
-    generation = getattr(source, "generation", 0)
     return DataLoader(
         data_source=source,
-        sampler=ChangingSampler(sampler, OmittedKeys(list(omitted)), generation),
+        sampler=IndexSampler(len(source), shuffle=shuffle, seed=7, **options),
+        omit=omitted,
         operations=[*operations, Batch(batch)] if batch else operations,
         shard_options=ShardOptions(*shard),
     )

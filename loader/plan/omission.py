@@ -1,0 +1,58 @@
+"""Leaves records out of an order: those that a user names, and those that are no longer in the files.
+
+In: an order, a source, what the user named. Out: an order in which the records never come.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...samplers.changing.growth import GrowthOptions
+from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.mix.sampler import MixSampler
+from ...sources.omission.keys import OmitOfParts, keys_to_omit
+
+
+def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: GrowthOptions | None) -> Any:
+    """The order without some records; the order as it is, if there are none.
+
+    Args:
+        order: of all records of the source.
+        source: that is read; it may tell keys that it has no longer, `omitted_keys`.
+        omit: as for `DataLoader`.
+        growth: when records that are appended come in; None: never while it is read.
+
+    Raises:
+        TypeError, RecordKeyError, SourceError: as of `keys_to_omit`.
+        ValueError: the order is none from which records can be left out.
+        EmptyStreamError: no record is left.
+    """
+    if isinstance(order, MixSampler) and omit is None:
+        return order
+    if isinstance(order, MixSampler):
+        raise ValueError("omit= is not for a mix yet; leave it out.")
+    if callable(omit) and growth is not None:
+        raise ValueError(
+            "omit= is a function of file and row, which is asked of the records that there are when the loader is made; those "
+            f'that come in later by growth={growth.at!r} would not be asked of. Pass growth="hand", or record keys.'
+        )
+    return _without(order, source, omit)
+
+
+def _without(order: Any, source: Any, omit: Any) -> Any:
+    if omit is None and not hasattr(order, "without") and not hasattr(order, "resized"):
+        return order  # which may have weights of 0 for what is gone
+    keys = _keys(source, omit)
+    if not len(keys):
+        return order
+    changing = order if isinstance(order, ChangingSampler) else ChangingSampler(order)
+    return changing.without(keys)
+
+
+def _keys(source: Any, omit: Any) -> NDArray[np.int64]:
+    named = np.empty(0, np.int64) if omit is None else keys_to_omit(source, omit)
+    lacking = getattr(source, "omitted_keys", None)
+    return named if lacking is None else np.union1d(named, lacking)

@@ -1,0 +1,202 @@
+"""Loaders from which records are left out."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import headrace
+from headrace import Batch, BudgetBatch, DataLoader, Filter, IndexSampler, ShardOptions, Subset, load
+from headrace.errors import CheckpointError, EmptyStreamError, RecordKeyError
+
+GONE = [3, 5, 17]
+
+
+def _keys(loader, state=None, steps=None):
+    """The records of a loader from a state on, and the state after them."""
+    with iter(loader) as iterator:
+        if state is not None:
+            iterator.set_state(state) if isinstance(state, bytes) else iterator.set_states(state)
+        keys = [key for batch in itertools.islice(iterator, steps) for key in np.ravel(batch).tolist()]
+        return keys, iterator.get_state()
+
+
+@pytest.mark.parametrize("name", ["list", "array", "set", "npy", "text", "predicate"])
+def test_records_are_left_out_however_they_are_named(name, tmp_path):
+    """As convert takes them; the order of all others is what it was."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for file in range(4):
+        (folder / f"{file}.jsonl").write_text("".join(f"{file * 5 + row}\n" for row in range(5)))
+    np.save(tmp_path / "keys.npy", GONE)
+    (tmp_path / "keys.txt").write_text("3\n5\n17\n")
+    told = {
+        "list": GONE,
+        "array": np.array(GONE),
+        "set": set(GONE),
+        "npy": tmp_path / "keys.npy",
+        "text": tmp_path / "keys.txt",
+        "predicate": lambda file, row: int(file[-7]) * 5 + row in GONE,
+    }
+    source = headrace.JsonLinesDataSource(folder)
+    whole, some = (
+        _keys(load(source, shuffle=True, seed=1, num_epochs=2, batch_size=4, **options))[0]
+        for options in ({}, {"omit": told[name]})
+    )
+    assert some == [key for key in whole if key not in GONE]
+    assert len(some) == 34
+
+
+def test_lengths_and_places_are_those_of_what_is_left():
+    """Of the loader, its steps, its epochs."""
+    loader = load(range(20), shuffle=True, seed=1, num_epochs=2, batch_size=4, omit=GONE)
+    batches = list(loader)
+    assert len(loader) == len(batches) == 9
+    assert [loader.records_at(step).tolist() for step in range(9)] == [batch.tolist() for batch in batches]
+    for key, epoch in itertools.product({*range(20)} - {*GONE}, (0, 1)):
+        step, row = loader.find(key, epoch)
+        assert batches[step][row] == key
+    with pytest.raises(LookupError, match="record 5 never comes: omit= leaves it out"):
+        loader.find(5, 0)
+    assert [record.key for record in headrace.trace(loader, 3).records] == batches[3].tolist()
+    for number, epoch in enumerate(loader.epochs()):
+        keys = [key for batch in epoch for key in batch.tolist()]
+        assert sorted(keys) == sorted({*range(20)} - {*GONE})
+        assert keys == [key for batch in batches for key in batch.tolist()][17 * number : 17 * number + 17]
+
+
+PROGRAMS = {
+    "batches": [Batch(3)],
+    "records": [],
+    "filter": [Filter(lambda key: key % 4 != 1), Batch(2)],
+    "flat map": [headrace.FlatMap(lambda key: [key, key]), Batch(4)],
+}
+
+
+def _program(name, omit, shard=(0, 1), workers=0):
+    return DataLoader(
+        data_source=range(20),
+        sampler=IndexSampler(20, shuffle=True, seed=1, num_epochs=2),
+        operations=PROGRAMS[name],
+        shard_options=ShardOptions(*shard),
+        omit=omit,
+        worker_count=workers,
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_state_of_before_goes_on_from_each_step(name):
+    """What is left of the former order comes, without the records; also from runs that left out others already."""
+    for before in ([], [5]):
+        whole, _ = _keys(_program(name, before))
+        for step in itertools.count():
+            done, state = _keys(_program(name, before), steps=step)
+            if len(done) == len(whole):
+                break
+            rest, _ = _keys(_program(name, GONE), state)
+            assert rest == [key for key in whole[len(done) :] if key not in GONE]
+
+
+def test_a_state_of_before_goes_on_with_any_workers_and_shards():
+    """Two shards' states, at each step, on two workers, three shards and one; all shards have as many batches."""
+    runs = [list(_program("batches", None, (shard, 2))) for shard in range(2)]
+    for step in (0, 2, 5):
+        states = [_keys(_program("batches", None, (shard, 2)), steps=step)[1] for shard in range(2)]
+        read = [key for run in runs for batch in run[:step] for key in batch.tolist()]
+        expected = sorted([key for key in [*range(20)] * 2 if key not in GONE])
+        for key in read:
+            if key in expected:
+                expected.remove(key)
+        for shards, workers in ((1, 2), (2, 0), (3, 0)):
+            loaders = [_program("batches", GONE, (shard, shards), workers) for shard in range(shards)]
+            came = [_keys(loader, states)[0] for loader in loaders]
+            assert sorted(itertools.chain(*came)) == expected
+            assert max(map(len, came)) - min(map(len, came)) <= 1
+
+
+def test_fewer_records_left_out_than_the_state_knows_are_refused():
+    """A program that forgot the list would read what was deleted."""
+    _, state = _keys(load(range(20), batch_size=4, omit=GONE), steps=2)
+    for others in (None, [3], [3, 5, 18]):
+        with pytest.raises(CheckpointError, match=r"left out 3 records, and now .* Pass omit= all of them"):
+            _keys(load(range(20), batch_size=4, omit=others), state, 1)
+
+
+def test_files_written_anew_go_on_with_the_state_of_the_former_ones(tmp_path):
+    """The loader leaves out what the files have no longer, by itself, and more if it is told."""
+    for name, omit in (("former", None), ("now", GONE)):
+        source = range(20) if omit is None else headrace.ArrayRecordDataSource(tmp_path / "former")
+        records = [str(key).encode() for key in source] if omit is None else source
+        headrace.convert(records, tmp_path / name, omit=omit, workers=0, progress=False)
+    former = headrace.ArrayRecordDataSource(tmp_path / "former")
+    now = headrace.FormerKeys(headrace.ArrayRecordDataSource(tmp_path / "now"))
+    whole = [int(record) for record in load(former, shuffle=True, seed=1, num_epochs=2)]
+    with iter(load(former, shuffle=True, seed=1, num_epochs=2)) as iterator:
+        for _ in range(7):
+            next(iterator)
+        state = iterator.get_state()
+    for omit in ((), [8]):
+        with iter(load(now, shuffle=True, seed=1, num_epochs=2, omit=omit)) as iterator:
+            iterator.set_state(state)
+            assert [int(record) for record in iterator] == [key for key in whole[7:] if key not in {*GONE, *omit}]
+    weights = np.where(np.isin(np.arange(20), GONE), 0.0, 1.0)
+    drawn = DataLoader(data_source=now, sampler=headrace.WeightedSampler(weights, num_samples=20, seed=0))
+    assert len(list(itertools.islice(drawn, 20))) == 20
+
+
+def test_batches_planned_from_lengths_are_made_of_what_is_left():
+    """Each living record comes once, and records_at and find know it."""
+    tokens = [np.full(1 + key % 3, key) for key in range(20)]
+
+    def make(omit):
+        return load(
+            [{"tokens": each} for each in tokens],
+            transformations=[BudgetBatch(6, lengths=[len(each) for each in tokens])],
+            shuffle=True,
+            seed=0,
+            num_epochs=1,
+            omit=omit,
+        )
+
+    loader = make(GONE)
+    keys = [key for step in range(len(loader)) for key in loader.records_at(step).tolist()]
+    assert sorted(keys) == sorted({*range(20)} - {*GONE})
+    assert loader.find(7, 0).step == next(step for step in range(len(loader)) if 7 in loader.records_at(step))
+    with pytest.raises(LookupError):
+        loader.find(5, 0)
+    with iter(loader) as iterator, pytest.raises(CheckpointError, match="another pipeline"):
+        next(iterator)
+        iter(make([*GONE, 7])).set_state(iterator.get_state())
+
+
+def test_records_of_a_subset_are_named_by_its_own_keys():
+    """As all keys that a loader knows."""
+    loader = load(Subset(range(20), range(10, 20)), num_epochs=1, omit=[0, 9])
+    assert list(loader) == [*range(11, 19)]
+
+
+def test_what_cannot_leave_out_records_is_refused_when_the_loader_is_made():
+    """With the remedy."""
+    with pytest.raises(ValueError, match="do not go with balance="):
+        load(range(20), batch_size=4, balance=headrace.Balance(np.ones(20)), omit=GONE)
+    with pytest.raises(ValueError, match="A WeightedSampler leaves out records of weight 0"):
+        DataLoader(data_source=range(20), sampler=headrace.WeightedSampler(np.ones(20), seed=0), omit=GONE)
+    with pytest.raises(RecordKeyError, match="20"):
+        load(range(20), omit=[20])
+    with pytest.raises(EmptyStreamError, match="leaves out all 20 records"):
+        load(range(20), omit=range(20))
+    with pytest.raises(TypeError, match="omit="):
+        load(range(20), omit=3)
+
+
+def test_a_function_is_not_asked_of_records_that_come_later(tmp_path):
+    """So it is refused where some may come in on the way, and taken where none do."""
+    with headrace.TokenWriter(tmp_path / "a.npy", dtype=np.uint16) as writer:
+        writer.extend([[1], [2], [3]])
+    source = headrace.TokenSource(tmp_path, growing=True)
+    with pytest.raises(ValueError, match='Pass growth="hand", or record keys'):
+        load(source, omit=lambda file, row: row == 1)
+    loader = load(source, omit=lambda file, row: row == 1, growth="hand", num_epochs=1)
+    assert [record["tokens"].tolist() for record in loader] == [[1], [3]]
