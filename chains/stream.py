@@ -34,7 +34,7 @@ from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
 from ..sources.mixed.source import MixedSource
 from ..sources.run_through import RunThroughSource
-from .nodes.budgeted import NodeElements
+from .nodes.element_lengths import NodeElements
 from .nodes.node import Evaluated, Node, Seeds, nearest_first
 
 

@@ -6,6 +6,7 @@ In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ class Node:
     mixes = _of_inputs("mixes", _chained)  # weights: a state keeps them, so that a changed one is noticed
     selections = _of_inputs("selections", _chained)  # all that is plain in the maps of `select_from_datasets`
 
-    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+    def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         """The lengths of the elements at many indices, or of their field of a name; None where only reading tells.
 
         An array, or a dict of these.
@@ -287,7 +288,7 @@ class Source(Node):
         read, length = self.source.__getitem__, self.length
         return lambda index: read(index % length)
 
-    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+    def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         lengths = getattr(self.source, "lengths", None) if name is None else lengths_of(self.source, name)
         return None if lengths is None else some_lengths(lengths, indices % self.length)
 

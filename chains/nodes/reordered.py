@@ -5,6 +5,7 @@ In: elements of one node. Out: the same ones.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +29,7 @@ class Seeded(OnOne):
     def getter(self) -> Get:
         return self.input.getter()
 
-    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+    def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         return self.input.lengths_at(indices, name)
 
     def place(self, index: int) -> tuple[int, int]:
@@ -69,7 +70,7 @@ class Reordered(OnOne):
         get, index_below = self.input.getter(), self.index_map.one
         return lambda index: get(index_below(index))
 
-    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+    def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         return self.input.lengths_at(self.index_map.many(indices), name)
 
     @property

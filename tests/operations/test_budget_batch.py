@@ -585,6 +585,47 @@ def test_a_chain_takes_the_lengths_of_a_field(change):
         dataset.map(lambda record: record).budget_batch(8, pad_to=(2, 4), lengths="tokens")
 
 
+def test_maps_and_filters_of_batches_leave_shapes_equal_in_all_epochs():
+    """On several shards, repeated after them; the same at each index; at any step on other shards."""
+
+    def stream(shard, shards):
+        batches = MapDataset.source(RECORDS).seed(3).budget_batch(128, pad_to=3, lengths=LENGTHS)
+        batches = batches.random_map(lambda batch, rng: {**batch, "drawn": rng.integers(1000)}).filter(len)
+        return batches.repeat(2).to_iter_dataset(shard_options=ShardOptions(shard, shards))
+
+    for steps in zip(*(list(stream(shard, 3)) for shard in range(3)), strict=True):
+        assert len({batch["mask"].shape for batch in steps}) == 1
+    found, states = [], []
+    for shard in range(3):
+        iterator = iter(stream(shard, 3))
+        found += [next(iterator) for _ in range(7)]
+        states.append(iterator.get_state())
+    for shard in range(2):
+        iterator = iter(stream(shard, 2))
+        iterator.set_states(states)
+        found += list(iterator)
+    assert ids(found) == Counter([*range(60)] * 2)
+    dataset = MapDataset.source(RECORDS).budget_batch(128, pad_to=3, lengths=LENGTHS, seed=0)
+    drawn = dataset.seed(1).random_map(lambda batch, rng: rng.integers(1000)).repeat(2)
+    assert list(drawn.to_iter_dataset()) == [drawn[index] for index in range(len(drawn))]
+
+
+def test_a_chain_takes_lengths_that_were_measured(tmp_path):
+    """From the file of its source, in any order; or from that of its own elements, after a map."""
+    records = [np.full(1 + number % 4, number, np.int32) for number in range(11)]
+    dataset = MapDataset.source(records)
+    twice = dataset.map(lambda tokens: np.repeat(tokens, 2))
+    for name, of in (("source", records), ("elements", twice)):
+        headrace.measure_lengths(of, len, tmp_path / name, progress=False)
+    for chain, name in ((dataset, "source"), (dataset[3:].shuffle(seed=1), "source"), (twice, "elements")):
+        batches = list(chain.budget_batch(24, pad_to=2, lengths=tmp_path / name, seed=0))
+        assert sum(int(batch["lengths"].sum()) for batch in batches) == sum(map(len, chain))
+    with pytest.raises(LengthsError, match="elements does not hold the lengths of this source"):
+        dataset.budget_batch(24, lengths=tmp_path / "elements")
+    with pytest.raises(LengthsError, match="source does not hold the lengths of this source"):
+        twice.budget_batch(24, lengths=tmp_path / "source")
+
+
 def test_batches_of_several_shapes_are_not_stacked():
     """A loader's batch_size after them is refused when the loader is made; one shape, and a batch of one, can be stacked."""
     records = [np.ones(length, np.int32) for length in (2, 7, 3, 2, 8, 1)]
