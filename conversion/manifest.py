@@ -14,11 +14,10 @@ from ..common.messages import shorten
 from ..errors import ConversionError, SourceError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike, storage_options_of
+from ..sources.growing.conversion_folder import KIND, MANIFEST, VERSION
 from ..sources.parts import of_each
 from .job import Receipt, WrittenFile
-from .target import MANIFEST, Target, target_at
-
-KIND, VERSION = "headrace conversion", 1
+from .target import Target, target_at
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 from ..common.messages import first_few, shorten
 from ..errors import ConversionError
 from ..files.urls import is_remote, name_of, stays_inside
+from ..sources.growing.conversion_folder import WORKPLACE
 from .inputs.formats import split_name
 from .job import InputPart, Shard
-from .target import WORKPLACE
 
 
 def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:

@@ -35,16 +35,13 @@ from ..files.storage_options import StorageOptions, storage_options_of
 from ..files.streams import open_stream
 from ..files.urls import is_remote, local_path
 from ..files.whole_files import put_whole
+from ..sources.growing.conversion_folder import MANIFEST, PLAN, RECEIPT, WORKPLACE, receipt_name
 from ..sources.omission.rewritten import FormerSource
 from ..sources.parts import of_each
 from .job import InputPart, Receipt, WrittenFile, check_names
 
 ReadT = TypeVar("ReadT")
 
-MANIFEST = "manifest.json"
-WORKPLACE = ".conversion"
-"""What is there only while a conversion is not done."""
-_PLAN = f"{WORKPLACE}/plan.json"
 _SCRATCH = "writing-"
 
 
@@ -135,7 +132,7 @@ class Target(ABC):
 
     def plan(self) -> dict[str, Any] | None:
         """The plan of a conversion that is not done, if there is one."""
-        return self._read(_PLAN, _plan_of)
+        return self._read(PLAN, _plan_of)
 
     def receipts(self) -> dict[str, Receipt]:
         """The receipts of shards that are done and whose files are there."""
@@ -143,7 +140,7 @@ class Target(ABC):
         return self.held([receipt for receipt in found if receipt is not None])
 
     def _receipt_names(self) -> list[str]:
-        return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith("receipt-")]
+        return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
         """Those whose files are there, by their sizes."""
@@ -160,7 +157,7 @@ class Target(ABC):
 
     def keep(self, plan: Mapping[str, Any]) -> None:
         """Keep the plan of a conversion that is not done."""
-        self._write(_PLAN, plan)
+        self._write(PLAN, plan)
 
     def keep_omitted(self, former: Sequence[FormerSource]) -> tuple[dict[str, Any], ...]:
         """Write the keys of records that are left out; what the manifest is to say of them."""
@@ -188,8 +185,7 @@ class Target(ABC):
         written = [WrittenFile(file, os.path.getsize(path), _digest_of(path)) for file, path in zip(files, paths)]
         for file, path in zip(files, paths):
             self.put(path, file)
-        name = hashlib.sha256(receipt.name.encode()).hexdigest()[:32]
-        self._write(f"{WORKPLACE}/receipt-{name}.json", replace(receipt, files=tuple(written)).to_json())
+        self._write(f"{WORKPLACE}/{receipt_name(receipt.name)}", replace(receipt, files=tuple(written)).to_json())
 
     @contextmanager
     def writes(self, name: str) -> Iterator[None]:

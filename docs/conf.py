@@ -11,6 +11,7 @@ import headrace
 from headrace.tools.command_line import _parser
 
 os.environ["COLUMNS"] = "100"  # the width of the help of commands
+os.environ["KERAS_BACKEND"] = "jax"  # whose callback is documented
 
 project = "headrace"
 author = copyright = "the authors of headrace"

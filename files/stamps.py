@@ -7,7 +7,10 @@ its last change are kept from the moment at which the source was made, and compa
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..common.messages import shorten
 from ..errors import SourceError
@@ -18,6 +21,24 @@ class Stamp(NamedTuple):
 
     size: int
     modified: int | str | None
+
+
+class Stamps:
+    """The stamps of many files, in 16 bytes each."""
+
+    def __init__(self, stamps: Sequence[Stamp]) -> None:
+        plain = all(isinstance(stamp.modified, int) for stamp in stamps)
+        self._sizes = np.array([stamp.size for stamp in stamps], np.int64)
+        self._modified: Any = np.array([stamp.modified for stamp in stamps], np.int64 if plain else object)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Sizes of all files, in bytes."""
+        sizes: list[int] = self._sizes.tolist()
+        return sizes
+
+    def __getitem__(self, number: int) -> Stamp:
+        return Stamp(int(self._sizes[number]), self._modified[number : number + 1].tolist()[0])
 
 
 def local_stamp(path: str) -> Stamp:

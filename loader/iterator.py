@@ -24,7 +24,7 @@ from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .state.changed_mix import check_left
 from .state.changed_records import migrate
-from .state.growing import OrderChangedError, grown, lookout_of
+from .state.growing import OrderChangedError, WaitNotice, grown, lookout_of
 from .state.loader_state import LoaderState
 from .state.position import StreamPosition, StreamPositionAPI
 from .state.resume import merge_shard_states, parsed, resumed
@@ -99,7 +99,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._execution = execution
         self._running = RunHandle()
         self._closed = self._ended = False
-        self._skipped = SkippedRecords(max_errors)
+        self._skipped, self._notice = SkippedRecords(max_errors), WaitNotice()
         self._observer, self._first_step = Observer(), 0  # since the start, or since `set_state`
         self._log_at = perf_counter() + LOG_SECONDS if execution.observe == "log" else None
         self._step = 0
@@ -295,7 +295,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def _flow(self, executor: Executor) -> Flow:
         self._start, self._run = self.here().cursor, None
-        horizon = lookout_of(self._pipeline, self.here().state)
+        horizon = lookout_of(self._pipeline, self.here().state, self._notice)
         return Flow(
             self._pipeline, self._start, executor, self._skipped, self._observer, self._unread(), horizon=horizon
         )

@@ -26,7 +26,14 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "_site" not in page.parts),
 ]
 MODULES = ["headrace", *(module.name for module in pkgutil.walk_packages(headrace.__path__, "headrace."))]
+WITH_KERAS = ("headrace.compat.keras.adapter", "headrace.compat.keras.callback", "docs/how-to/keras.md-0")
+"""Long, as its import alone takes seconds."""
 BESIDE = ("headrace.tests", "headrace.examples", "headrace.benchmarks", "headrace.docs", "headrace.build")
+
+
+def _marked(name: str, *more: str) -> object:
+    """The parameters of a test, which is long if Keras is needed."""
+    return pytest.param(name, *more, marks=[pytest.mark.long] if name in WITH_KERAS else [], id=name)
 
 
 def _blocks() -> list[tuple[str, str]]:
@@ -45,7 +52,7 @@ class Unwrapped(doctest.DocTestFinder):
         return super()._from_module(module, inspect.unwrap(object) if inspect.isfunction(object) else object)
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if not name.startswith(BESIDE)])
+@pytest.mark.parametrize("module", [_marked(name) for name in MODULES if not name.startswith(BESIDE)])
 def test_examples_in_docstrings_print_what_they_say(module):
     """Doctests of the whole library."""
     loaded = importlib.import_module(module)
@@ -61,9 +68,8 @@ def test_examples_of_decorated_methods_are_found():
     assert {"shuffle", "slice", "pack"} <= {name.rpartition(".")[2] for name in found}
 
 
-@pytest.mark.parametrize(("name", "block"), _blocks(), ids=[name for name, _ in _blocks()])
-def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
-    """A reader can paste any block into a file and run it."""
+def _run(block: str, tmp_path: Path) -> None:
+    """Run a block as a program of its own."""
     program = tmp_path / "block.py"
     program.write_text(block)
     quick = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiling takes most of their time
@@ -76,7 +82,20 @@ def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
         env=environment,
         timeout=300,
     )
-    assert result.returncode == 0, f"{name}:\n{result.stderr}"
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("name", "block"), [_marked(*named) for named in _blocks() if named[0].startswith("README")])
+def test_blocks_in_the_readme_run_as_programs_of_their_own(name, block, tmp_path):
+    """A reader can paste any block into a file and run it."""
+    _run(block, tmp_path)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("name", "block"), [_marked(*named) for named in _blocks() if named[0].startswith("docs")])
+def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
+    """Likewise of any page."""
+    _run(block, tmp_path)
 
 
 def _anchors(page: Path) -> set[str]:

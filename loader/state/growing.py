@@ -32,6 +32,24 @@ PAUSE_SECONDS = 0.2
 """Between two looks while a run waits for records. Chosen: a listing of a folder costs a hundredth of it."""
 
 
+class WaitNotice:
+    """Says once in a run that it waits."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def say(self, records: int, source: Any) -> None:
+        """All records of a source were read, and a writer is at work there, or was killed."""
+        if not self._said:
+            _LOGGER.info(
+                "waiting for more records: all %d of %s were read, and what writes there has not come to its end; if it does "
+                "not run, begin the same again",
+                records,
+                short_repr(source),
+            )
+        self._said = True
+
+
 class OrderChangedError(Exception):
     """The order of a run is another one from a position on."""
 
@@ -54,17 +72,17 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
     return now, adapted(state, known, fingerprint, len(order.with_shard_options(NoSharding())))
 
 
-def lookout_of(pipeline: Pipeline, state: LoaderState) -> Lookout | None:
+def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice) -> Lookout | None:
     """Decides the order of a run that goes on from a state. Returns None where it is decided to its end."""
     growth = pipeline.leaves[0].growth
-    return None if growth is None else Lookout(pipeline, state, growth)
+    return None if growth is None else Lookout(pipeline, state, growth, notice)
 
 
 class Lookout:
     """A horizon (see `stream/horizon.py`) for the order of a source that grows."""
 
-    def __init__(self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions) -> None:
-        self._leaf, self._growth = pipeline.leaf, growth
+    def __init__(self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions, notice: WaitNotice) -> None:
+        self._leaf, self._growth, self._notice = pipeline.leaf, growth, notice
         self._source: Any = pipeline.leaf.source
         self._order = order_of(pipeline.leaf)
         self._total = len(self._order.with_shard_options(NoSharding()))
@@ -74,7 +92,6 @@ class Lookout:
         self._look = growth.next_look(self._order, max(self._begun, decided))
         self._is_final = False
         self._was_incomplete = False
-        self._told = False
 
     @property
     def stop(self) -> int | None:
@@ -126,18 +143,9 @@ class Lookout:
         self._was_incomplete |= not complete
         ends = self._look > 0 and self._order.begins_epoch(self._look)
         if ends and not complete and generation <= self._order.generation:
-            self._tell()
+            self._notice.say(self._order.num_records, self._source)
             return None
         return Decision(generation, self._growth.at == "now" or (ends and self._was_incomplete))
-
-    def _tell(self) -> None:
-        if not self._told:
-            _LOGGER.info(
-                "waiting for more records: all %d of %s were read, and a writer is still at work there",
-                self._order.num_records,
-                short_repr(self._source),
-            )
-        self._told = True
 
 
 def _log_of(pipeline: Pipeline, growth: GrowthOptions) -> DecisionLog | None:

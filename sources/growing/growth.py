@@ -170,9 +170,11 @@ class Growth:
     def _expanded(self, path: str, complete: bool) -> list[str]:
         try:
             found = expand(path, file_system_of(path, self.selection.storage), self.selection.patterns)
-        except SourceNotFoundError:
+        except SourceNotFoundError as error:
             if complete and self.newest < 0:
-                raise
+                raise SourceNotFoundError(
+                    f"{error}; a source that grows needs a first file, or a conversion that has begun to write there."
+                ) from error
             return []
         return [_normal(each) for each in found if not each.endswith(self.selection.left_out)]
 

@@ -17,7 +17,9 @@ from source_conformance import SourceConformance, assert_same, exit_code, open_f
 import headrace
 from headrace import TokenSource, TokenWriter
 from headrace.errors import ClosedError, SourceError, SourceNotFoundError
+from headrace.files.reader_pool import _Table
 from headrace.sources import reader_of
+from headrace.sources.tokens.document_file import DocumentFile
 from headrace.sources.tokens.ended import MarkedByToken
 
 DTYPES = ["uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", ">u2"]
@@ -338,10 +340,10 @@ def test_several_files_are_told_apart_by_names_and_content(tmp_path):
     fingerprint = TokenSource(paths).fingerprint
     assert fingerprint == TokenSource(tmp_path / "data").fingerprint
     others = [TokenSource(paths[::-1]), TokenSource(paths[:2]), TokenSource(paths, name="code"), TokenSource(paths[:1])]
+    told = {str(one) for one in (fingerprint, *(other.fingerprint for other in others))}
     for suffix in ("", ".offsets"):
         os.rename(f"{paths[2]}{suffix}", tmp_path / "data" / f"d.npy{suffix}")
-    others.append(TokenSource(tmp_path / "data"))
-    assert len({str(one) for one in (fingerprint, *(other.fingerprint for other in others))}) == 6
+    assert len({*told, str(TokenSource(tmp_path / "data").fingerprint)}) == 6
     write(tmp_path / "alone" / "z.npy", map(document, range(10)))
     assert TokenSource(tmp_path / "alone").fingerprint == TokenSource(paths[0]).fingerprint
 
@@ -382,6 +384,73 @@ def test_loaders_pack_find_and_resume_over_several_files(tmp_path):
             iterator.set_state(state)
             batches[-1] += iterator
     assert_same(*batches)
+
+
+# ---- Very many files
+
+
+def small_files(folder, count):
+    """Files of two documents each."""
+    folder.mkdir()
+    for number in range(count):
+        np.save(folder / f"{number:04d}.npy", np.array([number, number, 7], np.uint16))
+        with open(folder / f"{number:04d}.npy.offsets", "wb") as file:
+            np.save(file, np.array([0, 2, 3]))
+    return folder
+
+
+def mapped_files(folder):
+    """Mappings of files under a folder that this process has."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
+
+
+def test_more_files_than_may_be_mapped_are_read(tmp_path, monkeypatch):
+    """Of very many files in one source few are open and none is mapped, whatever documents are held; records are the same."""
+    folder = small_files(tmp_path / "data", 300)
+    mapped = TokenSource(folder, name=None)
+    expected, keys = [document.copy() for document in mapped], np.random.default_rng(0).permutation(600)
+    del mapped
+    monkeypatch.setattr("headrace.sources.tokens.documents.MOST_MAPPED", 299)
+    source = TokenSource(folder, name=None)
+    held = source.__getitems__(keys)
+    assert_same(held, [expected[key] for key in keys])
+    assert not any(document.flags.writeable for document in held)
+    assert 0 < len(open_files(folder)) <= 256
+    assert mapped_files(folder) == []
+    assert (
+        source.fingerprint
+        == TokenSource([folder / f"{number:04d}.npy" for number in range(300)], name=None).fingerprint
+    )
+    source.close()
+    assert open_files(folder) == []
+
+
+def test_the_mappings_of_many_sources_are_bounded(tmp_path, monkeypatch):
+    """A mix of very many sources keeps as many files mapped as one source may."""
+    monkeypatch.setattr("headrace.files.reader_pool._mapped", _Table(8))
+    folder = small_files(tmp_path / "data", 40)
+    sources = [TokenSource(folder / f"{number:04d}.npy") for number in range(40)]
+    for _ in range(2):
+        for number, source in enumerate(sources):
+            assert source[0]["tokens"].tolist() == [number, number]
+    assert 0 < len(mapped_files(folder)) <= 8
+    assert open_files(folder) == []
+
+
+def test_of_very_many_files_some_are_looked_into(tmp_path, monkeypatch):
+    """Names and sizes of all, and the content of some, tell two such sources apart."""
+    folder = small_files(tmp_path / "data", 20)
+    monkeypatch.setattr("headrace.sources.tokens.documents._ALL_LOOKED_INTO", 10)
+    monkeypatch.setattr("headrace.sources.tokens.documents._MANY_LOOKED_INTO", 5)
+    looked = []
+    look = DocumentFile.looked_at
+    monkeypatch.setattr(DocumentFile, "looked_at", lambda self, pieces: looked.append(self.path) or look(self, pieces))
+    fingerprints = [TokenSource(folder).fingerprint for _ in range(2)]
+    assert fingerprints[0] == fingerprints[1]
+    assert len(looked) == 10
+    os.rename(folder / "0003.npy", folder / "0003b.npy")
+    os.rename(folder / "0003.npy.offsets", folder / "0003b.npy.offsets")
+    assert TokenSource(folder).fingerprint != fingerprints[0]
 
 
 # ---- What is refused
@@ -498,6 +567,7 @@ def test_a_file_that_was_removed_stays_readable(tmp_path):
     """What is mapped stays whole for its readers when its name is gone; one who opens it later is told."""
     write(tmp_path / "x.npy", [[1, 2, 3], [4]])
     source = TokenSource(tmp_path / "x.npy", name=None)
+    assert source[1].tolist() == [4]
     for name in os.listdir(tmp_path):
         os.remove(tmp_path / name)
     assert source[0].tolist() == [1, 2, 3]

@@ -1,0 +1,189 @@
+"""A callback that keeps a run of `fit`: model, optimizer, metrics and data together.
+
+In: the model, and the stream that it trains on. Out: Orbax's checkpoints; a run that goes on where the last one stands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...common.lazy_exports import optional_library
+from ...common.messages import shorten
+from ...common.validation import whole_number
+from ...errors import CheckpointError
+from .adapter import latest_adapter
+
+keras = optional_library("keras", "SaveAndResume needs Keras and its JAX backend (KERAS_BACKEND=jax)", "keras")
+ocp = optional_library("orbax.checkpoint", "SaveAndResume writes checkpoints with Orbax", "keras")
+
+from ...checkpoint.orbax import CheckpointRestore, CheckpointSave  # noqa: E402 (needs Orbax)
+
+Arrays: TypeAlias = Mapping[str, Any]
+
+
+@dataclass
+class TrainingPlace:
+    """The epochs and steps behind a run."""
+
+    epoch: int = 0
+    step_in_epoch: int = 0  # batches of this epoch that the model was trained on
+    step: int = 0  # the same, of the whole run
+
+
+class _EpochEnds:
+    """`model.stop_training` while an epoch ends that had begun in a former run; Keras asks for its truth alone."""
+
+
+_EPOCH_ENDS = _EpochEnds()
+
+
+class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+    """Saves model, optimizer, metrics and the place in the data while `fit` runs; the same program, run again, goes on there.
+
+    A run that was killed and begun again ends with the same weights, bit for bit, and gives the same losses and metrics for
+    each epoch. It goes on in the middle of an epoch; Keras counts the batches of that epoch from 0. Without `steps_per_epoch`,
+    an epoch is a pass over the data, and ends with it; with `steps_per_epoch`, it also ends where a pass does.
+
+    What other callbacks remember is not saved: put this one last, and let learning rates follow the epoch or the step.
+
+    Args:
+        directory: for the checkpoints of this run alone, a path or a URL that Orbax takes; read when `fit` begins.
+        every: number of batches from one checkpoint to the next, beside that at the end of each epoch; None (default): only
+            that.
+        max_to_keep: number of checkpoints that stay; older ones are deleted.
+
+    Raises:
+        MissingExtraError: Keras or Orbax is not installed.
+        TypeError: (of `fit`) `x` is no loader or dataset of headrace's.
+        CheckpointError: (of `fit`) the checkpoint is one of another model, or of other data.
+
+    >>> import tempfile, keras, numpy as np, headrace
+    >>> from headrace.compat.keras import SaveAndResume
+    >>> x = np.ones((8, 3), np.float32)
+    >>> data = headrace.MapDataset.source({"x": x, "y": x[:, :1]}).shuffle(seed=0).map(lambda row: (row["x"], row["y"]))
+    >>> batches = data.batch(2)
+    >>> model = keras.Sequential([keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     history = model.fit(batches, epochs=2, verbose=0, callbacks=[SaveAndResume(folder, every=3)])
+    >>> len(history.history["loss"])
+    2
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], every: int | None = None, max_to_keep: int = 2) -> None:
+        super().__init__()
+        self._directory = directory if "://" in str(directory) else Path(directory).absolute()
+        self._every = None if every is None else whole_number("every", every, 1, None, "a number of batches, or None")
+        self._max_to_keep = whole_number("max_to_keep", max_to_keep, 1, None, "a number of checkpoints")
+        self._manager: Any = None
+        self._passes: Any = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Go to the last checkpoint, if there is one."""
+        self._close()
+        adapter = latest_adapter()
+        if adapter is None:
+            raise TypeError("SaveAndResume needs x of fit to be a loader or dataset of headrace's, and it was none.")
+        self._passes = adapter.follow()
+        self._place = TrainingPlace()
+        self._saved_step = self._seen = 0  # of the run; batches of this epoch that Keras has counted
+        self._metrics: Arrays | None = None  # of the epoch that the former run had begun
+        options = ocp.CheckpointManagerOptions(max_to_keep=self._max_to_keep, create=True)
+        self._manager = ocp.CheckpointManager(self._directory, options=options)
+        if (latest := self._manager.latest_step()) is not None:
+            self._restore(latest)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """In an epoch that a former run began, the metrics go on where that stood."""
+        self._seen, self._is_over = 0, False
+        metrics, self._metrics = self._metrics, None
+        if metrics is not None:
+            _assign(_named(metrics=self.model.metrics_variables), metrics)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Save if it is time; end the epoch if it is over, which Keras does not know of one that a former run began."""
+        count, ends = self._passes.trained(batch + 1 - self._seen)
+        self._seen = batch + 1
+        self._place.step += count
+        self._place.step_in_epoch += count
+        self._is_over = ends or self._place.step_in_epoch == self.params["steps"]
+        if self._is_over:
+            self.model.stop_training = self.model.stop_training or _EPOCH_ENDS
+        elif self._every is not None and self._place.step - self._saved_step >= self._every:
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Save; an epoch that something else broke off is not over."""
+        if self.model.stop_training is _EPOCH_ENDS:
+            self.model.stop_training = False
+        if self._is_over:
+            self._place.epoch, self._place.step_in_epoch = epoch + 1, 0
+        if self._place.step > self._saved_step:
+            self._save()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Wait until all is written, and stop reading."""
+        self._begin_at(0)
+        self._close()
+
+    def _close(self) -> None:
+        for each in (self._passes, self._manager):
+            if each is not None:
+                each.close()
+        self._passes = self._manager = None
+
+    def _begin_at(self, epoch: int) -> None:
+        self.model._initial_epoch = epoch  # as Keras's BackupAndRestore does: there is no public way from a callback
+
+    def _variables(self) -> dict[str, Any]:
+        model = self.model
+        return _named(model=model.variables, optimizer=model.optimizer.variables, metrics=model.metrics_variables)
+
+    def _save(self) -> None:
+        arrays = {name: np.array(variable.value) for name, variable in self._variables().items()}
+        place = {**asdict(self._place), "arrays": _shapes(arrays)}
+        args = ocp.args.Composite(
+            place=ocp.args.JsonSave(place), arrays=ocp.args.StandardSave(arrays), data=CheckpointSave(self._passes)
+        )
+        self._manager.save(self._place.step, args=args, force=True)
+        self._saved_step = self._place.step
+
+    def _restore(self, step: int) -> None:
+        variables = self._variables()
+        wanted = {name: np.zeros(value.shape, value.dtype) for name, value in variables.items()}
+        place = dict(self._manager.restore(step, args=ocp.args.Composite(place=ocp.args.JsonRestore())).place)
+        saved, own = place.pop("arrays"), _shapes(wanted)
+        if differing := sorted(name for name in {*saved, *own} if saved.get(name) != own.get(name)):
+            name = differing[0]
+            raise CheckpointError(
+                f"{shorten(self._directory)} has a checkpoint of another model: {name} is {saved.get(name, 'absent')} "
+                f"there and {own.get(name, 'absent')} here. Pass another directory, or build and compile the model as it was."
+            )
+        args = ocp.args.Composite(arrays=ocp.args.StandardRestore(wanted), data=CheckpointRestore(self._passes))
+        arrays = self._manager.restore(step, args=args).arrays
+        _assign(variables, arrays)
+        self._place = TrainingPlace(**place)
+        self._saved_step = self._place.step
+        if self._place.step_in_epoch:
+            self._metrics = {name: arrays[name] for name in _named(metrics=self.model.metrics_variables)}
+        self._begin_at(self._place.epoch)
+
+
+def _named(**groups: Sequence[Any]) -> dict[str, Any]:
+    """Variables by group and number: their own names need not differ."""
+    return {f"{group}.{number}": each for group, variables in groups.items() for number, each in enumerate(variables)}
+
+
+def _shapes(arrays: Arrays) -> dict[str, str]:
+    return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
+
+
+def _assign(variables: Mapping[str, Any], arrays: Arrays) -> None:
+    for name, variable in variables.items():
+        variable.assign(arrays[name])

@@ -1,0 +1,143 @@
+"""Loaders that read what `headrace convert` is still writing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conversions import content, convert
+
+import headrace
+from headrace import ArrayRecordDataSource, TokenSource, load
+
+SHARDS, DOCUMENTS = 5, 6
+
+CONVERTER = """
+import pathlib, sys, time
+import headrace
+
+folder = pathlib.Path({folder!r})
+
+def held(record):
+    while not (folder / f"go {{record['shard']}}").exists():
+        time.sleep(0.01)
+    return record
+
+headrace.convert(str(folder / "in"), folder / "out", **{options!r}, transform=held, workers={workers}, progress=False)
+"""
+"""A shard is converted when a file says so."""
+
+
+FORMATS = {
+    "tokens": (TokenSource, lambda record: int(record["tokens"][0])),
+    "array_record": (ArrayRecordDataSource, lambda record: json.loads(record)["number"]),
+}
+"""Sources on what is converted, and the number of a record."""
+
+
+class Converter:
+    """A conversion in a process of its own, which is told when to make which shard, and can be killed."""
+
+    def __init__(self, folder, to, workers):
+        self.folder, self.out = folder, folder / "out"
+        self.options = {"to": to, "source_format": "json_lines"}
+        if to == "tokens":
+            self.options |= {"tokenizer": _tokenizer(folder)}
+        (folder / "in").mkdir()
+        for shard in range(SHARDS):
+            rows = [
+                {"shard": shard, "text": f"w{shard * DOCUMENTS + n}", "number": shard * DOCUMENTS + n}
+                for n in range(DOCUMENTS)
+            ]
+            (folder / "in" / f"{shard}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self._program = CONVERTER.format(folder=str(folder), options=self.options, workers=workers)
+        self._process = None
+
+    def __enter__(self):
+        self.begin()
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def begin(self):
+        """Begin, or begin again; returns when it is at work."""
+        self._process = subprocess.Popen([sys.executable, "-c", self._program])
+        _until(lambda: (self.out / ".conversion" / "plan.json").exists())
+
+    def kill(self):
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def make(self, *shards):
+        for shard in shards:
+            (self.folder / f"go {shard}").touch()
+
+
+def _tokenizer(folder):
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.WordLevel({f"w{n}": n for n in range(SHARDS * DOCUMENTS)}, "w0")).save(
+        str(folder / "tokenizer.json")
+    )
+    return str(folder / "tokenizer.json")
+
+
+def _until(is_so):
+    while not is_so():
+        time.sleep(0.01)
+
+
+def _waits(caplog):
+    return [record.message for record in caplog.records if "waiting for more records" in record.message]
+
+
+@pytest.mark.parametrize(
+    ("to", "workers"),
+    [("tokens", 0), ("tokens", 2), pytest.param("array_record", 2, marks=pytest.mark.long)],
+)
+def test_a_conversion_is_read_while_it_goes_on(tmp_path, to, workers, caplog):
+    """Shards finished out of order, waits, a kill and a new start: the stream is that of the finished folder."""
+    caplog.set_level(logging.INFO, "headrace")
+    source, number_of = FORMATS[to]
+
+    def loader(growing):
+        records = source(tmp_path / "out", growing=growing)
+        return load(records, transformations=[number_of], batch_size=4, num_epochs=2, worker_count=workers)
+
+    with Converter(tmp_path, to, workers) as converter:
+        converter.make(0)
+
+        def go_on():
+            """Once the loader waits, and shard 2 is there: end it in shard 1, and begin again."""
+            converter.make(2 if workers else 1)
+            _until(lambda: _waits(caplog))
+            if workers:
+                _until(lambda: len([*converter.out.glob(".conversion/receipt-*")]) == 2)
+            converter.kill()
+            converter.make(1)
+            converter.begin()
+
+        helper = threading.Thread(target=go_on)
+        with iter(loader(growing=True)) as iterator:
+            batches = [next(iterator)]
+            helper.start()
+            batches += [next(iterator) for _ in range(2)]
+            helper.join()
+            converter.make(2, 3, 4)
+            batches += list(iterator)
+    assert np.concatenate(batches).tolist() == [*range(SHARDS * DOCUMENTS)] * 2
+    assert len(_waits(caplog)) == 1
+    assert all(map(np.array_equal, batches, finished := list(loader(growing=False))))
+    assert len(batches) == len(finished)
+    assert headrace.verify(converter.out) == []
+    convert(tmp_path / "in", tmp_path / "at once", **converter.options)
+    files = {name: data for name, data in content(tmp_path / "at once").items() if name != "manifest.json"}
+    assert files.items() <= content(converter.out).items()
