@@ -218,6 +218,9 @@ class OnOne(Node):
 
     input: Node
 
+    keeps_indices: ClassVar[bool] = False
+    """True if an element is made of the one below that has its index."""
+
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)

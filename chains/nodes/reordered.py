@@ -23,6 +23,8 @@ class Seeded(OnOne):
 
     seed: int
 
+    keeps_indices = True
+
     def records(self, indices: Indices) -> Sequence[Any]:
         return self.input.records(indices)
 
