@@ -185,7 +185,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
             length: tokens of a row, as of `Pack`.
             strategy: likewise.
             window: likewise.
-            lengths: of the elements, `int[len(dataset)]` or a dict of these by leaf; None (default): as the source tells them.
+            lengths: of the elements, `int[len(dataset)]` or a dict of these by leaf; a function of an element; the name of a
+                field of the source, or a file of lengths, where nothing but the order was changed. None (default): as the
+                source tells them.
             **settings: other arguments of `Pack`.
 
         Raises:

@@ -1,8 +1,8 @@
 """In: file numbers to read. Out: open readers on loan, of which a bounded number stays open, closed when no one reads.
 
 A reader may serve several threads at the same time, so there is one per file. Pools without a limit of their own share one
-table, so that a thousand sources keep no more files open than one. The race that matters is closing one reader under another
-thread that still reads; it is settled by counting:
+table, so that a thousand sources keep no more files open than one; pools of mapped files, which cost no descriptor, share
+another. The race that matters is closing one reader under another thread that still reads; it is settled by counting:
 
 * a loan raises the reader's `users`, its end lowers it, both under the table's lock;
 * only a reader with no users is closed, least recently used first, and it has left the table before, so that no new
@@ -35,6 +35,9 @@ Place: TypeAlias = tuple[int, int]
 
 _MOST_OPEN = 256
 
+MOST_MAPPED = 4096
+"""A reader holds one mapping or two, and Linux gives a process 65,530 of them. Documents that users hold keep theirs."""
+
 
 @dataclass
 class _Loan(Generic[ReaderT]):
@@ -55,6 +58,7 @@ class ReaderPool(Generic[ReaderT]):
             pools without a limit together.
         limit_bytes: how much memory those of this pool take, by their `nbytes`; one of them may take more. Default: any.
         keep_failed: a reader is lent again after a loan that ended in an exception. Default True.
+        mapped: its readers hold no descriptor. Default False.
 
     >>> import io
     >>> pool = ReaderPool(lambda number: io.BytesIO(b"file %d" % number), limit=2)
@@ -70,9 +74,10 @@ class ReaderPool(Generic[ReaderT]):
         limit: int | None,
         limit_bytes: float = math.inf,
         keep_failed: bool = True,
+        mapped: bool = False,
     ) -> None:
         self._open, self._keep_failed, self._limit_bytes = open_reader, keep_failed, limit_bytes
-        self._table: _Table = _shared if limit is None else _Table(limit)
+        self._table: _Table = (_mapped if mapped else _shared) if limit is None else _Table(limit)
         self._number = next(_numbers)
         weakref.finalize(self, self._table.drop, self._number).atexit = False
 
@@ -236,4 +241,4 @@ if hasattr(os, "register_at_fork"):
 
 
 _numbers = itertools.count()
-_shared = _Table(None)
+_shared, _mapped = _Table(None), _Table(MOST_MAPPED)

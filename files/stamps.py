@@ -7,7 +7,10 @@ its last change are kept from the moment at which the source was made, and compa
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from ..common.messages import shorten
 from ..errors import SourceError
@@ -18,6 +21,29 @@ class Stamp(NamedTuple):
 
     size: int
     modified: int | str | None
+
+
+class Stamps:
+    """The stamps of many files, in 16 bytes each."""
+
+    def __init__(self, sizes: Any, modified: Any) -> None:
+        self._sizes, self._modified = sizes, modified
+
+    @classmethod
+    def of(cls, stamps: Sequence[Stamp]) -> Self:
+        """The stamps of a list of files."""
+        plain = all(isinstance(stamp.modified, int) for stamp in stamps)
+        modified = np.array([stamp.modified for stamp in stamps], np.int64 if plain else object)
+        return cls(np.array([stamp.size for stamp in stamps], np.int64), modified)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Sizes of all files, in bytes."""
+        sizes: list[int] = self._sizes.tolist()
+        return sizes
+
+    def __getitem__(self, number: int) -> Stamp:
+        return Stamp(int(self._sizes[number]), self._modified[number : number + 1].tolist()[0])
 
 
 def local_stamp(path: str) -> Stamp:

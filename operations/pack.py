@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.costs import as_lengths
 from ..common.keyed_random import child_row
 from ..common.messages import short_repr
 from ..common.validation import whole_number
@@ -126,6 +127,7 @@ class Pack(Operation):
 
         Raises:
             PackError: a document is too long and `too_long` is "error"; or arguments name other leaves than `lengths`.
+            LengthsError, TypeError: these are no lengths.
         """
         arrays, packed = self._leaves_of(lengths)
         found = _as_table(arrays, packed)
@@ -142,7 +144,7 @@ class Pack(Operation):
             self.settings.length, Mapping
         ):  # else documents tell their leaves
             self.settings.check([*found, *((key,) for key in self.settings.meta_features)])
-        return [np.asarray(value_at(named, path), dtype=np.int64) for path in found], found
+        return [_checked(value_at(named, path), path) for path in found], found
 
     def _only_leaf(self) -> Any:
         """The leaf that lengths without a name are of."""
@@ -176,12 +178,17 @@ class Pack(Operation):
 def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
     """`int64[documents, leaves]`, of the lengths of each leaf."""
     for array, leaf in zip(arrays, leaves):
-        if array.shape != arrays[0].shape or array.ndim != 1 or array.min(initial=0) < 0:
+        if array.shape != arrays[0].shape:
             raise PackError(
-                f"the lengths of leaf {name(leaf)} have shape {array.shape} and a least value of {array.min(initial=0)}; pass "
-                "one length, from 0, for each document, as many for each leaf."
+                f"there are {len(array)} lengths of leaf {name(leaf)}, and {len(arrays[0])} of {name(leaves[0])}; pass one for "
+                "each document, as many for each leaf."
             )
     return np.stack(arrays, axis=1)
+
+
+def _checked(lengths: Any, leaf: Path) -> Ints:
+    """The lengths of a leaf. Raises LengthsError, TypeError: they are none."""
+    return as_lengths(lengths, np.shape(lengths)[0] if np.ndim(lengths) else 0, f"lengths of leaf {name(leaf)}")
 
 
 class PackStep:

@@ -108,8 +108,11 @@ class MemorySource:
         >>> MemorySource({"id": np.array([7, 8]), "tokens": np.array([4, 9])}).lengths_by("tokens")
         array([4, 9])
         """
-        if isinstance(self.columns, dict) and isinstance(column := self.columns.get(name), np.ndarray):
-            return column if column.ndim == 1 else np.full(self._length, column.shape[1], np.int64)
+        column = self.columns.get(name) if isinstance(self.columns, dict) else None
+        if isinstance(column, np.ndarray) and column.ndim > 1:
+            return np.full(self._length, column.shape[1], np.int64)
+        if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
+            return column
         return np.array([length_of_field(self._rows.one(key), name, key) for key in range(self._length)], np.int64)
 
     def __reduce__(self) -> tuple[type[MemorySource], tuple[Any]]:
@@ -293,7 +296,7 @@ def _lengths_of_columns(columns: Any) -> Any:
     if isinstance(columns, dict):
         return _by_key({key: _lengths_of_columns(column) for key, column in columns.items()})
     if not isinstance(columns, np.ndarray) or columns.ndim < 2:
-        return None
+        return _lengths_of(list(columns)) if isinstance(columns, np.ndarray) and columns.dtype == object else None
     return np.full(len(columns), columns.shape[1], np.int64)
 
 

@@ -8,8 +8,9 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
+from zlib import crc32
 
 import hypothesis
 import leaks
@@ -69,13 +70,15 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _mark_thinned(items):
-    """Of the cases of a test marked `one_in(n)`, each n-th runs always, and the others are long."""
-    met = Counter()
+    """Of the cases of a test marked `one_in(n)` one n-th, spread over its parameters, runs always; the others are long."""
+    cases = defaultdict(list)
     for item in items:
         if thinned := item.get_closest_marker("one_in"):
-            if met[item.location[0], item.originalname] % thinned.args[0]:
-                item.add_marker("long")
-            met[item.location[0], item.originalname] += 1
+            cases[item.location[0], item.originalname, thinned.args[0]].append(item)
+    for (*_, n), of_test in cases.items():
+        of_test.sort(key=lambda item: crc32(item.name.encode()))
+        for item in of_test[-(-len(of_test) // n) :]:
+            item.add_marker("long")
 
 
 def pytest_collection_finish():

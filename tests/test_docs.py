@@ -68,9 +68,8 @@ def test_examples_of_decorated_methods_are_found():
     assert {"shuffle", "slice", "pack"} <= {name.rpartition(".")[2] for name in found}
 
 
-@pytest.mark.parametrize(("name", "block"), [_marked(*named) for named in _blocks()])
-def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
-    """A reader can paste any block into a file and run it."""
+def _run(block: str, tmp_path: Path) -> None:
+    """Run a block as a program of its own."""
     program = tmp_path / "block.py"
     program.write_text(block)
     quick = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiling takes most of their time
@@ -83,7 +82,20 @@ def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
         env=environment,
         timeout=300,
     )
-    assert result.returncode == 0, f"{name}:\n{result.stderr}"
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("name", "block"), [_marked(*named) for named in _blocks() if named[0].startswith("README")])
+def test_blocks_in_the_readme_run_as_programs_of_their_own(name, block, tmp_path):
+    """A reader can paste any block into a file and run it."""
+    _run(block, tmp_path)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("name", "block"), [_marked(*named) for named in _blocks() if named[0].startswith("docs")])
+def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
+    """Likewise of any page."""
+    _run(block, tmp_path)
 
 
 def _anchors(page: Path) -> set[str]:

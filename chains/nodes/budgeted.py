@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.costs import Cost, as_lengths
-from ...common.messages import short_repr
+from ...common.costs import as_lengths
 from ...errors import LengthsError
 from ...loader.plan.budget.order import BudgetOrder
 from ...loader.plan.budget.planned import batches_of, whole_lengths
@@ -21,20 +20,21 @@ from ...loader.plan.budget.source import BudgetSource
 from ...operations import BudgetBatch
 from ...samplers.index_maps import IndexMap, Indices, Repeat
 from ...samplers.protocol import ENDLESS
-from ...sources.lengths import lengths_of
 from ...sources.provenance import UsedRecord
 from ..arguments import finite
+from .element_lengths import lengths_of_elements
+from .first_order import in_first_order
 from .line import Line
 from .node import Node, OfSeveral, fingerprint_of_node
 
 
 class NodeRecords:
-    """The elements of a node by epoch and place. Where it is shuffled anew in each epoch, those of the first."""
+    """The elements of a node by epoch and place: in each epoch those of the first, by other draws of random maps."""
 
     reads_singly = False
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self._node, self._in_epochs = node, in_first_order(node)
         self.reads_ahead = node.reads_ahead
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class NodeRecords:
 
     def records(self, epochs: Indices, places: Indices) -> Sequence[Any]:
         """The elements, in one call."""
-        return self._node.records(places if self._node.reshuffles else places + epochs * self._node.length)
+        return self._in_epochs.records(places + epochs * self._node.length)
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]:
         return self._node.made_of(place)
@@ -64,10 +64,15 @@ class NodeRecords:
 class BudgetLine(Line):
     """A line whose order are batches: it can be repeated, and in any other order it is evaluated."""
 
+    @property
+    def stacks(self) -> bool:
+        """True where several batches become one, which must not go over the end of an epoch."""
+        return any(each.takes is not None for each in self.operations)
+
     def reordered(self, index_map: IndexMap) -> Line | None:
         """The same with more epochs; None for another order."""
         order = self.alone
-        if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.operations:
+        if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:
             return None
         assert isinstance(order, BudgetOrder), "set when it was made"
         return dataclasses.replace(self, length=index_map.length, alone=order.repeated(index_map.epochs))
@@ -96,31 +101,20 @@ class BudgetBatched(OfSeveral):
             ValueError: the elements never end.
         """
         count = finite("budget_batch", node.length)
-        places, lengths = np.arange(count, dtype=np.int64), operation.lengths
-        name = lengths if isinstance(lengths, str) else None
-        known = node.lengths_at(places, name) if lengths is None or name else lengths
-        if known is None and name:
+        if node.left_out_by:
             raise LengthsError(
-                f"lengths={short_repr(name)} is a field of a source's records, and maps before budget_batch may change it; "
-                "pass an array, or a function of an element."
+                f"budget_batch can not follow MapDataset.{node.left_out_by}, which leaves elements out; make batches of the "
+                "stream, to_iter_dataset().budget_batch(…)."
             )
+        lengths = operation.lengths
+        known = lengths_of_elements(node, lengths, "budget_batch")
         if known is None:
             raise LengthsError(
                 "budget_batch of a MapDataset is planned from the lengths of its elements, which only sources with `lengths` "
                 "tell, as long as nothing but their order is changed. Pass lengths=, or make batches of the stream: "
                 "to_iter_dataset().budget_batch(…)."
             )
-        if node.left_out_by:
-            raise LengthsError(
-                f"budget_batch can not follow MapDataset.{node.left_out_by}, which leaves elements out; make batches of the "
-                "stream, to_iter_dataset().budget_batch(…)."
-            )
-        if lengths is None:
-            of_places = whole_lengths(known, count)
-        elif callable(lengths):
-            of_places = lengths_of(NodeElements(node), lengths)
-        else:
-            of_places = as_lengths(known, count)
+        of_places = whole_lengths(known, count) if lengths is None else as_lengths(known, count)
         identity = [node.identity, count]
         source, order = batches_of(NodeRecords(node), operation, of_places, 1, None, identity)
         return cls(node, operation, source, order)
@@ -150,30 +144,3 @@ class BudgetBatched(OfSeveral):
     def line(self) -> Line:
         """The batches, in the order for any number of shards."""
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)
-
-
-class NodeElements:
-    """The elements of an epoch of a node as a source, to be measured."""
-
-    array_keys = True
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def __len__(self) -> int:
-        return self._node.length
-
-    def packed_costs(self, cost: Cost | None) -> Any:
-        """As of the node."""
-        return self._node.packed_costs(cost)
-
-    @property
-    def lengths(self) -> Any:
-        """As of the node."""
-        return self._node.lengths_at(np.arange(len(self), dtype=np.int64))
-
-    def __getitem__(self, index: int) -> Any:
-        return self._node.records(np.array([index]))[0]
-
-    def __getitems__(self, indices: Indices) -> Sequence[Any]:
-        return self._node.records(indices)

@@ -28,6 +28,7 @@ from ...samplers.protocol import ENDLESS
 from ...sources.provenance import TokenSpan, UsedRecord
 from ..arguments import finite
 from .budgeted import BudgetBatched
+from .element_lengths import lengths_of_elements
 from .line import Line
 from .node import Get, Node, OfSeveral, OnOne, telling_datasets
 
@@ -88,6 +89,8 @@ class Applied(OnOne):
     """An operation that makes one element of each, or none; and the base of nodes of other operations."""
 
     operation: Operation
+
+    keeps_indices = True
 
     @property
     def kind(self) -> str:
@@ -178,6 +181,8 @@ class Applied(OnOne):
 @dataclass(frozen=True, eq=False)
 class Regrouped(Applied):
     """Base of nodes whose indices are not those below."""
+
+    keeps_indices = False
 
     def getter(self) -> Get:
         return Node.getter(self)
@@ -307,7 +312,12 @@ class Packed(OfSeveral):
             ValueError: the documents never end.
         """
         documents = finite("pack", node.length)
-        known = node.lengths_at(np.arange(documents, dtype=np.int64)) if lengths is None else lengths
+        if node.left_out_by:
+            raise PackError(
+                f"pack can not follow MapDataset.{node.left_out_by}, which leaves elements out; pack the stream, "
+                "to_iter_dataset().pack(…)."
+            )
+        known = lengths_of_elements(node, lengths, "pack")
         if known is None:
             raise PackError(
                 "pack of a MapDataset is planned from the lengths of its elements, which only sources with `lengths` tell, as "

@@ -5,6 +5,7 @@ In: elements of other nodes. Out: elements.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,7 +76,7 @@ class Chosen(OnSeveral):
         number, inner = self.choice.one(index)
         return [used.named(self.names[number]) for used in self.nodes[number].made_of(inner)]
 
-    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+    def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         """Those of the nodes, if all tell them. Raises PackError: the elements of two datasets have not the same leaves."""
         which, inner = self.choice.many(indices)
         order = np.argsort(which, kind="stable")

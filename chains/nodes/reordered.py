@@ -5,6 +5,7 @@ In: elements of one node. Out: the same ones.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,13 +23,15 @@ class Seeded(OnOne):
 
     seed: int
 
+    keeps_indices = True
+
     def records(self, indices: Indices) -> Sequence[Any]:
         return self.input.records(indices)
 
     def getter(self) -> Get:
         return self.input.getter()
 
-    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+    def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         return self.input.lengths_at(indices, name)
 
     def place(self, index: int) -> tuple[int, int]:
@@ -69,7 +72,7 @@ class Reordered(OnOne):
         get, index_below = self.input.getter(), self.index_map.one
         return lambda index: get(index_below(index))
 
-    def lengths_at(self, indices: Indices, name: str | None = None) -> Any:
+    def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         return self.input.lengths_at(self.index_map.many(indices), name)
 
     @property
@@ -89,6 +92,10 @@ class Reordered(OnOne):
     def exchanges(self) -> bool:
         change, below = self.index_map.change, self.input
         return change != "freezes" and (below.exchanges or (change == "cuts" and below.reshuffles))
+
+    @property
+    def repeats_batches(self) -> bool:
+        return self.input.line.batches or self.input.repeats_batches
 
     def dataset_at(self, index: int) -> str | None:
         return self.input.dataset_at(self.index_map.one(index))

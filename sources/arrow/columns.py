@@ -17,9 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import short_repr, shorten
-from ...errors import LengthsError
-
 Array = npt.NDArray[Any]
 
 
@@ -203,32 +200,3 @@ def _frozen(values: Array) -> Array:
     view = values.view()
     view.flags.writeable = False
     return view
-
-
-def lengths_of_column(column: Any, name: str) -> npt.NDArray[np.int64]:
-    """The length of each value of a column of pyarrow, by its offsets: of lists, texts and bytes; whole numbers are lengths.
-
-    A null has length 0.
-
-    Raises:
-        LengthsError: values of its type have no length.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.types as kinds
-
-    kind = column.type
-    if kinds.is_fixed_size_list(kind):
-        found = pc.if_else(pc.is_valid(column), kind.list_size, 0)
-    elif kinds.is_list(kind) or kinds.is_large_list(kind):
-        found = pc.list_value_length(column)
-    elif kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_binary(kind) or kinds.is_large_binary(kind):
-        found = pc.binary_length(column)
-    elif kinds.is_integer(kind):
-        found = column
-    else:
-        raise LengthsError(
-            f"lengths={short_repr(name)}: the column has values of type {shorten(kind, 80)}, which have no length; name one of "
-            "lists, texts, bytes or whole numbers, or pass a function of a record."
-        )
-    return np.asarray(pc.fill_null(found, 0).cast(pa.int64()).to_numpy()).astype(np.int64, copy=False)

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
-from ...errors import LengthsError, SourceError
+from ...errors import SourceError
 from ..keys import Keys, check_key, check_keys
 from ..parts import LastResult
 from ..protocol import fingerprint_of, is_hugging_face
-from .columns import Array, lengths_of_column
+from .column_lengths import column_named, lengths_of_column
+from .columns import Array
 from .pieces import Finder, Int64s, PieceRows, Places
 from .table import Lists, Numbers, TableColumn, table_column
 
@@ -134,11 +135,8 @@ class HuggingFaceDataSource:
             LengthsError: there is no such column, or its values have no length.
         """
         table = self.dataset.data.table
-        if name not in table.column_names:
-            raise LengthsError(
-                f"lengths={short_repr(name)}: the dataset has no such column; there are {first_few(table.column_names, 8)}."
-            )
-        lengths = lengths_of_column(table.column(name), name)
+        column = column_named(name, table.column_names, "the dataset has")
+        lengths = lengths_of_column(table.column(column), name, column)
         return lengths if self._selected is None else lengths[self._rows(np.arange(self._length))]
 
     @property

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from ...common.lazy_exports import optional_library
 from ...common.messages import first_few, short_repr, shorten
-from ...errors import LengthsError, NoRecordsError, SourceError, SourceNotFoundError
+from ...errors import NoRecordsError, SourceError, SourceNotFoundError
 from ...files.paths import PathLike, text_of
 from ..file_source import hex_digest
 from ..keys import Keys, check_key, check_keys
 from ..provenance import FilePlace
-from .columns import lengths_of_column
+from .column_lengths import column_named, lengths_of_column
 from .decoded import DecodedRows, Form
 
 Int64s = npt.NDArray[np.int64]
@@ -181,14 +181,12 @@ class LanceSource:
             SourceError: the table cannot be read.
         """
         table = self._open()
-        if name not in table.schema.names:
-            there = first_few(table.schema.names, 8)
-            raise LengthsError(f"lengths={short_repr(name)}: the table has no such column; there are {there}.")
+        own = column_named(name, table.schema.names, "the table has")
         try:
-            column = table.to_table(columns=[name], filter=self._filter)[name]
+            column = table.to_table(columns=[own], filter=self._filter)[own]
         except (OSError, ValueError, RuntimeError) as error:
-            self._refuse(f"column {short_repr(name)}", error)
-        return lengths_of_column(column, name)
+            self._refuse(f"column {short_repr(own)}", error)
+        return lengths_of_column(column, name, own)
 
     def close(self) -> None:
         """Lets go of the table. The source stays usable: reading opens it again."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
-from ...errors import LengthsError, NoRecordsError, SourceError
+from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths, expand, path_list
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
@@ -32,6 +32,7 @@ from ..keys import check_key
 from ..lengths import lengths_kind
 from ..parts import of_each, part_of
 from ..provenance import FilePlace
+from .column_lengths import column_named
 from .files import is_local, listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
 
@@ -180,10 +181,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             LengthsError: there is no such column, or its values have no length.
             SourceError: a file cannot be read.
         """
-        if name not in self._names:
-            raise LengthsError(
-                f"lengths={short_repr(name)}: the files have no such column; there are {first_few(self._names, 8)}."
-            )
+        column_named(name, self._names, "the files have")
         return np.concatenate(of_each(lambda number: self._lengths_in(number, name), range(len(self._groups.files))))
 
     def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:

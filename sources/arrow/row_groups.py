@@ -22,7 +22,7 @@ from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, local_stamp
 from ..block_cache import BlockCache
 from ..parts import part_of
-from .columns import lengths_of_column
+from .column_lengths import column_named, lengths_of_column
 from .decoded import DecodedRows, Form
 from .files import StoreFile, StoreFiles, chunks_of, is_local, parquet_library
 
@@ -65,12 +65,13 @@ class RowGroups:
         with lent as reader, self._unchanged(number, reader.handle):
             return reader.block(group)
 
-    def lengths(self, number: int, column: str) -> npt.NDArray[np.int64]:
-        """The lengths of a column in file `number`; see `lengths_of_column`."""
+    def lengths(self, number: int, name: str) -> npt.NDArray[np.int64]:
+        """The lengths of a column in file `number`, or of a field in it; see `lengths_of_column`."""
         with self._opened(number) as handle:
             file = parquet_library().ParquetFile(handle, pre_buffer=False)
+            column = column_named(name, file.schema_arrow.names, "the file has")
             groups = (file.read_row_group(group, columns=[column]) for group in range(file.num_row_groups))
-            found = [lengths_of_column(group.column(0), column) for group in groups]
+            found = [lengths_of_column(group.column(0), name, column) for group in groups]
         return np.concatenate([np.empty(0, np.int64), *found])
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from ...common.messages import shorten
 from ...errors import SourceError
 from ...files.urls import is_remote
 from ...formats.index import Index, IndexKind
-from .files import Array, DType, Tokens, map_integers, offsets_path
+from .files import Array, DType, Tokens, integers_of, offsets_path
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -49,8 +49,8 @@ class TokenFile(Protocol):
 
     path: str
 
-    def tokens(self, dtype: DType | None) -> Tokens:
-        """Its tokens; `dtype`: of a raw file."""
+    def tokens(self, dtype: DType | None, may_be_empty: bool = False) -> Tokens:
+        """Its tokens; `dtype`: of a raw file, which may have none."""
         ...
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
@@ -141,7 +141,7 @@ class OffsetsBeside(NamedTuple):
                 "pass offsets=, or document_length= for documents of one length."
             )
         with file.copy_of(path) as copy:
-            return tokens, Offsets(map_integers(copy, name=path), path, whole=True)
+            return tokens, Offsets(integers_of(copy, path), path, whole=True)
 
 
 class OffsetsGiven(NamedTuple):
@@ -158,7 +158,7 @@ class OffsetsGiven(NamedTuple):
         if not isinstance(self.offsets, str):
             return tokens, Offsets(self.offsets, f"{file.path} with offsets=")
         with file.copy_of(self.offsets) as copy:
-            return tokens, Offsets(map_integers(copy, name=self.offsets), self.offsets)
+            return tokens, Offsets(integers_of(copy, self.offsets), self.offsets)
 
 
 class OneLength(NamedTuple):

@@ -1,11 +1,14 @@
-"""One file of tokens, and where its documents begin. In: places of documents. Out: their tokens.
+"""One open file of tokens, and where its documents begin. In: places of documents. Out: their tokens.
 
-Nothing is read before somebody looks at it. No descriptor of a file on this machine stays open.
+Nothing is read before somebody looks at it. No descriptor of a mapped file stays open.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,109 +17,113 @@ from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
 from ...formats.index import Index, IndexKind, index_of
-from .bounds import Bounds, Int64s, Split, spread
-from .files import Array, DType, RemoteTokens, Tokens, map_integers
+from .bounds import Int64s, Split, spread
+from .files import Array, DType, MappedTokens, ReadTokens, Tokens
 
 _PIECE = 2048
 """So many tokens of each piece tell two files apart."""
 
 
+class DocumentFacts(NamedTuple):
+    """Facts about a file of tokens, whether it is open or not."""
+
+    path: str
+    dtype: DType
+    documents: int
+    """How many there are."""
+    tokens: int
+    stamps: tuple[Stamp, ...]
+    """Of the file of tokens, and of the one that tells where documents begin, if there is one."""
+    content: str | None
+    """A digest of some of it, if it was asked for."""
+
+
 class DocumentFile:
-    """A file of tokens, and where its documents begin. Thread-safe, picklable, safe to fork.
+    """A file of tokens, and where its documents begin. Thread-safe, safe to fork.
 
     Args:
         path: of the tokens.
         split: tells where documents begin.
         storage: how files in a store are reached.
+        stamps: the versions that are to be read, as an earlier look found them; default any.
+        mapped: documents of a file on this machine are views of mapped memory; else they are read.
 
     Raises:
         SourceNotFoundError: a file is missing.
-        SourceError: a file is empty, cut off or something else, or the documents do not fit the tokens.
+        SourceError: a file is empty, cut off or something else.
     """
 
     path: str
-    dtype: DType
-    count: int
-    """How many documents there are."""
-    token_count: int
-    size: int
-    """Of the file of tokens, in bytes."""
-    stamp: Stamp
-    """Of the file of tokens."""
-    _opened: tuple[Tokens, Bounds] | None
-    """Tokens and bounds, once they are open. One value, so that threads see both or none."""
 
-    def __init__(self, path: str, split: Split, storage: StorageOptions) -> None:
-        self.path, self._split, self._storage = path, split, storage
-        self._stamps: dict[str, Stamp] = {}
-        self._opened = tokens, bounds = split.open(self)
+    def __init__(
+        self, path: str, split: Split, storage: StorageOptions, stamps: Sequence[Stamp] = (), mapped: bool = True
+    ) -> None:
+        self.path, self._storage, self._is_mapped = path, storage, mapped and not is_remote(path)
         beside = split.beside(path)
-        self._stamps = {file: stamp_of(file, storage) for file in (path, beside) if file is not None}
-        bounds.check(len(tokens))
-        self.dtype, self.count, self.token_count = tokens.dtype, len(bounds), len(tokens)
-        self.stamp = self._stamps[path]
-        self.size = self.stamp.size
+        self._files = (path,) if beside is None else (path, beside)
+        self._stamps = dict(zip(self._files, stamps))
+        self.check_unchanged()
+        self._tokens, self._bounds = split.open(self)
+
+    def facts(self, pieces: int = 0) -> DocumentFacts:
+        """Check the documents, and tell what is to be known of the file.
+
+        Args:
+            pieces: so many of them are digested.
+
+        Raises:
+            SourceError: the documents do not fit the tokens.
+        """
+        stamps = tuple(stamp_of(file, self._storage) for file in self._files)
+        self._bounds.check(len(self._tokens))
+        content = hashlib.sha256(self.looked_at(pieces)).hexdigest()[:16] if pieces else None
+        return DocumentFacts(self.path, self._tokens.dtype, len(self._bounds), len(self._tokens), stamps, content)
+
+    def check_unchanged(self) -> None:
+        """Raise SourceError where a file was changed: a page that is no longer in it would end the process (SIGBUS)."""
+        for path, stamp in self._stamps.items():
+            check_open_file(path, stamp)
 
     def read(self, places: Int64s) -> list[Array]:
-        """The tokens of the documents at these places, read-only; of a file on this machine they are views.
+        """The tokens of the documents at these places, read-only; of a mapped file they are views.
 
         Raises:
             SourceError: the file was changed, or cannot be read.
         """
-        tokens, bounds = self._open()
-        return _pieces(tokens, *bounds.of(places))
+        self.check_unchanged()
+        return self._tokens.pieces(*self._bounds.of(places))
 
     def prefetch(self, places: Int64s) -> None:
         """Begin to bring documents closer: of a file in a store. Otherwise the system reads ahead."""
-        tokens, bounds = self._open()
-        if isinstance(tokens, RemoteTokens):
-            tokens.file.prefetch(*tokens.ranges(*bounds.of(places)))
+        self._tokens.prefetch(*self._bounds.of(places))
 
-    def bounds(self) -> Bounds:
-        """The beginnings and ends of its documents."""
-        return self._open()[1]
+    def bounds(self, places: Int64s) -> tuple[Array, Array]:
+        """The first token of each document, and the one after its last."""
+        self.check_unchanged()
+        return self._bounds.of(places)
 
-    @property
     def lengths(self) -> Int64s:
-        starts, stops = self.bounds().of(np.arange(self.count))
+        starts, stops = self.bounds(np.arange(len(self._bounds)))
         return (stops - starts).astype(np.int64, copy=False)
 
     def looked_at(self, pieces: int) -> bytes:
         """Some bounds, and so many pieces of the tokens: what tells this file from others."""
-        tokens, bounds = self._open()
-        starts = spread(len(tokens), pieces)
-        found = _pieces(tokens, starts, np.minimum(starts + _PIECE, len(tokens)))
-        return bounds.looked_at() + b"".join(array.tobytes() for array in found)
+        self.check_unchanged()
+        starts = spread(len(self._tokens), pieces)
+        found = self._tokens.pieces(starts, np.minimum(starts + _PIECE, len(self._tokens)))
+        return self._bounds.looked_at() + b"".join(array.tobytes() for array in found)
 
     def close(self) -> None:
-        """Let go of the files; documents that somebody holds stay readable. Reading opens them again."""
-        self._opened = None
+        """Let go of the files; documents that somebody holds stay readable. Called when no thread reads it any more."""
+        self._tokens.close()
 
-    def _open(self) -> tuple[Tokens, Bounds]:
-        # A page that is no longer in the file would end the process (SIGBUS): this is the last moment for an error.
-        for path, stamp in self._stamps.items():
-            check_open_file(path, stamp)
-        opened = self._opened
-        if opened is None:
-            self._opened = opened = self._split.open(self)
-        return opened
-
-    def tokens(self, dtype: DType | None) -> Tokens:
-        if is_remote(self.path):
-            return RemoteTokens(open_file(self.path, self._storage, self._stamps.get(self.path)), dtype)
-        return map_integers(self.path, dtype)
+    def tokens(self, dtype: DType | None, may_be_empty: bool = False) -> Tokens:
+        if self._is_mapped:
+            return MappedTokens(self.path, dtype, may_be_empty)
+        return ReadTokens(open_file(self.path, self._storage, self._stamps.get(self.path)), dtype, may_be_empty)
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
         return local_copy(path, self._storage, self._stamps.get(path))
 
     def index(self, kind: IndexKind, folder: str | None) -> Index:
         return index_of(self.path, kind, folder, self._storage, self._stamps.get(self.path))
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_opened": None}
-
-
-def _pieces(tokens: Tokens, starts: Array, stops: Array) -> list[Array]:
-    if isinstance(tokens, RemoteTokens):
-        return [np.frombuffer(data, tokens.dtype) for data in tokens.file.read_many(*tokens.ranges(starts, stops))]
-    return [tokens[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]

@@ -8,34 +8,47 @@ descriptor stays open, so that there may be thousands of files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import cache, cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...common.messages import first_few, short_repr, shorten
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths
+from ...files.reader_pool import MOST_MAPPED, ReaderPool
+from ...files.stamps import Stamps
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ..file_source import FileSource, hex_digest
 from ..growing.generation import FileFacts
+from ..kept_facts import MANY_FILES, facts_of
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
-from .bounds import Int64s, Split
-from .document_file import DocumentFile
+from .bounds import Int64s, Split, spread
+from .document_file import DocumentFacts, DocumentFile
+from .files import DType
 
 _PIECES_LOOKED_AT = 8
 """So many pieces of all files tell two sources apart; of each file at least two."""
+
+_ALL_LOOKED_INTO, _MANY_LOOKED_INTO = 32768, 1024
+"""Up to so many files all are looked into, to tell two sources apart; of more, some."""
+
+FoundT = TypeVar("FoundT")
 
 
 class DocumentSource(FileSource[Any]):
     """A base of sources of documents. Thread-safe, picklable, safe to fork."""
 
     _unit = "documents"
-    _files: tuple[DocumentFile, ...]
-    """In the order of their documents; one that is listed twice is there twice."""
+    _dtype: DType
+    _token_counts: Int64s
+    """Of each file; one that is listed twice is there twice."""
+    _stamps: tuple[Stamps, ...]
+    """Of all files of tokens, and of those that tell where documents begin, if there are any."""
     _name: str | None
     _split: Split
 
@@ -56,28 +69,49 @@ class DocumentSource(FileSource[Any]):
         self._name, self._split, self._storage = name, split, storage_options_of(storage_options)
         self._begin(paths, patterns, self._storage, growing, generation, kind)
 
-    def _look_at(self, path: str) -> DocumentFile:
-        return DocumentFile(path, self._split, self._storage)
+    def _look_at(self, path: str) -> DocumentFacts:
+        with closing(DocumentFile(path, self._split, self._storage)) as file:
+            return file.facts(0 if self._growth is None else 2)
 
-    def _facts(self, found: DocumentFile) -> FileFacts:
-        content = hashlib.sha256(found.looked_at(2)).hexdigest()[:16]
-        return FileFacts(found.count, found.stamp, content)
+    def _facts(self, found: DocumentFacts) -> FileFacts:
+        return FileFacts(found.documents, found.stamps[0], found.content or "")
 
-    def _check_alike(self, first: DocumentFile, other: DocumentFile) -> None:
+    def _check_alike(self, first: DocumentFacts, other: DocumentFacts) -> None:
         if other.dtype != first.dtype:
-            raise SourceError(
-                f"{shorten(other.path)} has tokens of dtype {other.dtype}, and {shorten(first.path)} of {first.dtype}; write "
-                "all files of a source with one dtype."
-            )
+            raise _unlike(other.path, other.dtype, first.path, first.dtype)
 
     def _take(self, paths: Sequence[str]) -> None:
         self._check_paths(paths)
-        self._paths, self._files = tuple(paths), tuple(self._looked_at(paths))
-        self._ends = np.cumsum([file.count for file in self._files], dtype=np.int64)
-        for file in self._files:
-            self._check_alike(self._files[0], file)
-        if not paths or not self._ends[-1]:
+        self._paths = tuple(paths)
+        numbers = self._numbers()
+        documents, self._token_counts, dtypes = numbers.T.copy()
+        self._ends, self._dtype = np.cumsum(documents), _dtype_of(int(dtypes[0]))
+        other = int((dtypes != dtypes[0]).argmax())
+        if other:
+            raise _unlike(paths[other], _dtype_of(int(dtypes[other])), paths[0], self._dtype)
+        if not self._ends[-1]:
             raise NoRecordsError(f"no documents in {first_few(paths)}{self._why_none()}")
+        self._prepare()
+
+    def _numbers(self) -> Int64s:
+        """Facts about all files as numbers, and their stamps."""
+        if self._growth is None and len(self._paths) >= MANY_FILES and not self._is_in_store():
+            stamps, numbers = facts_of(
+                self._paths,
+                [type(self).__name__, repr(self._split)],
+                self._stamped,
+                lambda path: _numbers(self._look_at(path)),
+                3,
+            )
+            self._stamps = tuple(Stamps(*stamps[:, each].T) for each in range(stamps.shape[1]))
+            return numbers
+        files = self._looked_at(self._paths)
+        self._stamps = tuple(map(Stamps.of, zip(*(file.stamps for file in files))))
+        return np.array(list(map(_numbers, files)), np.int64)
+
+    def _stamped(self, path: str) -> tuple[str, ...]:
+        beside = self._split.beside(path)
+        return (path,) if beside is None else (path, beside)
 
     def _check_paths(self, paths: Sequence[str]) -> None:
         """Raise ValueError where so many files cannot be read."""
@@ -86,19 +120,38 @@ class DocumentSource(FileSource[Any]):
         """The end of the error about files without documents."""
         return ""
 
+    def _prepare(self) -> None:
+        paths, split, storage, stamps = (
+            self._paths,
+            self._split,
+            self._storage,
+            self._stamps,
+        )  # the pool must not hold this
+        mapped = len(paths) <= MOST_MAPPED and not self._is_in_store()
+
+        def opened(number: int) -> DocumentFile:
+            return DocumentFile(paths[number], split, storage, [column[number] for column in stamps], mapped)
+
+        self._pool: ReaderPool[DocumentFile] = ReaderPool(opened, None, mapped=mapped)
+
+    def _of_file(self, number: int, ask: Callable[[DocumentFile], FoundT]) -> FoundT:
+        with self._pool.lend(number) as file:
+            return ask(file)
+
     def _read_part(self, number: int, keys: Int64s) -> list[Any]:
-        documents, name = self._files[number].read(self._places(number, keys)), self._name
-        return documents if name is None else [{name: document} for document in documents]
+        with self._pool.lend(number) as file:
+            documents = file.read(self._places(number, keys))
+        return documents if self._name is None else [{self._name: document} for document in documents]
 
     def file_place(self, key: int) -> FilePlace:
         number, place = part_of(key, self._ends)
-        file = self._files[number]
-        (start,), (stop,) = file.bounds().of(np.array([place]))
-        return FilePlace(file.path, place, tokens=(int(start), int(stop)))
+        (start,), (stop,) = self._of_file(number, lambda file: file.bounds(np.array([place])))
+        return FilePlace(self._paths[number], place, tokens=(int(start), int(stop)))
 
     def _announce(self, keys: Int64s) -> None:
         for number, some in by_part(keys, self._ends):
-            self._files[number].prefetch(self._places(number, some))
+            with self._pool.lend(number) as file:
+                file.prefetch(self._places(number, some))
 
     @property
     def reads_ahead(self) -> bool:
@@ -108,29 +161,45 @@ class DocumentSource(FileSource[Any]):
     @cached_property
     def lengths(self) -> Any:
         """The number of tokens of each document, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
-        lengths = np.concatenate([file.lengths for file in self._files])
+        lengths = np.concatenate(self._of_files(DocumentFile.lengths, range(len(self._paths))))
         lengths.flags.writeable = False
         return lengths if self._name is None else {self._name: lengths}
+
+    def _of_files(self, ask: Callable[[DocumentFile], FoundT], numbers: Sequence[int]) -> list[FoundT]:
+        return of_each(lambda number: self._of_file(number, ask), numbers)
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Documents, tokens, a digest of dtype, name, some offsets and some tokens; of several files one of their names, too.
 
-        The same wherever the files lie.
+        The same wherever the files lie. Of more than 32,768 files 1,024 are looked into.
         """
-        digest = hashlib.sha256(f"{self._files[0].dtype.str} {self._name!r}".encode())
-        pieces = max(_PIECES_LOOKED_AT // len(self._files), 2)
-        for told in of_each(lambda file: file.looked_at(pieces), self._files):
+        digest = hashlib.sha256(f"{self._dtype.str} {self._name!r}".encode())
+        count = len(self._paths)
+        numbers = range(count) if count <= _ALL_LOOKED_INTO else spread(count, _MANY_LOOKED_INTO).tolist()
+        pieces = max(_PIECES_LOOKED_AT // count, 2)
+        for told in self._of_files(lambda file: file.looked_at(pieces), numbers):
             digest.update(told)
-        sums = {"records": len(self), "tokens": sum(file.token_count for file in self._files)}
+        sums = {"records": len(self), "tokens": int(self._token_counts.sum())}
         return {"kind": type(self).__name__, **sums, "content": digest.hexdigest()[:16], **self._names()}
 
     def _names(self) -> dict[str, str]:
         """A digest of the names of several files; the content of one alone tells which it is."""
-        names = [(name_of(file.path), file.size) for file in self._files]
+        names = list(zip(map(name_of, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
 
-    def close(self) -> None:
-        """Let go of the files; documents that you hold stay readable. The source stays usable: reading opens them again."""
-        for file in self._files:
-            file.close()
+
+def _numbers(facts: DocumentFacts) -> tuple[int, ...]:
+    return facts.documents, facts.tokens, int.from_bytes(facts.dtype.str.encode(), "big")
+
+
+@cache
+def _dtype_of(number: int) -> DType:
+    return np.dtype(number.to_bytes(8, "big").lstrip(b"\0").decode())
+
+
+def _unlike(path: str, dtype: DType, first: str, of_first: DType) -> SourceError:
+    return SourceError(
+        f"{shorten(path)} has tokens of dtype {dtype}, and {shorten(first)} of {of_first}; write all files of a "
+        "source with one dtype."
+    )

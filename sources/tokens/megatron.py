@@ -118,7 +118,7 @@ class IndexBeside(NamedTuple):
         path = self.beside(file.path)
         with file.copy_of(path) as copy:
             index = _read_index(copy, path)
-        tokens = file.tokens(index.dtype) if index.nbytes else np.empty(0, index.dtype)
+        tokens = file.tokens(index.dtype, may_be_empty=True)
         return tokens, SequenceBounds(index) if self.sequences else DocumentBounds(index)
 
 
@@ -133,11 +133,6 @@ class MegatronIndex(NamedTuple):
     """In bytes."""
     documents: Array
     """The first sequence of each, and the end of the last."""
-
-    @property
-    def nbytes(self) -> int:
-        """The end of the last sequence in the file of tokens; 0 for one without a token."""
-        return int(self.pointers[-1]) + int(self.lengths[-1]) * self.dtype.itemsize if len(self.lengths) else 0
 
     def sequences(self, places: Int64s) -> tuple[Array, Array]:
         """The first token of each sequence, and the one after its last."""

@@ -115,8 +115,8 @@ class TokenSource(DocumentSource):
     def _why_none(self) -> str:
         if not isinstance(self._split, OneLength):
             return ""
-        tokens = sum(file.token_count for file in self._files)
-        return f": {tokens} tokens are less than one document of document_length={self._split.length} in each file."
+        tokens, length = self._token_counts.sum(), self._split.length
+        return f": {tokens} tokens are less than one document of document_length={length} in each file."
 
 
 def _split(given: dict[str, Any], raw: DType | None, index_dir: PathLike | None) -> Split:

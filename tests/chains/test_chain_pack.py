@@ -7,7 +7,7 @@ import pytest
 
 import headrace
 from headrace import MapDataset, Pack, ShardOptions
-from headrace.errors import PackError
+from headrace.errors import LengthsError, PackError
 
 RANDOM = np.random.default_rng(0)
 DOCUMENTS = [np.full(size, number, np.int32) for number, size in enumerate(RANDOM.integers(1, 12, 60))]
@@ -110,3 +110,39 @@ def test_lengths_are_as_many_as_there_are_documents(count):
     documents = MapDataset.source([np.arange(3)] * 3).map(np.negative)
     with pytest.raises(PackError, match=f"tells {count} lengths, and the dataset has 3 elements"):
         documents.pack(4, lengths=[3] * count)
+
+
+def test_lengths_may_be_a_function_a_field_or_a_file(tmp_path):
+    """All make the rows that the lengths themselves make."""
+    dataset = MapDataset.source(DOCUMENTS)
+    rows = list(dataset.pack(16, window=20))
+    headrace.measure_lengths(DOCUMENTS, len, tmp_path / "lengths", progress=False)
+    for lengths in (len, tmp_path / "lengths"):
+        np.testing.assert_equal(list(dataset.pack(16, window=20, lengths=lengths)), rows)
+    records = MapDataset.source([{"x": document, "id": 7} for document in DOCUMENTS])
+    by_name = records.pack({"x": 16}, window=20, lengths="x", meta_features=["id"])
+    assert [row["x"].tolist() for row in by_name] == [row["tokens"].tolist() for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "error", "match"),
+    [
+        ([3, np.nan, 1], LengthsError, "record 1 has length nan"),
+        ([3, 1.5, 1], LengthsError, "record 1 has length 1.5"),
+        ([3, -1, 1], LengthsError, "record 1 has length -1"),
+        ([[3], [1], [1]], LengthsError, r"shape \(3, 1\)"),
+        (["a", "b", "c"], TypeError, "other things than numbers"),
+        ({"x": [3, 1, 1], "y": [1]}, PackError, r"1 lengths of leaf \['y'\], and 3 of \['x'\]"),
+    ],
+)
+def test_lengths_that_cannot_be_are_refused(lengths, error, match):
+    """Before anything is packed; none is rounded."""
+    documents = MapDataset.source([np.arange(3)] * 3)
+    with pytest.raises(error, match=match):
+        documents.pack(4, lengths=lengths)
+
+
+def test_a_pack_after_a_filter_is_refused():
+    """Nobody knows which documents come."""
+    with pytest.raises(PackError, match="which leaves elements out; pack the stream"):
+        MapDataset.source(DOCUMENTS).filter(len).pack(16, lengths=len)

@@ -112,6 +112,7 @@ def assert_equal_streams(first, second):
         np.testing.assert_equal(one, other)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", EQUAL)
 def test_a_chain_gives_what_the_equal_loader_gives(name):
     """Byte for byte: unsharded, in shards, in threads and processes; and at each index, where there is one."""

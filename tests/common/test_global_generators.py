@@ -96,6 +96,7 @@ def seeded(operations, worker_count=0, **more):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", chosen(OPERATIONS, "filter, batch", "of batches of rows", "lazy flat map"))
 def test_with_seed_globals_the_stream_is_the_same_for_every_worker_count(name):
     """Maps, filters, flat maps, batch functions and what comes after batches: bytes do not depend on workers."""

@@ -64,6 +64,35 @@ def bins(g):
 
 
 @program
+def bins_of_trees(g):
+    """Features that are trees, with lengths, alignments and fillings of each leaf."""
+
+    def nested(x):
+        tokens = x["x"]
+        return {"x": tokens, "inner": {"a": tokens[::2], "b": [tokens.astype(np.float32), x["id"]]}, "id": x["id"]}
+
+    lengths = {"x": 14, "inner": {"a": 8, "b": [12, 5]}}
+    for kind in (g.experimental.FirstFitPackIterDataset, g.experimental.BestFitPackIterDataset):
+        arguments = {"length_struct": lengths, "num_packing_bins": 3, "meta_features": ["inner", "id"]}
+        yield kind(documents(g).map(nested), **arguments)
+        filled = {"x": -1, "inner": {"a": -2, "b": [0.5, -3]}}
+        yield kind(documents(g).map(nested), **arguments, padding_struct=filled)
+        aligned = {"x": 4, "inner": {"a": 1, "b": [2, 1]}}
+        yield kind(documents(g).map(nested), **arguments, padding_struct=filled, pack_alignment_struct=aligned)
+
+
+def test_a_feature_that_is_a_tree_is_a_meta_feature():
+    """Else it would get segment ids, which have no place; Grain's words. A document without it is a KeyError."""
+    for package in (real, grain):
+        trees = package.MapDataset.source([{"x": {"a": np.arange(3)}}]).to_iter_dataset()
+        kind = package.experimental.FirstFitPackIterDataset
+        with pytest.raises(ValueError, match="Failed to extract segment ids for 'x', which has type <class 'dict'>"):
+            next(iter(kind(trees, length_struct={"x": {"a": 4}}, num_packing_bins=1)))
+        with pytest.raises(KeyError):
+            next(iter(kind(trees, length_struct={"x": {"b": 4}}, num_packing_bins=1, meta_features=["x"])))
+
+
+@program
 def end_to_end(g):
     """Packings end to end."""
     kind, bos = g.experimental.ConcatThenSplitIterDataset, g.experimental.BOSHandling

@@ -76,6 +76,7 @@ def transforms(g):
     }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [*transforms(grain)])
 def test_loaders_give_grains_elements(name):
     """In Grain's order, with Grain's random numbers, on every shard."""

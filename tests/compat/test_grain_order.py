@@ -109,6 +109,7 @@ def test_a_loader_reads_what_grains_loader_reads():
         assert [batch.tolist() for batch in ours] == [batch.tolist() for batch in theirs]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("whose", ["sampler", "loader", "both"])
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize(("records", "shards"), [(12, 3), (20, 3), (7, 5), (23, 4)])

@@ -22,6 +22,7 @@ def elements_of(path, workers, **more):
     return both.told(names["elements"])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
 def test_programs_of_grain_run_unchanged(path):
     """With Grain and without workers, and with ours and two: the same."""

@@ -67,6 +67,17 @@ def test_lengths_by_name_are_those_of_a_field():
     assert lengths_of([Pair([1, 2], 9)], "x").tolist() == [2]
 
 
+def test_columns_of_objects_have_the_lengths_of_what_is_in_them():
+    """Arrays of unequal length, lists and texts, as `np.load` and pandas give them."""
+    ragged = np.empty(3, object)
+    ragged[:] = ARRAYS
+    assert lengths_of({"x": ragged, "id": np.arange(3)}).tolist() == [3, 0, 5]
+    assert lengths_of(ragged).tolist() == [3, 0, 5]
+    assert lengths_of({"x": ragged}, "x").tolist() == [3, 0, 5]
+    assert lengths_of({"text": np.array(["a", "äb", ""])}, "text").tolist() == [1, 3, 0]
+    assert lengths_of({"in": {"text": np.array(["a", None, "bc"], object)}}, "in/text").tolist() == [1, 0, 2]
+
+
 def test_lengths_may_be_a_function_of_a_record():
     """It is called for each, in the order of keys."""
     assert lengths_of(Bare(["a", "abc"]), len).tolist() == [1, 3]
@@ -258,13 +269,29 @@ COLUMNS = {
     "raw": [b"abc", b"", None, b"x"],
     "n": [7, 0, None, 3],
     "x": [0.5, 1.0, 2.0, 3.0],
+    "meta": [{"ids": [1], "in": {"n": 4}}, {"ids": None, "in": None}, None, {"ids": [5, 6], "in": {"n": 9}}],
+    "kind": ["ab", "c", None, "ab"],
 }
-LENGTHS = {"ids": [2, 0, 0, 1], "pair": [2, 2, 2, 2], "text": [2, 0, 0, 2], "raw": [3, 0, 0, 1], "n": [7, 0, 0, 3]}
+LENGTHS = {
+    "ids": [2, 0, 0, 1],
+    "pair": [2, 2, 2, 2],
+    "text": [2, 0, 0, 2],
+    "raw": [3, 0, 0, 1],
+    "n": [7, 0, 0, 3],
+    "meta/ids": [1, 0, 0, 2],
+    "meta/in/n": [4, 0, 0, 9],
+    "kind": [2, 1, 0, 2],
+}
 
 
 def _table():
     pa = pytest.importorskip("pyarrow")
-    kinds = {"ids": pa.list_(pa.int64()), "pair": pa.list_(pa.int32(), 2), "n": pa.int32()}
+    kinds = {
+        "ids": pa.list_(pa.int64()),
+        "pair": pa.list_(pa.int32(), 2),
+        "n": pa.int32(),
+        "kind": pa.dictionary(pa.int8(), pa.string()),
+    }
     return pa.table({name: pa.array(values, kinds.get(name)) for name, values in COLUMNS.items()})
 
 
@@ -283,8 +310,9 @@ def test_any_column_of_parquet_files_has_lengths(tmp_path, columns):
     assert len(headrace.ParquetDataSource(str(tmp_path))) == 8
     with pytest.raises(LengthsError, match="type double, which have no length"):
         lengths_of(source, "x")
-    with pytest.raises(LengthsError, match="no such column; there are ids, pair, text"):
-        lengths_of(source, "y")
+    for name in ("y", "y/ids", "ids/n", "meta/y"):
+        with pytest.raises(LengthsError, match=f"lengths='{name}'.* no such (column|field); there (are|is) "):
+            lengths_of(source, name)
 
 
 def test_columns_of_hugging_face_datasets_have_lengths():

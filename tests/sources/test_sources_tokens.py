@@ -17,7 +17,9 @@ from source_conformance import SourceConformance, assert_same, exit_code, open_f
 import headrace
 from headrace import TokenSource, TokenWriter
 from headrace.errors import ClosedError, SourceError, SourceNotFoundError
+from headrace.files.reader_pool import _Table
 from headrace.sources import reader_of
+from headrace.sources.tokens.document_file import DocumentFile
 from headrace.sources.tokens.ended import MarkedByToken
 
 DTYPES = ["uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", ">u2"]
@@ -338,10 +340,10 @@ def test_several_files_are_told_apart_by_names_and_content(tmp_path):
     fingerprint = TokenSource(paths).fingerprint
     assert fingerprint == TokenSource(tmp_path / "data").fingerprint
     others = [TokenSource(paths[::-1]), TokenSource(paths[:2]), TokenSource(paths, name="code"), TokenSource(paths[:1])]
+    told = {str(one) for one in (fingerprint, *(other.fingerprint for other in others))}
     for suffix in ("", ".offsets"):
         os.rename(f"{paths[2]}{suffix}", tmp_path / "data" / f"d.npy{suffix}")
-    others.append(TokenSource(tmp_path / "data"))
-    assert len({str(one) for one in (fingerprint, *(other.fingerprint for other in others))}) == 6
+    assert len({*told, str(TokenSource(tmp_path / "data").fingerprint)}) == 6
     write(tmp_path / "alone" / "z.npy", map(document, range(10)))
     assert TokenSource(tmp_path / "alone").fingerprint == TokenSource(paths[0]).fingerprint
 
@@ -382,6 +384,151 @@ def test_loaders_pack_find_and_resume_over_several_files(tmp_path):
             iterator.set_state(state)
             batches[-1] += iterator
     assert_same(*batches)
+
+
+# ---- Very many files
+
+
+def small_files(folder, count):
+    """Files of two documents each."""
+    folder.mkdir()
+    for number in range(count):
+        np.save(folder / f"{number:04d}.npy", np.array([number, number, 7], np.uint16))
+        with open(folder / f"{number:04d}.npy.offsets", "wb") as file:
+            np.save(file, np.array([0, 2, 3]))
+    return folder
+
+
+def mapped_files(folder):
+    """Mappings of files under a folder that this process has."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
+
+
+def test_more_files_than_may_be_mapped_are_read(tmp_path, monkeypatch):
+    """Of very many files in one source few are open and none is mapped, whatever documents are held; records are the same."""
+    folder = small_files(tmp_path / "data", 300)
+    mapped = TokenSource(folder, name=None)
+    expected, keys = [document.copy() for document in mapped], np.random.default_rng(0).permutation(600)
+    del mapped
+    monkeypatch.setattr("headrace.sources.tokens.documents.MOST_MAPPED", 299)
+    source = TokenSource(folder, name=None)
+    held = source.__getitems__(keys)
+    assert_same(held, [expected[key] for key in keys])
+    assert not any(document.flags.writeable for document in held)
+    assert 0 < len(open_files(folder)) <= 256
+    assert mapped_files(folder) == []
+    assert (
+        source.fingerprint
+        == TokenSource([folder / f"{number:04d}.npy" for number in range(300)], name=None).fingerprint
+    )
+    source.close()
+    assert open_files(folder) == []
+
+
+def test_the_mappings_of_many_sources_are_bounded(tmp_path, monkeypatch):
+    """A mix of very many sources keeps as many files mapped as one source may."""
+    monkeypatch.setattr("headrace.files.reader_pool._mapped", _Table(8))
+    folder = small_files(tmp_path / "data", 40)
+    sources = [TokenSource(folder / f"{number:04d}.npy") for number in range(40)]
+    for _ in range(2):
+        for number, source in enumerate(sources):
+            assert source[0]["tokens"].tolist() == [number, number]
+    assert 0 < len(mapped_files(folder)) <= 8
+    assert open_files(folder) == []
+
+
+def test_of_very_many_files_some_are_looked_into(tmp_path, monkeypatch):
+    """Names and sizes of all, and the content of some, tell two such sources apart."""
+    folder = small_files(tmp_path / "data", 20)
+    monkeypatch.setattr("headrace.sources.tokens.documents._ALL_LOOKED_INTO", 10)
+    monkeypatch.setattr("headrace.sources.tokens.documents._MANY_LOOKED_INTO", 5)
+    looked = []
+    look = DocumentFile.looked_at
+    monkeypatch.setattr(DocumentFile, "looked_at", lambda self, pieces: looked.append(self.path) or look(self, pieces))
+    fingerprints = [TokenSource(folder).fingerprint for _ in range(2)]
+    assert fingerprints[0] == fingerprints[1]
+    assert len(looked) == 10
+    os.rename(folder / "0003.npy", folder / "0003b.npy")
+    os.rename(folder / "0003.npy.offsets", folder / "0003b.npy.offsets")
+    assert TokenSource(folder).fingerprint != fingerprints[0]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A folder of files of which facts are kept, and the paths of those that are looked at."""
+    monkeypatch.setattr("headrace.sources.tokens.documents.MANY_FILES", 10)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    looked = []
+    look = TokenSource._look_at
+    monkeypatch.setattr(
+        TokenSource, "_look_at", lambda self, path: looked.append(os.path.basename(path)) or look(self, path)
+    )
+    return small_files(tmp_path / "data", 20), looked
+
+
+def documents_of(source):
+    """All its documents, as lists."""
+    return [one.tolist() for one in source]
+
+
+def test_facts_about_many_files_are_found_once(kept):
+    """The next source on the same files looks at none of them, and is the same one."""
+    folder, looked = kept
+    sources = [TokenSource(folder, name=None) for _ in range(2)]
+    assert len(looked) == 20
+    assert documents_of(sources[0]) == documents_of(sources[1]) == [x for n in range(20) for x in ([n, n], [7])]
+    assert sources[0].fingerprint == sources[1].fingerprint
+    assert sources[1].lengths.tolist() == [2, 1] * 20
+    assert len(TokenSource(folder, name=None, dtype=None, document_length=3)) == 20
+    assert len(looked) == 40
+
+
+@pytest.mark.parametrize("suffix", ["", ".offsets"])
+def test_a_file_that_was_changed_is_looked_at_again(kept, suffix):
+    """And only that one, whichever of its two files it is."""
+    folder, looked = kept
+    before = TokenSource(folder, name=None)
+    with open(folder / f"0003.npy{suffix}", "wb") as file:
+        np.save(file, np.array([0, 1, 3]) if suffix else np.array([1, 2, 3], np.uint16))
+    for _ in range(2):
+        source = TokenSource(folder, name=None)
+        assert looked[20:] == ["0003.npy"]
+        assert documents_of(source)[6:8] == ([[3], [3, 7]] if suffix else [[1, 2], [3]])
+    with pytest.raises(SourceError, match=r"0003\.npy.*: the file was changed after the source was made"):
+        before[6]
+
+
+def test_kept_facts_that_are_damaged_or_of_missing_files_are_not_taken(kept):
+    """Those that were damaged are found anew; a file that is gone, or of another dtype, is named as ever."""
+    folder, looked = kept
+    expected = documents_of(TokenSource(folder, name=None))
+    (facts,) = folder.glob(".files.*.headrace-index")
+    facts.write_bytes(facts.read_bytes()[:-8] + bytes([1] * 8))
+    assert documents_of(TokenSource(folder, name=None)) == expected
+    assert len(looked) == 40
+    paths = sorted(folder.glob("*.npy"))
+    TokenSource(paths)
+    np.save(paths[5], np.zeros(3, np.int32))
+    with pytest.raises(SourceError, match=r"0005\.npy has tokens of dtype int32, and .*0000\.npy of uint16"):
+        TokenSource(paths)
+    os.remove(f"{paths[5]}.offsets")
+    with pytest.raises(SourceError, match=r"0005\.npy: where do documents begin"):
+        TokenSource(paths)
+    os.remove(paths[5])
+    with pytest.raises(SourceNotFoundError, match=r"0005\.npy"):
+        TokenSource(paths)
+
+
+def test_facts_that_cannot_be_kept_beside_the_files_are_kept_in_the_cache(kept):
+    """They are in the user's cache folder then; and where nothing can be written they are found anew."""
+    folder, looked = kept
+    TokenSource(folder)
+    (facts,) = folder.glob(".files.*.headrace-index")
+    os.remove(facts)
+    facts.mkdir()  # no file can be put in its place, whoever runs this
+    for _ in range(2):
+        assert len(TokenSource(folder)) == 40
+    assert len(looked) == 40
 
 
 # ---- What is refused
@@ -498,6 +645,7 @@ def test_a_file_that_was_removed_stays_readable(tmp_path):
     """What is mapped stays whole for its readers when its name is gone; one who opens it later is told."""
     write(tmp_path / "x.npy", [[1, 2, 3], [4]])
     source = TokenSource(tmp_path / "x.npy", name=None)
+    assert source[1].tolist() == [4]
     for name in os.listdir(tmp_path):
         os.remove(tmp_path / name)
     assert source[0].tolist() == [1, 2, 3]

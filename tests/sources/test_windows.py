@@ -85,6 +85,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("worker_count", [0, 2])
 def test_batches_of_windows_are_the_same_however_frames_are_stored(name, worker_count):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from ....errors import PackError
 from ....loader.plan.compile import compiled
+from ....operations.trees import flatten
 from ..chains.iter_dataset import IterDataset, WithOptionsIterDataset
 from ..chains.iterators import Resumed
 
@@ -43,6 +45,8 @@ class Packing(IterDataset[Any]):
 
 
 Element = Mapping[str, Any]
+Path: TypeAlias = tuple[Any, ...]
+"""The keys that lead to a leaf."""
 Later: TypeAlias = Callable[[], dict[str, Any]]
 """Makes a state."""
 
@@ -57,7 +61,8 @@ class BinPack(Packing):
 
     Args:
         parent: dicts of arrays.
-        length_struct: length of the rows of each feature. Other features are left out.
+        length_struct: length of the rows of each feature. Other features are left out. A feature that is a tree has a length
+            for each leaf, and is a meta feature; so is what aligns and fills it a tree.
         num_packing_bins: bins that are filled at a time.
         seed: for the order of bins.
         shuffle_bins: whether bins are shuffled.
@@ -160,21 +165,23 @@ class Bins:
 
     def __init__(self, pack: BinPack, like: Element) -> None:
         self._pack = pack
-        self._features = tuple(pack.length_struct)
-        self._capacities = np.array([pack.length_struct[name] for name in self._features], dtype=np.int64)
-        self._free = np.zeros((len(self._features), pack.num_packing_bins), dtype=np.int64)
+        self._structure: Any  # a dict, or a dict of trees
+        lengths, self._structure = flatten(pack.length_struct)
+        self._paths: list[Path] = self._structure.paths()  # of each leaf
+        self._capacities = np.array(lengths, dtype=np.int64)
+        self._free = np.zeros((len(lengths), pack.num_packing_bins), dtype=np.int64)
         self._documents = np.zeros(pack.num_packing_bins, dtype=np.int32)
-        self.values = {name: self._empty(name, like[name]) for name in self._features}
-        shapes = {name: (pack.num_packing_bins, length) for name, length in pack.length_struct.items()}
-        self._ids = {name: np.zeros(shape, np.int32) for name, shape in shapes.items()}
-        self._positions = {name: np.zeros(shape, np.int32) for name, shape in shapes.items()}
+        self._values = [self._empty(path, length, _at(like, path)) for path, length in zip(self._paths, lengths)]
+        self._ids = [np.zeros((pack.num_packing_bins, length), np.int32) for length in lengths]
+        self._positions = [np.zeros((pack.num_packing_bins, length), np.int32) for length in lengths]
+        self._alignments = [_told_of(pack.alignments, path) or 1 for path in self._paths]
         others = [name for name in pack.meta_features if name not in pack.length_struct]
         self._lists: dict[str, list[list[Any]]] = {name: [[] for _ in self._documents] for name in others}
 
-    def _empty(self, name: str, value: Any) -> NDArray[Any]:
+    def _empty(self, path: Path, length: int, value: Any) -> NDArray[Any]:
         array = np.asarray(value)
-        shape = (self._pack.num_packing_bins, self._pack.length_struct[name], *array.shape[1:])
-        return np.full(shape, self._pack.paddings.get(name) or 0, dtype=array.dtype)
+        shape = (self._pack.num_packing_bins, length, *array.shape[1:])
+        return np.full(shape, _told_of(self._pack.paddings, path) or 0, dtype=array.dtype)
 
     def add(self, element: Element) -> bool:
         """Put a document into a bin; False if it fits into none.
@@ -182,17 +189,18 @@ class Bins:
         Raises:
             PackError: it is longer than an empty bin.
         """
-        lengths = np.array([length_of(element[name]) for name in self._features], dtype=np.int64)
+        parts = [_at(element, path) for path in self._paths]
+        lengths = np.array([length_of(part) for part in parts], dtype=np.int64)
         if (lengths > self._capacities).any():
             raise PackError(
-                f"a document has {dict(zip(self._features, lengths.tolist()))} tokens, and a row {self._pack.length_struct}; "
+                f"a document has {self._structure.unflatten(lengths.tolist())} tokens, and a row {self._pack.length_struct}; "
                 "truncate documents to that."
             )
         fits = self._bins_that_fit(lengths[:, None], self._capacities[:, None])
         if not fits.any():
             return False
         fullness = fits if self._pack.fit == "first" else np.where(fits, self._free.sum(axis=0), -1)
-        self._put(element, int(np.argmax(fullness)), lengths.tolist())
+        self._put(element, parts, int(np.argmax(fullness)), lengths.tolist())
         return True
 
     def _bins_that_fit(self, lengths: NDArray[Any], capacities: NDArray[Any]) -> NDArray[Any]:
@@ -204,16 +212,15 @@ class Bins:
         fits: NDArray[Any] = (taken <= capacities).all(axis=0)
         return fits
 
-    def _put(self, element: Element, row: int, lengths: list[int]) -> None:
+    def _put(self, element: Element, parts: list[Any], row: int, lengths: list[int]) -> None:
         self._documents[row] += 1
-        for number, (name, length) in enumerate(zip(self._features, lengths)):
-            start = int(self._free[number, row])
+        for leaf, (part, length) in enumerate(zip(parts, lengths)):
+            start = int(self._free[leaf, row])
             place = (row, slice(start, start + length))
-            self.values[name][place] = element[name]
-            self._ids[name][place] = self._documents[row]
-            self._positions[name][place] = np.arange(length, dtype=np.int32)
-            alignment = self._pack.alignments.get(name) or 1
-            self._free[number, row] = -(-(start + length) // alignment) * alignment
+            self._values[leaf][place] = part
+            self._ids[leaf][place] = self._documents[row]
+            self._positions[leaf][place] = np.arange(length, dtype=np.int32)
+            self._free[leaf, row] = -(-(start + length) // self._alignments[leaf]) * self._alignments[leaf]
         for name, lists in self._lists.items():
             if name in element:
                 lists[row].append(element[name])
@@ -224,12 +231,21 @@ class Bins:
         return int(np.count_nonzero(self._documents))
 
     def row(self, number: int) -> dict[str, Any]:
-        """The row that a bin becomes; its keys are sorted, as Grain's are."""
-        row: dict[str, Any] = {name: values[number] for name, values in self.values.items()}
-        for name in self._features:
-            if name not in self._pack.meta_features:
-                row[f"{name}_segment_ids"] = self._ids[name][number]
-                row[f"{name}_positions"] = self._positions[name][number]
+        """The row that a bin becomes; its keys are sorted, as Grain's are.
+
+        Raises:
+            ValueError: a feature that is a tree would get segment ids.
+        """
+        row: dict[str, Any] = self._structure.unflatten([values[number] for values in self._values])
+        for (name, *inner), ids, positions in zip(self._paths, self._ids, self._positions):
+            if name in self._pack.meta_features:
+                continue
+            if inner:
+                raise ValueError(
+                    f"Failed to extract segment ids for '{name}', which has type {type(row[name])} rather than np.ndarray. "
+                    "Perhaps it should be marked as a meta feature?"
+                )
+            row |= {f"{name}_segment_ids": ids[number], f"{name}_positions": positions[number]}
         row |= {name: lists[number] for name, lists in self._lists.items()}
         return dict(sorted(row.items()))
 
@@ -240,9 +256,18 @@ class Bins:
         shuffled: list[int] = np.random.default_rng(seed).permuted(range(self.count)).tolist()
         if self._pack.group_by is None:
             return shuffled
-        grouped: Any = (self.values | self._lists)[self._pack.group_by]
+        grouped = {**self._structure.unflatten(self._values), **self._lists}[self._pack.group_by]
         means = [_mean_of_distinct(row) for row in grouped[: self.count]]
         return sorted(range(self.count), key=lambda number: (means[number], shuffled[number], number))
+
+
+def _at(tree: Any, path: Path) -> Any:
+    return reduce(getitem, path, tree)
+
+
+def _told_of(struct: Mapping[str, Any], path: Path) -> Any:
+    """The option for a leaf; None if there is none for its feature."""
+    return _at(struct, path) if path[0] in struct else None
 
 
 def _mean_of_distinct(row: NDArray[Any] | list[Any]) -> float:

@@ -616,6 +616,7 @@ EXITS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", EXITS)
 @pytest.mark.parametrize("ending", chosen(["", "raise KeyboardInterrupt"], "raise KeyboardInterrupt"))
 def test_the_interpreter_exits_at_once_and_quietly(name, ending):

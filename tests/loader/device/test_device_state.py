@@ -46,6 +46,7 @@ def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
         assert feeder.get_state() == host.get_state()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("name", KINDS)
 def test_resume_at_every_step_gives_the_rest_of_the_stream(name, worker_count):

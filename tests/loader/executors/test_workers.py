@@ -33,6 +33,7 @@ from headrace.loader.options import ExecutionOptions
 from headrace.loader.work.tasks import SpanTask
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"])
 @pytest.mark.parametrize("kind", ["process", "thread"])
 def test_resume_goes_from_any_worker_count_to_any_other(name, kind):

@@ -299,6 +299,7 @@ def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):
     assert (expected - seen).total() < counts[-1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", TAKEN_APART)
 @pytest.mark.parametrize("worker_count", [0, 1])
 def test_shards_may_change_in_the_middle_of_a_batch_that_is_taken_apart(name, worker_count):
