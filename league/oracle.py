@@ -18,7 +18,8 @@ class Page:
 
     Attributes:
         steps: the elements of each batch, after which a state was saved.
-        end: `end` of the stream, `stop` as asked for, `error`, `killed`, `no worker` that could be killed, or `hang`: it took longer than the limit.
+        end: `end` of the stream, `stop` as asked for, `error`, `killed`, `no worker` that could be killed, or `hang`: longer
+            than the limit.
         opened: whether the loader was made and took the state that it was given.
         message: of the error.
     """

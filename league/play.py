@@ -117,10 +117,9 @@ def _host(adapter: Adapter, run: Run, folder: Path) -> None:
                 state = stream.state()
                 (folder / f"{run.host}-{step}.state").write_bytes(pickle.dumps(state))
                 write(step=[int(number) for number in batch])
-                if step == 3 and run.leg.kill:
-                    if not _kill(run, folder, stream):
-                        write(end="no worker")
-                        break
+                if step == 3 and run.leg.kill and not _kill(run, folder, stream):
+                    write(end="no worker")
+                    break
                 if run.leg.reopen:
                     _close(stream)
                     stream = adapter.stream(dataclasses.replace(run, states=[pickle.loads(pickle.dumps(state))]))
