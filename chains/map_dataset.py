@@ -30,7 +30,7 @@ from .nodes.node import Get, Node, Source, fingerprint_of_node
 if TYPE_CHECKING:
     from ..common.costs import Cost
     from ..loader import DataLoaderIterator, ReadOptions
-    from ..samplers import ShardOptions
+    from ..samplers import GrowthOptions, ShardOptions
     from ..sources.provenance import UsedRecord
     from .iter_dataset import IterDataset
 
@@ -134,6 +134,11 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return bool(self.root_node.reads_singly)
 
     @property
+    def grows_within(self) -> bool:
+        """True if a source grows: the dataset has the records that were there when it was made."""
+        return bool(self.root_node.grows)
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
         """The identity in states, in plain JSON values, as of a source."""
         return fingerprint_of_node(self.root_node)
@@ -149,6 +154,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         shard_options: ShardOptions | None = None,
         balance: Any = None,
         lengths: Any = None,
+        growth: Literal["epoch", "now", "hand"] | GrowthOptions | None = None,
     ) -> IterDataset[Any]:
         """The stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
@@ -161,6 +167,12 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
             shard_options: the part for this process: every shard_count-th record, before batches are made; default: all.
             balance: as for `headrace.load`: shards get records of equal cost in each global batch.
             lengths: likewise, of the records of the source.
+            growth: as for `DataLoader`: when appended records of a source with `growing=True` come in; None (default): "epoch".
+                Of `source(…).shuffle(…).repeat(…)`, each at most once, with operations on its elements. Any other chain, and a
+                mix, has the records that there are when it is made, and needs "hand".
+
+        Raises:
+            ValueError: a source grows, and the chain would not see it; `growth` is for none that grows.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
@@ -169,7 +181,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         from .stream import stream_of
 
         return IterDataset.of_stream(
-            stream_of(self.root_node, read_options, allow_nones, shard_options, balance, lengths)
+            stream_of(self.root_node, read_options, allow_nones, shard_options, balance, lengths, growth)
         )
 
     @staticmethod

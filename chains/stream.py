@@ -20,6 +20,7 @@ from ..loader.options import ExecutionOptions
 from ..loader.plan.budget.planned import refuse_balance
 from ..loader.plan.budget.source import BudgetSource
 from ..loader.plan.compile import compiled
+from ..loader.plan.growth import growing_order, growth_of
 from ..loader.plan.joins import Apply, Joined, JoinPolicy, Read
 from ..loader.plan.joins import Node as Tree
 from ..loader.plan.leaf import Leaf
@@ -47,6 +48,13 @@ class Stream:
     execution: ExecutionOptions = field(default_factory=ExecutionOptions)  # where the work is done
     skips_errors: bool = False  # a record that fails is left out
     max_errors: int | None = None  # how many may be
+
+    def __post_init__(self) -> None:
+        if any(leaf.growth is not None for leaf in _leaves(self.tree)) and _is_joined(self.tree):
+            raise ValueError(
+                "a stream that takes in what is appended to its source is not joined with others, limited, cached or repeated. "
+                'Repeat the MapDataset before to_iter_dataset(); or pass growth="hand" there, for the records that there are.'
+            )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
         """The same with another tree, which has so many more operations on the way."""
@@ -83,7 +91,13 @@ class Present(Filter):
 
 
 def stream_of(
-    node: Node, read_options: Any, allow_nones: bool, shard_options: Any, balance: Any = None, lengths: Any = None
+    node: Node,
+    read_options: Any,
+    allow_nones: bool,
+    shard_options: Any,
+    balance: Any = None,
+    lengths: Any = None,
+    growth: Any = None,
 ) -> Stream:
     """The stream of a node's first epoch; arguments of `MapDataset.to_iter_dataset`."""
     line = node.evaluated if allow_nones and node.may_be_none else node.line
@@ -92,8 +106,24 @@ def stream_of(
     if isinstance(line.source, BudgetSource):
         refuse_balance(balance)
     dealt = _dealt(line.source, balance, lengths)
-    tree = line.tree(shard, (Present(),) if leaves_out else (), dealt)
+    tree: Tree = line.tree(shard, (Present(),) if leaves_out else (), dealt)
+    if node.grows or growth is not None:
+        tree = over_leaves(tree, lambda leaf: _growing(node, leaf, growth))
     return Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options))
+
+
+def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
+    """A leaf that takes in what is appended to its source, where it reads whole epochs of one.
+
+    Raises:
+        TypeError, ValueError: as of `growth_of`; another leaf would keep the records that there are, and growth is not "hand".
+    """
+    order = leaf.sampler.by_epochs() if isinstance(leaf.sampler, ChainOrder) else None
+    if order is None or node.repeats_batches or not getattr(leaf.source, "growing", False):
+        growth_of(Evaluated(node) if node.grows else leaf.source, growth, leaf.shard)
+        return leaf
+    wanted = growth_of(leaf.source, growth, leaf.shard)
+    return dataclasses.replace(leaf, sampler=growing_order(order, leaf.source), growth=wanted)
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
@@ -202,7 +232,8 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
                 f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from a shard() or "
                 "shard_options= before, and a shard is not divided again; give the options of this process once."
             )
-        return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard)
+        growth = None if leaf.growth is None else growth_of(leaf.source, leaf.growth, shard)
+        return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard, growth=growth)
 
     return dataclasses.replace(stream, tree=over_leaves(stream.tree, of_shard))
 
@@ -241,6 +272,10 @@ def _leaves(tree: Tree) -> list[Any]:
     if isinstance(tree, Read):
         return [tree.leaf]
     return [leaf for below in _inputs(tree) for leaf in _leaves(below)]
+
+
+def _is_joined(tree: Tree) -> bool:
+    return isinstance(_line(tree)[-1], Joined)
 
 
 def _inputs(tree: Apply | Joined) -> tuple[Tree, ...]:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ..common.fingerprint_values import digest
 from .balance import Balance
-from .index_maps import IndexMap, parameters_of
+from .index import IndexSampler
+from .index_maps import IndexMap, Repeat, Shuffle, parameters_of
 from .protocol import ENDLESS
 from .sharding import NoSharding, ShardOptions
 
@@ -78,6 +79,19 @@ class ChainOrder:
     def with_shard_options(self, shard_options: ShardOptions) -> ChainOrder:
         """The same order, read by another shard."""
         return dataclasses.replace(self, shard_options=shard_options)
+
+    def by_epochs(self) -> IndexSampler | None:
+        """The same order as a sampler that any number of records may have; None for one that is not whole epochs."""
+        epochs: int | None = 1
+        seed: int | None = None
+        maps = [*self.maps]
+        if maps and isinstance(top := maps[0], Repeat) and top.reseeds:
+            epochs, maps = top.epochs, maps[1:]
+        if maps and isinstance(top := maps[0], Shuffle) and top.reseeds and top.length == self.records:
+            seed, maps = top.seed, maps[1:]
+        if maps or not self.records or self.balance is not None:
+            return None
+        return IndexSampler(self.records, self.shard_options, seed is not None, epochs, seed)
 
     def over(self, epochs: int | None) -> ChainOrder:
         """The same order, which goes on with the next epochs; None: for ever."""

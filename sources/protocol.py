@@ -26,6 +26,7 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `generation_records(g)` | how many records any generation has that is written down |
 | `newest_generation()` | looks for new files, writes a new generation down if there are some, and gives the last number |
 | `at_generation(g)` | the same source with the records of generation `g` |
+| `grows_within` | True: it is made of a source that grows, and keeps the records that this had when it was made |
 | `complete` | False while a conversion writes its files: who has read all records waits for more. Asked before the last look |
 | `generation_folder` | the folder in which generations are written down; None: nowhere, and a state carries them |
 | `carried_generations` | those that are nowhere written down, as plain JSON values |
@@ -115,6 +116,15 @@ def is_in_event_loop(source: Any) -> bool:
     False
     """
     return bool(getattr(source, "in_event_loop", False))
+
+
+def grows_within(source: Any) -> bool:
+    """True if a source grows, or is made of one that does.
+
+    >>> grows_within([1, 2])
+    False
+    """
+    return bool(getattr(source, "growing", False) or getattr(source, "grows_within", False))
 
 
 def is_hugging_face(data: Any) -> bool:

@@ -23,17 +23,18 @@ from ...samplers.protocol import ENDLESS
 from ...sources.provenance import UsedRecord
 from ..arguments import finite
 from .element_lengths import lengths_of_elements
+from .first_order import in_first_order
 from .line import Line
 from .node import Node, OfSeveral, fingerprint_of_node
 
 
 class NodeRecords:
-    """The elements of a node by epoch and place. Where it is shuffled anew in each epoch, those of the first."""
+    """The elements of a node by epoch and place: in each epoch those of the first, by other draws of random maps."""
 
     reads_singly = False
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self._node, self._in_epochs = node, in_first_order(node)
         self.reads_ahead = node.reads_ahead
 
     def __repr__(self) -> str:
@@ -54,7 +55,7 @@ class NodeRecords:
 
     def records(self, epochs: Indices, places: Indices) -> Sequence[Any]:
         """The elements, in one call."""
-        return self._node.records(places if self._node.reshuffles else places + epochs * self._node.length)
+        return self._in_epochs.records(places + epochs * self._node.length)
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]:
         return self._node.made_of(place)

@@ -90,6 +90,8 @@ class Applied(OnOne):
 
     operation: Operation
 
+    keeps_indices = True
+
     @property
     def kind(self) -> str:
         return self.operation.node_name or type(self.operation).__qualname__
@@ -179,6 +181,8 @@ class Applied(OnOne):
 @dataclass(frozen=True, eq=False)
 class Regrouped(Applied):
     """Base of nodes whose indices are not those below."""
+
+    keeps_indices = False
 
     def getter(self) -> Get:
         return Node.getter(self)

@@ -24,7 +24,7 @@ from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources import DataSource, fingerprint_of, reader_of
 from ...sources.lengths import lengths_of
-from ...sources.protocol import is_in_event_loop, reads_singly
+from ...sources.protocol import grows_within, is_in_event_loop, reads_singly
 from ...sources.provenance import UsedRecord, used_records
 from .line import Line
 
@@ -107,6 +107,8 @@ class Node:
     operations = _of_inputs("operations", lambda counts: max(counts, default=0))  # that an element has gone through
     reads_singly = _of_inputs("reads_singly", any)  # readers share many elements, one by one
     reads_ahead = _of_inputs("reads_ahead", _most)  # the number of threads that help; True for any number
+    grows = _of_inputs("grows", any)  # a source below may have more records later
+    repeats_batches = _of_inputs("repeats_batches", any)  # batches end where the records of an epoch do
     seeds = _of_inputs("seeds", nearest_first)  # the nearest on each way down; the nearest first
     mixes = _of_inputs("mixes", _chained)  # weights: a state keeps them, so that a changed one is noticed
     selections = _of_inputs("selections", _chained)  # all that is plain in the maps of `select_from_datasets`
@@ -175,6 +177,7 @@ class Evaluated:
         self._length = length
         self.reads_ahead = node.reads_ahead
         self.reads_singly = node.reads_singly
+        self.grows_within = node.grows
 
     def __len__(self) -> int:
         return self._length
@@ -214,6 +217,9 @@ class OnOne(Node):
     """Base of nodes that stand on one other."""
 
     input: Node
+
+    keeps_indices: ClassVar[bool] = False
+    """True if an element is made of the one below that has its index."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -291,6 +297,10 @@ class Source(Node):
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         return used_records(self.source, index % self.length)
+
+    @property
+    def grows(self) -> bool:
+        return grows_within(self.source)
 
     @property
     def parameters(self) -> Any:

@@ -23,6 +23,8 @@ class Seeded(OnOne):
 
     seed: int
 
+    keeps_indices = True
+
     def records(self, indices: Indices) -> Sequence[Any]:
         return self.input.records(indices)
 
@@ -90,6 +92,10 @@ class Reordered(OnOne):
     def exchanges(self) -> bool:
         change, below = self.index_map.change, self.input
         return change != "freezes" and (below.exchanges or (change == "cuts" and below.reshuffles))
+
+    @property
+    def repeats_batches(self) -> bool:
+        return self.input.line.batches or self.input.repeats_batches
 
     def dataset_at(self, index: int) -> str | None:
         return self.input.dataset_at(self.index_map.one(index))

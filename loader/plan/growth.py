@@ -14,7 +14,7 @@ from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.living import OmittedKeys
 from ...samplers.changing.sampler import ChangingSampler
 from ...sources import fingerprint_of
-from ...sources.mixed.source import MixedSource
+from ...sources.protocol import grows_within
 from .leaf import Leaf
 from .pipeline import Pipeline
 
@@ -23,16 +23,18 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     """Checks what the user wants of a source that grows. Returns None where nothing is appended while a run goes on.
 
     Raises:
-        TypeError, ValueError: it is not of its kind; the source does not grow; several shards have no place for their log.
+        TypeError, ValueError: it is not of its kind; the source does not grow, or is made of one that does; several shards have
+            no place for their log.
     """
     wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
         raise TypeError(f'growth={short_repr(growth)} must be "epoch", "now", "hand" or a headrace.GrowthOptions.')
     if not getattr(source, "growing", False):
-        if isinstance(source, MixedSource) and wanted is not None and wanted.at != "hand":
+        if grows_within(source) and (wanted is None or wanted.at != "hand"):
             raise ValueError(
-                f"growth={wanted.at!r} is not for a mix: its parts keep the records that they have when the loader is "
-                "made; leave out growth=."
+                f"growth={wanted.at if wanted else 'epoch'!r} takes in what is appended to one source, read in whole epochs. A "
+                "mix, a subset, and a chain of datasets that slices, joins, or repeats batches, keep the records that there "
+                'are when they are made; pass growth="hand" to say so.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(

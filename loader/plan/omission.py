@@ -5,11 +5,13 @@ In: an order, a source, what the user named. Out: an order in which the records 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.messages import a_kind_of, first_few, short_repr
 from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.sampler import MixSampler
@@ -30,26 +32,35 @@ def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: Grow
         ValueError: the order is none from which records can be left out.
         EmptyStreamError: no record is left.
     """
-    if isinstance(order, MixSampler) and omit is None:
-        return order
-    if isinstance(order, MixSampler):
-        raise ValueError("omit= is not for a mix yet; leave it out.")
     if callable(omit) and growth is not None:
         raise ValueError(
             "omit= is a function of file and row, which is asked of the records that there are when the loader is made; those "
             f'that come in later by growth={growth.at!r} would not be asked of. Pass growth="hand", or record keys.'
         )
-    return _without(order, source, omit)
-
-
-def _without(order: Any, source: Any, omit: Any) -> Any:
+    if isinstance(order, MixSampler):
+        by_part = _by_part(order, omit)
+        of_parts = {name: _keys(part, by_part.get(name)) for name, part in source.parts.items()}
+        return order.without({name: keys for name, keys in of_parts.items() if len(keys)})
     if omit is None and not hasattr(order, "without") and not hasattr(order, "resized"):
         return order  # which may have weights of 0 for what is gone
     keys = _keys(source, omit)
-    if not len(keys):
-        return order
-    changing = order if isinstance(order, ChangingSampler) else ChangingSampler(order)
-    return changing.without(keys)
+    return ChangingSampler.of(order).without(keys) if len(keys) else order
+
+
+def _by_part(mix: MixSampler, omit: Any) -> Mapping[str, Any]:
+    """The records that are left out of each part of a mix, as the user names them."""
+    if omit is None:
+        return {}
+    if not isinstance(omit, Mapping):
+        raise TypeError(
+            f"omit={short_repr(omit)} is {a_kind_of(omit)}; of a mix, pass a dict by part, {{{short_repr(mix.names[0])}: …}}."
+        )
+    unknown = [name for name in omit if name not in mix.names]
+    if unknown:
+        raise ValueError(
+            f"omit= names part {short_repr(unknown[0])}, and the mix has {first_few(mix.names, 8)}; name parts of the mix."
+        )
+    return omit
 
 
 def _keys(source: Any, omit: Any) -> NDArray[np.int64]:

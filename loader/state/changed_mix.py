@@ -17,6 +17,7 @@ from ...samplers import NoSharding, ShardOptions, WeightedSampler
 from ...samplers.mix.ends import length_told
 from ...samplers.mix.sampler import PASSING, MixSampler, shares
 from ...samplers.mix.weights import MAX_POSITION
+from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, Leftover
 from ..plan.fingerprint import Fingerprint
 from ..plan.leaf import Leaf
@@ -62,7 +63,9 @@ def migrate_mix(
         _check_dealt(states, "the mix is another one")
         states = _split_leftover(pipeline, states, saved, run)
         changed = sampler.going_on(saved, first_unread(pipeline, states), True)
-        check_last_windows(pipeline, states, length_told(saved), len(changed.with_shard_options(NoSharding())))
+        check_last_windows(
+            pipeline, states, former_length(states, saved), len(changed.with_shard_options(NoSharding()))
+        )
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     fingerprint = states[0].fingerprint
     if not strict:
@@ -218,6 +221,12 @@ def _split_leftover(
     return [
         dataclasses.replace(state, cursor=split_leftover(loaders, _of_total(state, total), run)) for state in states
     ]
+
+
+def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> int:
+    """The number of positions of a run of a mix, by its states, or by its fingerprint."""
+    told = [state.place for state in states if state.place is not None]
+    return length_told(saved) if not told else told[0].length or ENDLESS
 
 
 def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:

@@ -7,7 +7,7 @@ now from there on. For any other pipeline: what `migrate_mix` makes of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from ...errors import CheckpointError
 from ...samplers import NoSharding
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
 from ...samplers.changing.sampler import ChangingSampler, lasting
+from ...samplers.mix.ends import order_told
+from ...samplers.mix.order import MixOrder
+from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS
 from ...sources import fingerprint_of
 from ..plan.cursor import Cursor
@@ -25,7 +28,7 @@ from ..plan.fingerprint import Fingerprint
 from ..plan.growth import at_generation
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
-from .changed_mix import adapted, check_last_windows, first_unread, migrate_mix
+from .changed_mix import adapted, check_last_windows, first_unread, former_length, migrate_mix
 from .leftover import Run, check_sizes, those_within
 from .loader_state import LivingPlace, LoaderState
 
@@ -46,16 +49,19 @@ def migrate(
     """
     if len(pipeline.leaves) > 1 or not states:
         return migrate_mix(pipeline, states, strict, run)
+    if isinstance(pipeline.leaf.sampler, MixSampler):
+        return migrate_mix(*_with_parts(pipeline, pipeline.leaf.sampler, states, strict), strict, run)
     latest = max(states, key=_changes_of)
     known = latest.fingerprint
     saved: Any = known["sampler"]
-    sampler = _changing(pipeline, saved)
+    counts = hasattr(pipeline.leaf.source, "generation")
+    sampler = _changing(pipeline.leaf.sampler, saved, counts)
     if sampler is None or lasting(saved) != lasting(sampler.fingerprint):
         return migrate_mix(pipeline, states, strict, run)
     history = History.of(saved)
     if pipeline.leaf.growth is not None:  # what came since comes in where the run looks
         pipeline = at_generation(pipeline, history.last.generation)
-        sampler = _changing(pipeline, saved)
+        sampler = _changing(pipeline.leaf.sampler, saved, counts)
         assert sampler is not None, "it was one before"
     former = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=sampler.with_history(history)))
     if strict and _former_source(pipeline, sampler, history) != known["source"]:
@@ -70,7 +76,8 @@ def migrate(
     length = _length(former.leaf.sampler) if told is None or told.length is None else told.length
     if changed.history != history:
         _check_begun(pipeline, states, strict)
-        _check_unread(changed, history, states, min(position, length))
+        if changed.omitted.digest != history.last.omitted:
+            _check_unread(pipeline, changed, states, min(position, length))
     check_last_windows(pipeline, states, length, total)
     now = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=changed))
     fingerprint = _told(known, now, changed)
@@ -99,13 +106,72 @@ def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Finger
     return adapted(state, known, now, total)
 
 
-def _changing(pipeline: Pipeline, saved: Any) -> ChangingSampler | None:
-    """The sampler of the pipeline as one that changes, where it is one or the state has one."""
-    sampler: Any = pipeline.leaves[0].sampler
+def _with_parts(
+    pipeline: Pipeline, mix: MixSampler, states: Sequence[LoaderState], strict: bool
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline of a mix, and states as of one from whose parts the same records are left out."""
+    known = states[0].fingerprint
+    saved: Any = known["sampler"]
+    parts = _changing_parts(mix, saved, strict)
+    if not parts:
+        return pipeline, states
+    lasts = {name: History.of(saved[f"part {short_repr(name)}"]).last.position for name in parts}
+    position, counts = _place_in_mix(first_unread(pipeline, states), order_told(saved), lasts)
+    told = next((each.place for each in states if each.place is not None and each.place.position == position), None)
+    places = told.place if told is not None and isinstance(told.place, dict) else {}
+    names = {name: f"part {short_repr(name)}" for name in parts}
+    changed = {name: part.going_on(saved[names[name]], counts[name], places.get(name)) for name, part in parts.items()}
+    now = mix.with_parts(changed)
+    if any(part.history != History.of(saved[names[name]]) for name, part in changed.items()):
+        _check_begun(pipeline, states, strict)
+        _check_unread(pipeline, now, states, position)
+        total = _length(now.going_on(saved, position, False))
+        check_last_windows(pipeline, states, former_length(states, saved), total)
+    sampler = {**saved, **{names[name]: part.fingerprint for name, part in changed.items()}}
+    fingerprint = Fingerprint({**known, "sampler": sampler})
+    leaf = dataclasses.replace(pipeline.leaf, sampler=now)
+    return pipeline.with_leaf(leaf), [
+        dataclasses.replace(state, fingerprint=fingerprint) if state.fingerprint == known else state for state in states
+    ]
+
+
+def _changing_parts(mix: MixSampler, saved: Any, strict: bool) -> dict[str, ChangingSampler]:
+    """The parts of a mix from which records are left out, or were in a run, and which are otherwise what they were."""
+    found = {}
+    for name, part in mix.parts.items() if isinstance(saved, dict) and saved.get("kind") == "MixSampler" else ():
+        told = saved.get(f"part {short_repr(name)}")
+        changing = _changing(part, told, False)
+        if (
+            changing is None
+            or lasting(told) != lasting(changing.fingerprint)
+            or told["records"] != changing.num_records
+        ):
+            continue
+        if strict:
+            _check_omitted(History.of(told).last.omitted, changing.omitted.digest, f" of part {short_repr(name)}")
+        found[name] = changing
+    return found
+
+
+def _place_in_mix(position: int, order: MixOrder, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    """The position from which on parts of a mix may have other orders, and how many records each had before it.
+
+    Args:
+        position: from which on nothing was read.
+        order: of parts.
+        changed: of which part, by name, which record is the first one after its last change.
+    """
+    drawn = [order.position_of(order.names.index(name), last) for name, last in changed.items() if last]
+    position = max([position, *(place for place in drawn if place is not None)])
+    counts = dict(zip(order.names, order.counts(position).tolist()))
+    return position, {name: max(counts[name], last) for name, last in changed.items()}
+
+
+def _changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
+    """A sampler as one that changes, where it is one or the state has one; `counts` says that its source has generations."""
     if not isinstance(saved, dict):
         return None
     if isinstance(sampler, ChangingSampler):
-        counts = hasattr(pipeline.leaf.source, "generation")
         return sampler if counts else sampler.of_generation(History.of(saved).last.generation)
     if not {HISTORY, OMITTED, GENERATION} & saved.keys() or not hasattr(sampler, "resized"):
         return None
@@ -130,11 +196,11 @@ def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Finger
     return Fingerprint({**known, "sampler": sampler.fingerprint, "source": source})
 
 
-def _check_omitted(before: str, now: str) -> None:
+def _check_omitted(before: str, now: str, whose: str = "") -> None:
     """Refuse to go on with fewer records left out, as a program does that forgot them."""
     if before != now and _count(now) <= _count(before):
         raise CheckpointError(
-            f"the state is of a run that left out {_count(before):,} records, and now {_count(now):,} are left out"
+            f"the state is of a run that left out {_count(before):,} records{whose}, and now {_count(now):,} are left out"
             f"{', others' if _count(now) == _count(before) else ''}: some would come back. Pass omit= all of them, or go on "
             "deliberately with set_state(state, strict=False)."
         )
@@ -172,20 +238,21 @@ def _check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
             )
 
 
-def _check_unread(changed: ChangingSampler, history: History, states: Sequence[LoaderState], position: int) -> None:
+def _check_unread(
+    pipeline: Pipeline, changed: ChangingSampler | MixSampler, states: Sequence[LoaderState], position: int
+) -> None:
     """Refuse to read a record that is left out now before the position from which on none comes."""
-    if changed.omitted.digest == history.last.omitted:
-        return
     for state in states:
         places = [(state.cursor, state.shard, state.lineages[0])]
         places += [(rest.cursor, rest.shard, rest.lineages[0]) for rest in those_within(state.cursor.unfinished)]
         for cursor, shard, lineage in places:
             unread = _positions_before(position, cursor, shard, lineage)
             keys = changed.record_keys(unread) if len(unread) else unread
-            late = keys[np.isin(keys, changed.omitted.keys)]
+            late = keys[changed.omits(keys)]
             if len(late):
+                record = pipeline.leaf.told(int(late[0]))
                 raise CheckpointError(
-                    f"record {int(late[0])} is left out now, and is within what was begun where the state was taken, or what "
+                    f"record {record} is left out now, and is within what was begun where the state was taken, or what "
                     "some shards have read and others not. Take the states at equal steps, between two windows."
                 )
 
@@ -211,8 +278,17 @@ def _positions_before(
 def place_of(pipeline: Pipeline, state: LoaderState) -> LivingPlace | None:
     """The value `place` of a state: None where no record is left out."""
     sampler: Any = pipeline.leaves[0].sampler
-    if len(pipeline.leaves) > 1 or not isinstance(sampler, ChangingSampler) or not len(sampler.omitted):
+    if len(pipeline.leaves) > 1 or not isinstance(sampler, (ChangingSampler, MixSampler)):
         return None
-    position = max(first_unread(pipeline, [state]), sampler.history.last.position)
-    length = _length(sampler)
-    return LivingPlace(position, sampler.place(position), None if length >= ENDLESS else length)
+    parts = {"": sampler} if isinstance(sampler, ChangingSampler) else sampler.parts
+    omitting = {name: part for name, part in parts.items() if isinstance(part, ChangingSampler) and len(part.omitted)}
+    if not omitting:
+        return None
+    position, total = first_unread(pipeline, [state]), _length(sampler)
+    length = None if total >= ENDLESS else total
+    if isinstance(sampler, ChangingSampler):
+        position = max(position, sampler.history.last.position)
+        return LivingPlace(position, sampler.place(position), length)
+    lasts = {name: part.history.last.position for name, part in omitting.items()}
+    position, counts = _place_in_mix(position, sampler.order, lasts)
+    return LivingPlace(position, {name: part.place(counts[name]) for name, part in omitting.items()}, length)

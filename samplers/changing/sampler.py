@@ -65,6 +65,17 @@ class ChangingSampler:
         self.history = History(self._records, self.omitted.digest, generation)
         self._check_left()
 
+    @classmethod
+    def of(cls, sampler: Any, balance: Any = None) -> ChangingSampler:
+        """Any sampler as one that changes.
+
+        Raises:
+            ValueError: it cannot be; or there is a balance, by which it is dealt.
+        """
+        if balance is not None:
+            raise ValueError(_NO_BALANCE)
+        return sampler if isinstance(sampler, cls) else cls(sampler)
+
     def _check_left(self) -> None:
         if self.omitted.below(self._records) == self._records:
             raise EmptyStreamError(f"omit= leaves out all {self._records} records of the source; leave out fewer.")
@@ -219,10 +230,14 @@ class ChangingSampler:
         return self._records - self.omitted.below(self._records)
 
     @property
+    def few_epochs(self) -> int:
+        """Positions of so few epochs that they are computed fast, though each has places of its own that are left out."""
+        return MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
+
+    @property
     def block_size(self) -> int:
-        """Positions worth asking for at a time; of few epochs, where each has places of its own that are left out."""
-        most: int = self.sampler.block_size
-        return min(most, MAX_EPOCHS * self.epoch_length) if len(self.omitted) else most
+        """Positions worth asking for at a time."""
+        return min(int(self.sampler.block_size), self.few_epochs)
 
     def __len__(self) -> int:
         """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
@@ -261,6 +276,11 @@ class ChangingSampler:
         """The same order, of which these records never come either."""
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
+
+    def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
+        """True for those of the records `int64[n]` that are left out."""
+        found: NDArray[np.bool_] = np.isin(record_keys, self.omitted.keys)
+        return found
 
     def with_history(self, history: History) -> ChangingSampler:
         """The same order with other changes before."""
@@ -346,11 +366,14 @@ def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 
+_NO_BALANCE = (
+    "records that are appended or left out do not go with balance=, which deals global batches by cost; leave it out."
+)
+
+
 def _checked(sampler: Any) -> Any:
     if getattr(sampler, "balance", None) is not None:
-        raise ValueError(
-            "records that are appended or left out do not go with balance=, which deals global batches by cost; leave it out."
-        )
+        raise ValueError(_NO_BALANCE)
     if not hasattr(sampler, "resized"):
         raise ValueError(
             f"{type(sampler).__name__} does not go with records that are appended or left out; pass an IndexSampler. "

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.distinct import distinct
-from ...common.messages import a_kind_of, first_few, short_repr
+from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...common.validation import one_of, whole_number
-from ...errors import CheckpointError
+from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
 from ..chain_order import ChainOrder
+from ..changing.sampler import ChangingSampler
 from ..index import IndexSampler
 from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
@@ -33,6 +34,8 @@ from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
 Positions = NDArray[np.int64]
 
+
+BLOCK = 65536
 
 PASSING = ("history", "ended")
 """Of a fingerprint, what tells how the order came about and not what the user asked for."""
@@ -80,9 +83,6 @@ class MixSampler:
     ['w0', 'b0', 'w1', 'w2', 'b1', 'w3', 'w4', 'w5', 'b2', 'w6']
     """
 
-    block_size = 65536
-    """Many, as few of them are of each part, and small calls of the shuffle take as long as larger ones."""
-
     def __init__(
         self,
         parts: Mapping[str, Any] | Sequence[Any],
@@ -121,6 +121,48 @@ class MixSampler:
     def names(self) -> list[str]:
         """Names of the parts, in the order in which record keys count them."""
         return list(self._parts)
+
+    @property
+    def block_size(self) -> int:
+        """Positions to ask for at a time: many, as few are of each part, and small calls take as long as larger ones."""
+        return min([BLOCK, *(part.few_epochs for part in self._parts.values() if isinstance(part, ChangingSampler))])
+
+    @property
+    def parts(self) -> dict[str, VectorSampler]:
+        """The orders in which parts are read, by name."""
+        return dict(self._parts)
+
+    def with_parts(self, parts: Mapping[str, VectorSampler]) -> MixSampler:
+        """The same mix, of which some parts are read in other orders."""
+        other = copy.copy(self)
+        for name in ("_ended", "_shuffles", "fingerprint"):
+            other.__dict__.pop(name, None)
+        other._parts = {name: parts.get(name, part) for name, part in self._parts.items()}
+        return other
+
+    def without(self, keys: Mapping[str, Positions]) -> MixSampler:
+        """The same mix without some records of its parts, by their keys.
+
+        Raises:
+            ValueError: it deals records by cost, or the order of such a part is none from which records can be left out.
+            EmptyStreamError: no record of a part is left.
+        """
+        parts = {}
+        for name, of_part in keys.items():
+            try:
+                parts[name] = ChangingSampler.of(self._parts[name], self.balance).without(of_part)
+            except (ValueError, EmptyStreamError) as error:
+                raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
+        return self.with_parts(parts)
+
+    def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
+        """True for those of the records `int64[n]`, by keys of a `MixedSource`, that are left out."""
+        indices, places = np.divmod(record_keys, len(self._parts))
+        found = np.zeros(len(record_keys), dtype=bool)
+        for place, part in enumerate(self._parts.values()):
+            if isinstance(part, ChangingSampler):
+                found |= (places == place) & part.omits(indices)
+        return found
 
     def __repr__(self) -> str:
         return (
@@ -250,7 +292,7 @@ class MixSampler:
     def part_epochs(self, position: int) -> dict[str, int]:
         """The epoch, from 0, that each part is in at a position."""
         drawn = self.part_records(position + 1)
-        return {name: max(drawn[name] - 1, 0) // part.epoch_length for name, part in self._parts.items()}
+        return {name: _epoch_at(part, max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
     def part_records(self, position: int) -> dict[str, int]:
         """The number of records of each part before a position."""
@@ -319,8 +361,14 @@ class MixSampler:
         return other
 
 
+def _epoch_at(part: VectorSampler, position: int) -> int:
+    return part.epoch_at(position) if isinstance(part, ChangingSampler) else position // part.epoch_length
+
+
 def _length_of(part: VectorSampler, epochs: int) -> int:
     """The records of a part in some epochs; those of a chain are its whole lengths."""
+    if isinstance(part, ChangingSampler):
+        return part.epoch_start(epochs)
     return min((len(part) if isinstance(part, ChainOrder) else part.epoch_length) * epochs, ENDLESS)
 
 

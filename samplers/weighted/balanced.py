@@ -150,4 +150,4 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
         if unknown:
             raise ValueError(f"class_weights name {first_few(unknown)}, which no record is of; leave them out.")
         weights = [weights[each] for each in classes]
-    return MixOrder.of(weights, list(map(str, range(len(classes)))))
+    return MixOrder.of(weights, list(map(str, classes)))

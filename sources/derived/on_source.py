@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..keys import Keys, check_key, check_keys
-from ..protocol import DataSource, is_in_event_loop, reader_of, reads_singly
+from ..protocol import DataSource, grows_within, is_in_event_loop, reader_of, reads_singly
 
 Int64s = npt.NDArray[np.int64]
 
@@ -46,6 +46,11 @@ class OnSource:
     def reads_singly(self) -> bool:
         """True if the source is read record by record."""
         return reads_singly(self.source)
+
+    @property
+    def grows_within(self) -> bool:
+        """True if the source grows."""
+        return grows_within(self.source)
 
 
 class ByOtherKeys(OnSource):

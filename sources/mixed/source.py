@@ -19,7 +19,7 @@ from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ..accepted import as_source
 from ..keys import Keys, check_key, check_keys
 from ..parts import Groups, Int64s, LastResult, grouped, in_order
-from ..protocol import DataSource, fingerprint_of, is_in_event_loop, reader_of, reads_singly
+from ..protocol import DataSource, fingerprint_of, grows_within, is_in_event_loop, reader_of, reads_singly
 from ..provenance import UsedRecord, used_records
 
 Array = npt.NDArray[Any]
@@ -85,6 +85,11 @@ class MixedSource:
         for part, own in enumerate(lengths):
             found[part :: len(lengths)][: len(own)] = own
         return found
+
+    @property
+    def grows_within(self) -> bool:
+        """True if a part grows."""
+        return any(map(grows_within, self._sources))
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -36,7 +36,16 @@ def _take(iterator, steps):
     return [key for _ in range(steps) for key in next(iterator).tolist()]
 
 
-@pytest.mark.parametrize("options", [{}, {"worker_count": 2}, {"worker_count": 2, "worker_kind": "thread"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"worker_count": 2},
+        {"worker_count": 2, "worker_kind": "thread"},
+        pytest.param({"worker_count": 2, "worker_kind": "ray"}, marks=pytest.mark.ray),
+    ],
+    ids=str,
+)
 def test_appended_records_come_with_the_next_epoch(path, options):
     """By default: the epoch under way stays what it is, and each later one has all records once."""
     with iter(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1, **options)) as iterator:
@@ -255,9 +264,15 @@ def test_loops_by_epoch_mixes_and_planned_batches_read_one_generation(path):
     epochs = load(source, batch_size=5, growth="hand").epochs(2)
     assert [[batch.tolist() for batch in epoch] for epoch in epochs] == [[[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]] * 2
     parts = {"a": source, "b": range(5)}
-    with pytest.raises(ValueError, match="not for a mix"):
-        DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), growth="now")
-    DataLoader(data_source=parts, sampler=headrace.MixSampler(parts))
+    for growth in (None, "now"):
+        with pytest.raises(ValueError, match=r'mix.*pass growth="hand"'):
+            DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), growth=growth)
+        with pytest.raises(ValueError, match=r'subset.*pass growth="hand"'):
+            load(headrace.sources.Subset(source, [1, 2]), growth=growth)
+        with pytest.raises(ValueError, match=r'chain.*pass growth="hand"'):
+            load(headrace.MapDataset.source(source), growth=growth)
+    DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), growth="hand")
+    load(headrace.MapDataset.source(source), growth="hand")
     planned = BudgetBatch(4, lengths=np.ones(10, dtype=np.int64))
     with pytest.raises(ValueError, match="planned from lengths"):
         load(source, transformations=[planned], shuffle=True, seed=1)

@@ -200,3 +200,128 @@ def test_a_function_is_not_asked_of_records_that_come_later(tmp_path):
         load(source, omit=lambda file, row: row == 1)
     loader = load(source, omit=lambda file, row: row == 1, growth="hand", num_epochs=1)
     assert [record["tokens"].tolist() for record in loader] == [[1], [3]]
+
+
+MIXES = {
+    "until the first ends": {},
+    "until all end": {"when_exhausted": "all"},
+    "for ever": {"when_exhausted": "repeat"},
+    "one leaves": {"when_exhausted": "repeat", "max_epochs": {"b": 2}},
+    "scheduled": {"when_exhausted": "repeat", "weights": [(0, {"a": 1, "b": 1}), (20, {"a": 1, "b": 3})]},
+}
+PARTS = {"a": 0, "b": 100}  # the records of "a" are their keys, those of "b" 100 above
+
+
+def _mix(name, omit, shard=(0, 1), workers=0, operations=None):
+    parts = {"a": range(14), "b": range(100, 109)}
+    return DataLoader(
+        data_source=parts,
+        sampler=headrace.MixSampler(parts, shuffle=True, seed=2, **{"weights": {"a": 2, "b": 1}, **MIXES[name]}),
+        operations=[Batch(3)] if operations is None else operations,
+        shard_options=ShardOptions(*shard),
+        omit=omit,
+        worker_count=workers,
+    )
+
+
+def _of_parts(keys):
+    return {name: [key for key in keys if first <= key < first + 100] for name, first in PARTS.items()}
+
+
+def _left_of(before, omit):
+    """The records of each part that are not left out."""
+    return {name: [key for key in keys if key - PARTS[name] not in omit.get(name, ())] for name, keys in before.items()}
+
+
+def _is_beginning(some, whole):
+    return all(whole[name][: len(keys)] == keys for name, keys in some.items())
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_records_of_parts_of_a_mix_are_left_out(name):
+    """Each part keeps its order, and is drawn in the proportions that it had."""
+    whole, _ = _keys(_mix(name, {}), steps=60)
+    omit = {"a": [0, 3, 4], "b": {8}}
+    loader = _mix(name, omit)
+    some, _ = _keys(loader, steps=30)
+    kept = _left_of(_of_parts(whole), omit)
+    assert _is_beginning(_of_parts(some), kept)
+    if name in ("for ever", "scheduled"):
+        assert [key < 100 for key in some] == [key < 100 for key in whole[: len(some)]]
+        assert len(some) == 90
+    elif name == "until all end":
+        assert _of_parts(some) == kept
+        assert len(loader) == 7
+    elif name == "one leaves":
+        assert len(_of_parts(some)["b"]) == 16
+    records = loader.records_at(1)
+    assert {part: (keys + PARTS[part]).tolist() for part, keys in records.items()} == _of_parts(some[3:6])
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_a_state_of_a_mix_goes_on_from_each_step(name):
+    """With more records of its parts left out, and with more again."""
+    operations = (headrace.FlatMap(lambda key: [key, key]), Filter(lambda key: key % 5 != 1), Batch(2))
+    first, second = {"a": [2]}, {"a": [2, 5, 6], "b": [0, 8]}
+    for batches, most in (((Batch(3),), 12), (operations, 8)):
+        plain = _of_parts(_keys(_mix(name, None, operations=batches), steps=60)[0])
+        went = 0
+        for step in range(most):
+            done, state = _keys(_mix(name, None, operations=batches), steps=step)
+            try:
+                more, after = _keys(_mix(name, first, operations=batches), state, 2)
+                rest, _ = _keys(_mix(name, second, operations=batches), after, 5)
+            except CheckpointError:  # a record that is left out now is being taken apart
+                continue
+            went += 1
+            left = {part: keys[len(_of_parts(done)[part]) :] for part, keys in plain.items()}
+            left = _left_of(left, first)
+            assert _is_beginning(_of_parts(more), left)
+            left = {part: keys[len(_of_parts(more)[part]) :] for part, keys in left.items()}
+            assert _is_beginning(_of_parts(rest), _left_of(left, second))
+        assert went == most if len(batches) == 1 else went >= 4
+
+
+def test_a_mix_goes_on_with_any_shards_and_refuses_fewer():
+    """Two shards' states on three; each record of a mix that reads all parts once comes once, on workers too."""
+    omit = {"a": [2, 5, 6], "b": [0, 8]}
+    for step in (0, 1, 2):
+        runs = [_keys(_mix("until all end", None, (shard, 2)), steps=step) for shard in range(2)]
+        states = [state for _, state in runs]
+        loaders = [_mix("until all end", omit, (shard, 3), 2 * (step == 1)) for shard in range(3)]
+        came = [_keys(loader, states)[0] for loader in loaders]
+        read = {key for keys, _ in runs for key in keys}
+        gone = {2, 5, 6, 100, 108}
+        assert sorted(itertools.chain(*came)) == sorted({*range(14), *range(100, 109)} - read - gone)
+        assert max(map(len, came)) - min(map(len, came)) <= 1
+    _, state = _keys(_mix("for ever", omit), steps=2)
+    for others in (None, {"a": [2, 5, 6]}, {**omit, "a": [2]}):
+        with pytest.raises(CheckpointError, match=r"records of part '[ab]', and now"):
+            _keys(_mix("for ever", others), state, 1)
+
+
+def test_other_weights_and_more_records_left_out_go_together():
+    """With strict=False, as other weights alone."""
+    _, state = _keys(_mix("for ever", {"a": [1]}), steps=3)
+    before, _ = _keys(_mix("for ever", {"a": [1]}), steps=20)
+    with iter(_mix("scheduled", {"a": [1, 5], "b": [3]})) as iterator:
+        iterator.set_state(state, strict=False)
+        keys = [key for batch in itertools.islice(iterator, 15) for key in batch.tolist()]
+    left = _left_of(_of_parts(before[9:]), {"a": [5], "b": [3]})
+    came = _of_parts(keys)
+    assert all(came[name][:9] == left[name][:9] for name in came)
+    assert len(came["b"]) > 20
+
+
+def test_what_is_left_out_of_a_mix_is_named_by_part():
+    """Anything else is refused, with the parts that there are; so are parts of other orders."""
+    with pytest.raises(TypeError, match="pass a dict by part"):
+        _mix("for ever", [1])
+    with pytest.raises(ValueError, match="names part 'c', and the mix has"):
+        _mix("for ever", {"c": [1]})
+    with pytest.raises(EmptyStreamError, match="part 'b' of the mix: omit= leaves out all 9"):
+        _mix("for ever", {"b": range(9)})
+    parts = {"a": range(5), "b": range(5)}
+    drawn = headrace.MixSampler({"a": headrace.WeightedSampler(np.ones(5), seed=0), "b": 5})
+    with pytest.raises(ValueError, match="part 'a' of the mix: WeightedSampler"):
+        DataLoader(data_source=parts, sampler=drawn, omit={"a": [1]})

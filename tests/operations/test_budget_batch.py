@@ -626,6 +626,56 @@ def test_a_chain_takes_lengths_that_were_measured(tmp_path):
         twice.budget_batch(24, lengths=tmp_path / "source")
 
 
+def drawn(record, rng):
+    """A random map."""
+    return {**record, "drawn": rng.integers(1 << 40)}
+
+
+RECORD_CHAINS = {
+    "as they are": lambda records: records.random_map(drawn),
+    "drawn, shuffled": lambda records: records.random_map(drawn).shuffle(),
+    "shuffled, drawn": lambda records: records.shuffle().random_map(drawn),
+    "shuffled in windows, drawn": lambda records: records.window_shuffle(9).random_map(drawn).block_shuffle(5),
+    "two epochs of them": lambda records: records.shuffle().repeat(2).random_map(drawn),
+    "one epoch twice": lambda records: records.shuffle().repeat(2, reseed_each_epoch=False).random_map(drawn),
+    "a slice of these": lambda records: records.shuffle(reseed_each_epoch=False)[5:40:3].random_map(drawn),
+    "mixed until one ends": lambda records: MapDataset.mix([records[:9], records[9:]], [0.7, 0.3]).random_map(drawn),
+    "drawn, mixed until all end": lambda records: MapDataset.mix(
+        [records[:9].shuffle().random_map(drawn), records[9:].random_map(drawn)], when_exhausted="all"
+    ),
+    "one after another": lambda records: MapDataset.concatenate(
+        [records[:9].random_map(drawn), records.random_map(drawn)]
+    ),
+    "chosen": lambda records: MapDataset.select_from_datasets(
+        [records, records[5:]], [(0, 3), (1, 4), (0, 70)]
+    ).random_map(drawn),
+    "zipped": lambda records: MapDataset.zip([records.shuffle().random_map(drawn), records]).map(lambda pair: pair[0]),
+}
+
+
+@pytest.mark.parametrize("name", RECORD_CHAINS)
+def test_each_epoch_of_batches_has_the_same_records_and_draws_anew(name):
+    """Whatever made the elements: those of the first epoch, at whose indices random maps draw, come in all."""
+    elements = RECORD_CHAINS[name](MapDataset.source(RECORDS).seed(3))
+    batches = elements.budget_batch(128, pad_to=3, lengths=lambda record: len(record["tokens"]))
+
+    def rows(of):
+        return [
+            (int(number), int(draw))
+            for batch in of
+            for number, draw, length in zip(batch["id"], batch["drawn"], batch["lengths"])
+            if length
+        ]
+
+    epochs = [rows(batches[index] for index in range(len(batches) * e, len(batches) * (e + 1))) for e in range(3)]
+    assert rows(batches.repeat(3).to_iter_dataset()) == [row for epoch in epochs for row in epoch]
+    assert Counter(epochs[0]) == Counter((element["id"], int(element["drawn"])) for element in elements)
+    for epoch in epochs:
+        assert sorted(number for number, _ in epoch) == sorted(number for number, _ in epochs[0])
+    assert not {*epochs[0]} & {*epochs[1]}
+    assert not {*epochs[1]} & {*epochs[2]}
+
+
 def test_batches_of_several_shapes_are_not_stacked():
     """A loader's batch_size after them is refused when the loader is made; one shape, and a batch of one, can be stacked."""
     records = [np.ones(length, np.int32) for length in (2, 7, 3, 2, 8, 1)]

@@ -423,7 +423,7 @@ def test_what_is_no_file_of_weights_is_refused(tmp_path):
         ([[1]], {}, ValueError, "shape"),
         ([1, 2], {"class_weights": {1: 1}}, ValueError, "leave out 2;"),
         ([1, 2], {"class_weights": {1: 1, 2: 1, 3: 1}}, ValueError, "class_weights name 3, "),
-        ([1, 2], {"class_weights": [1, float("nan")]}, ValueError, "nan"),
+        ([1, 2], {"class_weights": [1, float("nan")]}, ValueError, "the weight of '2' is nan"),
         ([1, 2], {"class_weights": [1]}, ValueError, "1 weights for 2"),
     ],
 )

@@ -60,9 +60,11 @@ class IterDataset(OurIterDataset[T]):
         return dataset
 
     @classmethod
-    def of_node(cls, node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None) -> IterDataset[Any]:
+    def of_node(
+        cls, node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None, growth: Any = None
+    ) -> IterDataset[Any]:
         """The stream of a node's first epoch."""
-        stream = stream_of(node, read_options, allow_nones, shard_options)
+        stream = stream_of(node, read_options, allow_nones, shard_options, growth=growth)
         seeds = nearest_first([node.seeds])
         return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
 

@@ -1,0 +1,120 @@
+"""The elements of a node's first epoch at the same indices in all epochs, as what is planned from their lengths needs them.
+
+In: a node that is shuffled anew in each epoch, or mixed. Out: one whose later epochs draw other random numbers, and differ from
+the first in nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...common.distinct import distinct
+from ...samplers.index_maps import IndexMap, Indices, Repeat
+from ...samplers.protocol import ENDLESS
+from .choices import Choice
+from .joins import Chosen, Zipped
+from .node import Node, OnOne, Source
+from .reordered import Reordered
+
+
+def in_first_order(node: Node, span: int | None = None) -> Node:
+    """The node whose elements at `index` and `index + span` are made of the same records, for all indices.
+
+    Args:
+        node: of which the first `span` elements are meant.
+        span: a multiple of its length; None: its length.
+    """
+    span = node.length if span is None else span
+    if isinstance(node, Source) or not span:
+        return node
+    if isinstance(node, Zipped):
+        return dataclasses.replace(node, nodes=tuple(in_first_order(each, span) for each in node.nodes))
+    if isinstance(node, Chosen):
+        spans = _spans_of(node, span)
+        parts = tuple(in_first_order(each, of_part) for each, of_part in zip(node.nodes, spans))
+        return dataclasses.replace(node, nodes=parts, choice=FirstChoice(node.choice, span, tuple(spans)))
+    if isinstance(node, Reordered) and node.input.length < ENDLESS:
+        epochs = node.length // node.input.length if isinstance(node.index_map, Repeat) else 1
+        below = span // node.length * epochs * node.input.length
+        return dataclasses.replace(
+            node, input=in_first_order(node.input, below), index_map=FirstOrder(node.index_map, span, below)
+        )
+    if isinstance(node, OnOne) and node.keeps_indices:
+        return dataclasses.replace(node, input=in_first_order(node.input, span))
+    return Reordered(node, Repeat(span, None, reseeds=False))
+
+
+def _spans_of(node: Chosen, span: int) -> list[int]:
+    """The elements of each part, in whole epochs, among which the chosen ones are."""
+    which, inner = node.choice.many(np.arange(span))
+    spans = [part.length for part in node.nodes]
+    for number in distinct(which):
+        length = node.nodes[number].length
+        spans[number] = length * -(-(int(inner[which == number].max()) + 1) // length)
+    return spans
+
+
+@dataclass(frozen=True)
+class FirstOrder:
+    """A map whose later epochs have the order of the first. See `IndexMap`.
+
+    Attributes:
+        first: the order.
+        span: indices above of which it is meant.
+        below: indices below among which these are.
+    """
+
+    first: IndexMap
+    span: int
+    below: int
+
+    keeps_indices: ClassVar[bool] = False
+    change: ClassVar[None] = None
+
+    @property
+    def length(self) -> int:
+        return self.first.length
+
+    @property
+    def epoch_length(self) -> int | None:
+        return self.first.epoch_length
+
+    def many(self, indices: Indices) -> Indices:
+        epochs = indices // self.span
+        return self.first.many(indices - epochs * self.span) + epochs * self.below
+
+    def one(self, index: int) -> int:
+        epoch, place = divmod(index, self.span)
+        return self.first.one(place) + epoch * self.below
+
+
+@dataclass(frozen=True)
+class FirstChoice(Choice):
+    """A choice whose later epochs have the order of the first.
+
+    Attributes:
+        first: the choice.
+        span: indices of which it is meant.
+        spans: indices in each part among which these are.
+    """
+
+    first: Choice
+    span: int
+    spans: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        return self.first.length
+
+    @property
+    def parameters(self) -> Any:
+        return self.first.parameters
+
+    def many(self, indices: Indices) -> tuple[Indices, Indices]:
+        epochs = indices // self.span
+        which, inner = self.first.many(indices - epochs * self.span)
+        return which, inner + epochs * np.array(self.spans)[which]

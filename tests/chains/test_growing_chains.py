@@ -1,0 +1,127 @@
+"""Chains of datasets on sources that grow: they take in what is appended as a loader does, or say that they do not."""
+
+from __future__ import annotations
+
+import pytest
+from growing_source import GrowingKeys, append, begin_writing
+
+from headrace import GrowthOptions, MapDataset, ShardOptions, load
+from headrace.compat import grain
+
+
+@pytest.fixture
+def path(tmp_path):
+    """The file of a source of ten records."""
+    append(tmp_path / "sizes.json", 10)
+    return tmp_path / "sizes.json"
+
+
+def _take(iterator, steps):
+    return [key for _ in range(steps) for key in next(iterator).tolist()]
+
+
+def _chain(path, seed=None, epochs=None):
+    dataset = MapDataset.source(GrowingKeys(path))
+    return (dataset if seed is None else dataset.shuffle(seed)).repeat(epochs)
+
+
+@pytest.mark.parametrize("growth", [None, GrowthOptions("now", every=4)], ids=["epoch", "now"])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_chain_takes_in_what_a_loader_does(path, seed, growth):
+    """In the same order, with operations before and after the shuffle; its states go on with the same changes."""
+    sizes = path.read_text()
+
+    def run(stream):
+        path.write_text(sizes)
+        with iter(stream()) as iterator:
+            keys = _take(iterator, 2)
+            append(path, 5)
+            keys += _take(iterator, 2)
+            state = iterator.get_state()
+            keys += _take(iterator, 8)
+        with iter(stream()) as iterator:
+            iterator.set_state(state)
+            assert _take(iterator, 8) == keys[16:]
+        return keys
+
+    def chain():
+        dataset = _chain(path, seed).map(lambda key: key + 1).map(lambda key: key - 1)
+        return dataset.to_iter_dataset(growth=growth).filter(lambda key: key >= 0).batch(4)
+
+    def loader():
+        return load(GrowingKeys(path), batch_size=4, shuffle=seed is not None, seed=seed, growth=growth)
+
+    keys = run(chain)
+    assert keys == run(loader)
+    assert {*range(15)} == {*keys}
+
+
+def test_a_chain_waits_for_a_writer(path):
+    """What comes while it is at work belongs to the only epoch; `iter(dataset)` is `iter(dataset.to_iter_dataset())`."""
+    begin_writing(path)
+    iterator = iter(MapDataset.source(GrowingKeys(path)).map(lambda key: key * 2))
+    keys = [next(iterator) for _ in range(10)]
+    append(path, 3)
+    assert [*keys, *iterator] == [key * 2 for key in range(13)]
+
+
+def test_the_shards_of_a_chain_change_at_the_same_step(path):
+    """Given where the stream is made, or by `shard()`."""
+    shards = [iter(_chain(path, 1).to_iter_dataset(shard_options=ShardOptions(0, 2)).batch(1))]
+    shards.append(iter(_chain(path, 1).to_iter_dataset().shard(ShardOptions(1, 2)).batch(1)))
+    keys = [[], []]
+    for shard, iterator in enumerate(shards):
+        keys[shard] += _take(iterator, 3)
+        append(path, 3)
+        keys[shard] += _take(iterator, 8)
+    order = [key for step in zip(*keys) for key in step]
+    assert sorted(order[:10]) == list(range(10))
+    assert len({*order[10:]}) == 12
+    assert {*order[10:]} < {*range(13)}
+    source = GrowingKeys(path, writable=False)
+    with pytest.raises(ValueError, match=r"pass growth=headrace\.GrowthOptions"):
+        MapDataset.source(source).to_iter_dataset().shard(ShardOptions(1, 2))
+
+
+REFUSED = {
+    "slice": lambda dataset: dataset[:5],
+    "repeated batches": lambda dataset: dataset.batch(5).repeat(),
+    "two shuffles": lambda dataset: dataset.shuffle(1).shuffle(2),
+    "shuffled alike": lambda dataset: dataset.shuffle(1, reseed_each_epoch=False),
+    "evaluated": lambda dataset: dataset.random_map(lambda key, rng: key, seed=1).shuffle(1),
+    "mix": lambda dataset: MapDataset.mix([dataset, MapDataset.range(5)]),
+    "zip": lambda dataset: MapDataset.zip([dataset, dataset]),
+    "concatenate": lambda dataset: MapDataset.concatenate([dataset, dataset]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_chains_say_that_they_have_the_records_that_there_are(path, name):
+    """With growth="hand" they do; else an error says so when the stream is made."""
+    dataset = REFUSED[name](MapDataset.source(GrowingKeys(path)))
+    for growth in (None, "now"):
+        with pytest.raises(ValueError, match=r'chain.*pass growth="hand"') as raised:
+            dataset.to_iter_dataset(growth=growth)
+        assert len(str(raised.value)) < 500
+    iterator = iter(dataset.to_iter_dataset(growth="hand"))
+    next(iterator)
+
+
+def test_grains_names_say_it_too(path):
+    """Their shuffles draw otherwise, and keep the records that there are."""
+    dataset = grain.MapDataset.source(GrowingKeys(path))
+    assert list(dataset.to_iter_dataset()) == list(range(10))
+    with pytest.raises(ValueError, match='pass growth="hand"'):
+        iter(dataset.shuffle(seed=1))
+    assert sorted(dataset.shuffle(seed=1).to_iter_dataset(growth="hand")) == list(range(10))
+
+
+def test_streams_that_take_in_records_are_not_joined(path):
+    """Limits, repeats and joins count the elements of a stream that has a fixed end."""
+    stream, other = _chain(path, 1, 2).to_iter_dataset(), MapDataset.range(5).to_iter_dataset()
+    for join in (lambda: stream.limit(3), lambda: stream.repeat(2), lambda: type(stream).zip([other, stream])):
+        with pytest.raises(ValueError, match="Repeat the MapDataset"):
+            join()
+    assert len(list(_chain(path).to_iter_dataset(growth="hand").limit(3))) == 3
+    with pytest.raises(ValueError, match="needs a source that grows"):
+        MapDataset.range(5).to_iter_dataset(growth="now")
