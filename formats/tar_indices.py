@@ -1,7 +1,7 @@
 """Indices of tar files that other programs wrote. In: an open tar file. Out: its members, without going through it.
 
 DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line of each sample, with
-`extension offset size name` of its members. Others write `<name>.json`: `{"files": {name: {"offset": …, "size": …}}}`, or "length".
+`extension offset size name` of its members. Others write `<name>.json`: `{"files": {name: {"offset": …, "size": …}}}`.
 A shard list of webdataset (`wids`) is JSON too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
 
 What an index says is believed where headers of members stand at its places, and the mark of the end after the last one.
