@@ -29,6 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import growing
 import numpy as np
 import orders
 from numpy.typing import NDArray
@@ -272,7 +273,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "budget_plan": budget_plan,
     "budget_plans": budget_plans,
     "budget_speed": budget_speed,
-    **{name: lambda row=row: Row(*row()) for name, row in orders.ROWS.items()},
+    **{name: lambda row=row: Row(*row()) for name, row in (orders.ROWS | growing.ROWS).items()},
 }
 
 

@@ -25,6 +25,8 @@ class OpenFile(Protocol):
     size: int
     """In bytes."""
     stamp: Stamp
+    storage_options: StorageOptionsLike
+    """By which it is reached; so are those beside it."""
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes `[offset, offset + length)`, or a SourceError that names file and offset; any thread may call it."""
@@ -124,6 +126,7 @@ class LocalFile:
     path: str
     size: int
     stamp: Stamp
+    storage_options: StorageOptionsLike = None
     _descriptor: int = -1
 
     def __init__(self, path: str) -> None:

@@ -137,7 +137,8 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
     if file_system.is_directory(name):
         # Names that begin so are temporary or marker files by the custom of every writer of such directories.
         names = [each for each in sorted(file_system.names_in(name)) if not each.startswith((".", "_"))]
-        counted = [each for each in names if any(fnmatch.fnmatch(each, pattern) for pattern in patterns)]
+        counts = re.compile("|".join(map(fnmatch.translate, patterns))).match  # `fnmatch` takes 3 µs for each name
+        counted = [each for each in names if counts(each)]
         if not counted:
             named = first_few(patterns, 8)
             raise SourceNotFoundError(f"the directory {short_repr(name, TEXT)} holds no file named {named}")

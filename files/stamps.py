@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -26,10 +26,15 @@ class Stamp(NamedTuple):
 class Stamps:
     """The stamps of many files, in 16 bytes each."""
 
-    def __init__(self, stamps: Sequence[Stamp]) -> None:
+    def __init__(self, sizes: Any, modified: Any) -> None:
+        self._sizes, self._modified = sizes, modified
+
+    @classmethod
+    def of(cls, stamps: Sequence[Stamp]) -> Self:
+        """The stamps of a list of files."""
         plain = all(isinstance(stamp.modified, int) for stamp in stamps)
-        self._sizes = np.array([stamp.size for stamp in stamps], np.int64)
-        self._modified: Any = np.array([stamp.modified for stamp in stamps], np.int64 if plain else object)
+        modified = np.array([stamp.modified for stamp in stamps], np.int64 if plain else object)
+        return cls(np.array([stamp.size for stamp in stamps], np.int64), modified)
 
     @property
     def sizes(self) -> list[int]:

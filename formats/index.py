@@ -118,6 +118,16 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     file.check_unchanged()
     arrays = {name: np.ascontiguousarray(array) for name, array in found.arrays.items()}
     index = Index(found.count, file.stamp, digest_of(arrays, found.words), arrays, found.words)
+    if not put_index(places, kind.name, index):
+        warn(
+            f"{shorten(file.path)}: its index can be kept nowhere, and is made anew by each process; pass index_dir=, a folder "
+            "that can be written to."
+        )
+    return index
+
+
+def put_index(places: list[str], kind: str, index: Index) -> bool:
+    """Keep an index at the first of the places that can be written. Returns whether there is one."""
     for place in places:
         folder = os.path.dirname(place)
         try:
@@ -125,15 +135,11 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
                 private_folder(folder)
             else:
                 os.makedirs(folder or ".", exist_ok=True)
-            write_index(place, kind.name, index)
+            write_index(place, kind, index)
         except OSError:
             continue
-        return index
-    warn(
-        f"{shorten(file.path)}: its index can be kept nowhere, and is made anew by each process; pass index_dir=, a folder "
-        "that can be written to."
-    )
-    return index
+        return True
+    return False
 
 
 def places_of(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = CACHE_FOLDER) -> list[str]:

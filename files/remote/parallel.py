@@ -13,6 +13,9 @@ from ...errors import HeadraceError
 _AT_ONCE = 16
 """Requests that run at the same time."""
 
+_MOST_SHARES = 1024
+"""Into so many the items are dealt, at most."""
+
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
@@ -25,8 +28,12 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
     """
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), _AT_ONCE), "headrace-request") as threads:
-        return list(threads.map(work, items))
+    size = -(-len(items) // _MOST_SHARES)  # to hand over each of 100,000 items costs more than a look at a file
+    shares = [items[start : start + size] for start in range(0, len(items), size)]
+    with ThreadPoolExecutor(min(len(shares), _AT_ONCE), "headrace-request") as threads:
+        return [
+            result for found in threads.map(lambda share: [work(item) for item in share], shares) for result in found
+        ]
 
 
 def in_background(works: Sequence[Callable[[], object]]) -> None:

@@ -53,7 +53,7 @@ class RemoteFile:
     """None without a cache."""
 
     def __init__(self, path: str, options: StorageOptions, stamp: Stamp | None = None) -> None:
-        self.path, self._options = path, options
+        self.path, self.storage_options = path, options
         self.stamp = stamp or ask(path, options, lambda store, key: store.stamp(key))
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
@@ -149,7 +149,7 @@ class RemoteFile:
     def close(self) -> None: ...
 
     def __reduce__(self) -> tuple[type[RemoteFile], tuple[str, StorageOptions, Stamp]]:
-        return RemoteFile, (self.path, self._options, self.stamp)
+        return RemoteFile, (self.path, self.storage_options, self.stamp)
 
     def _read_apart(self, ranges: Sequence[Range]) -> list[bytes]:
         asked = together(ranges)
@@ -170,4 +170,4 @@ class RemoteFile:
                 raise EOFError(f"{len(data)} bytes came in place of the {stop - start} from byte {start} on")
             return data
 
-        return ask(self.path, self._options, question)
+        return ask(self.path, self.storage_options, question)

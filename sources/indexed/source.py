@@ -64,11 +64,19 @@ class IndexedSource(FileSource[RecordT]):
         self._max_open_files = open_files_limit(max_open_files)
         self._index_dir = None if index_dir is None else text_of(index_dir)
         self._storage = storage_options_of(storage_options)
-        self._begin(paths, self.patterns, self._storage, growing, generation)
+        self._begin(self._named(paths), self.patterns, self._storage, growing, generation)
+
+    def _named(self, paths: Paths) -> Paths:
+        """The files that lists among the paths name, in their place."""
+        return paths
 
     def _look_at(self, path: str) -> FileFacts:
         index = index_of(path, self.index_kind, self._index_dir, self._storage)
+        self._check_count(path, index.count)
         return FileFacts(index.count, index.stamp, index.digest)
+
+    def _check_count(self, path: str, count: int) -> None:
+        """Raise SourceError if the user's arguments say that the file has another number of records."""
 
     def _facts(self, found: FileFacts) -> FileFacts:
         return found

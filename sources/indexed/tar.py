@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import first_few, short_repr
-from ...errors import LengthsError
+from ...common.messages import first_few, short_repr, shorten
+from ...errors import LengthsError, SourceError
 from ...files.opened import OpenFile
+from ...files.paths import Paths, path_list, text_of
 from ...files.streams import stream_of
 from ...formats.index import Arrays, FoundRecords, Index, IndexKind, ascends, lie_in
-from ...formats.tar import read_members, read_samples
+from ...formats.tar import Member, read_members, read_samples
+from ...formats.tar_indices import shards_of, told_members
 from .source import IndexedSource, Ranges
 
 
 def _find(file: OpenFile) -> FoundRecords:
+    members: Iterable[Member | None] | None = told_members(file)
     with stream_of(file) as stream:
-        samples = list(read_samples(read_members(stream, file.path, contents=False), file.path))
+        members = read_members(stream, file.path, contents=False) if members is None else members
+        samples = list(read_samples(members, file.path))
     parts = list(chain.from_iterable(samples))
     words = {extension: number for number, extension in enumerate(dict.fromkeys(part.extension for part in parts))}
     keys = [sample[0].key.encode("utf-8", "surrogateescape") for sample in samples]
@@ -63,10 +69,12 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     Members that stand together and have one key are one sample: `a/1.jpg` and `a/1.cls` come as
     `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. Nothing is unpacked. A file is gone through once, to find its samples;
     where they lie is kept beside it, as `<file>.headrace-index`, or in the user's cache folder, where that is not possible.
+    An index that another program wrote saves this pass: `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and
+    size of each member. It is believed where headers of members stand at its places.
 
     Args:
         paths: a path, a glob, a directory (its `*.tar` files), or a list of these. A glob and a directory are sorted by name;
-            a list keeps its order.
+            a list keeps its order. A path that ends in `.json` is a shard list of webdataset (`wids`), and names files.
         index_dir: where indices are kept. Default: beside the files.
         max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
             quarter of what it may open (16 to 256).
@@ -78,7 +86,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     Raises:
         SourceNotFoundError: nothing is found under a path.
         SourceError: a file is empty, cut off, compressed, damaged or not tar, or has sparse members; a sample has two members
-            of one name; there are no samples at all.
+            of one name; there are no samples at all, or others than a shard list says.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
         TypeError: a path is no path, or `max_open_files` is no integer.
 
@@ -97,6 +105,29 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
 
     index_kind: ClassVar[IndexKind] = IndexKind("tar of whole members", _find, _LAYOUT, _fits)
     patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
+    _told: Mapping[str, int | None] = MappingProxyType({})
+    """By shard lists: the number of samples in a file."""
+
+    def _named(self, paths: Paths) -> Paths:
+        named = path_list(paths)
+        lists = [text_of(path) for path in named if text_of(path).endswith(".json")]
+        if not lists:
+            return paths
+        shards = {path: shards_of(path, self._storage) for path in lists}
+        self._told = {shard.path: shard.samples for some in shards.values() for shard in some}
+        return [
+            file
+            for path in named
+            for file in ([shard.path for shard in shards[text_of(path)]] if text_of(path) in shards else [path])
+        ]
+
+    def _check_count(self, path: str, count: int) -> None:
+        told = self._told.get(path)
+        if told is not None and told != count:
+            raise SourceError(
+                f"{shorten(path)} has {count} samples, and the list of files says {told}. Write the list anew, or pass "
+                "the files without it."
+            )
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
         """From the first to the last member of each."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ..file_source import FileSource, hex_digest
 from ..growing.generation import FileFacts
+from ..kept_facts import MANY_FILES, facts_of
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 from .bounds import Int64s, Split, spread
@@ -33,7 +34,7 @@ from .files import DType
 _PIECES_LOOKED_AT = 8
 """So many pieces of all files tell two sources apart; of each file at least two."""
 
-_ALL_LOOKED_INTO, _MANY_LOOKED_INTO = 32768, 4096
+_ALL_LOOKED_INTO, _MANY_LOOKED_INTO = 32768, 1024
 """Up to so many files all are looked into, to tell two sources apart; of more, some."""
 
 FoundT = TypeVar("FoundT")
@@ -77,23 +78,40 @@ class DocumentSource(FileSource[Any]):
 
     def _check_alike(self, first: DocumentFacts, other: DocumentFacts) -> None:
         if other.dtype != first.dtype:
-            raise SourceError(
-                f"{shorten(other.path)} has tokens of dtype {other.dtype}, and {shorten(first.path)} of {first.dtype}; write "
-                "all files of a source with one dtype."
-            )
+            raise _unlike(other.path, other.dtype, first.path, first.dtype)
 
     def _take(self, paths: Sequence[str]) -> None:
         self._check_paths(paths)
-        files = self._looked_at(paths)
-        for file in files:
-            self._check_alike(files[0], file)
-        self._paths, self._dtype = tuple(paths), files[0].dtype
-        self._ends = np.cumsum([file.documents for file in files], dtype=np.int64)
-        self._token_counts = np.array([file.tokens for file in files], np.int64)
-        self._stamps = tuple(map(Stamps, zip(*(file.stamps for file in files))))
+        self._paths = tuple(paths)
+        numbers = self._numbers()
+        documents, self._token_counts, dtypes = numbers.T.copy()
+        self._ends, self._dtype = np.cumsum(documents), _dtype_of(int(dtypes[0]))
+        other = int((dtypes != dtypes[0]).argmax())
+        if other:
+            raise _unlike(paths[other], _dtype_of(int(dtypes[other])), paths[0], self._dtype)
         if not self._ends[-1]:
             raise NoRecordsError(f"no documents in {first_few(paths)}{self._why_none()}")
         self._prepare()
+
+    def _numbers(self) -> Int64s:
+        """Facts about all files as numbers, and their stamps."""
+        if self._growth is None and len(self._paths) >= MANY_FILES and not self._is_in_store():
+            stamps, numbers = facts_of(
+                self._paths,
+                [type(self).__name__, repr(self._split)],
+                self._stamped,
+                lambda path: _numbers(self._look_at(path)),
+                3,
+            )
+            self._stamps = tuple(Stamps(*stamps[:, each].T) for each in range(stamps.shape[1]))
+            return numbers
+        files = self._looked_at(self._paths)
+        self._stamps = tuple(map(Stamps.of, zip(*(file.stamps for file in files))))
+        return np.array(list(map(_numbers, files)), np.int64)
+
+    def _stamped(self, path: str) -> tuple[str, ...]:
+        beside = self._split.beside(path)
+        return (path,) if beside is None else (path, beside)
 
     def _check_paths(self, paths: Sequence[str]) -> None:
         """Raise ValueError where so many files cannot be read."""
@@ -154,7 +172,7 @@ class DocumentSource(FileSource[Any]):
     def fingerprint(self) -> dict[str, Any]:
         """Documents, tokens, a digest of dtype, name, some offsets and some tokens; of several files one of their names, too.
 
-        The same wherever the files lie. Of more than 32,768 files 4,096 are looked into.
+        The same wherever the files lie. Of more than 32,768 files 1,024 are looked into.
         """
         digest = hashlib.sha256(f"{self._dtype.str} {self._name!r}".encode())
         count = len(self._paths)
@@ -169,3 +187,19 @@ class DocumentSource(FileSource[Any]):
         """A digest of the names of several files; the content of one alone tells which it is."""
         names = list(zip(map(name_of, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
+
+
+def _numbers(facts: DocumentFacts) -> tuple[int, ...]:
+    return facts.documents, facts.tokens, int.from_bytes(facts.dtype.str.encode(), "big")
+
+
+@cache
+def _dtype_of(number: int) -> DType:
+    return np.dtype(number.to_bytes(8, "big").lstrip(b"\0").decode())
+
+
+def _unlike(path: str, dtype: DType, first: str, of_first: DType) -> SourceError:
+    return SourceError(
+        f"{shorten(path)} has tokens of dtype {dtype}, and {shorten(first)} of {of_first}; write all files of a "
+        "source with one dtype."
+    )

@@ -36,7 +36,16 @@ def _take(iterator, steps):
     return [key for _ in range(steps) for key in next(iterator).tolist()]
 
 
-@pytest.mark.parametrize("options", [{}, {"worker_count": 2}, {"worker_count": 2, "worker_kind": "thread"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"worker_count": 2},
+        {"worker_count": 2, "worker_kind": "thread"},
+        pytest.param({"worker_count": 2, "worker_kind": "ray"}, marks=pytest.mark.ray),
+    ],
+    ids=str,
+)
 def test_appended_records_come_with_the_next_epoch(path, options):
     """By default: the epoch under way stays what it is, and each later one has all records once."""
     with iter(load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1, **options)) as iterator:

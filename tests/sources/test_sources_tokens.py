@@ -453,6 +453,84 @@ def test_of_very_many_files_some_are_looked_into(tmp_path, monkeypatch):
     assert TokenSource(folder).fingerprint != fingerprints[0]
 
 
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A folder of files of which facts are kept, and the paths of those that are looked at."""
+    monkeypatch.setattr("headrace.sources.tokens.documents.MANY_FILES", 10)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    looked = []
+    look = TokenSource._look_at
+    monkeypatch.setattr(
+        TokenSource, "_look_at", lambda self, path: looked.append(os.path.basename(path)) or look(self, path)
+    )
+    return small_files(tmp_path / "data", 20), looked
+
+
+def documents_of(source):
+    """All its documents, as lists."""
+    return [one.tolist() for one in source]
+
+
+def test_facts_about_many_files_are_found_once(kept):
+    """The next source on the same files looks at none of them, and is the same one."""
+    folder, looked = kept
+    sources = [TokenSource(folder, name=None) for _ in range(2)]
+    assert len(looked) == 20
+    assert documents_of(sources[0]) == documents_of(sources[1]) == [x for n in range(20) for x in ([n, n], [7])]
+    assert sources[0].fingerprint == sources[1].fingerprint
+    assert sources[1].lengths.tolist() == [2, 1] * 20
+    assert len(TokenSource(folder, name=None, dtype=None, document_length=3)) == 20
+    assert len(looked) == 40
+
+
+@pytest.mark.parametrize("suffix", ["", ".offsets"])
+def test_a_file_that_was_changed_is_looked_at_again(kept, suffix):
+    """And only that one, whichever of its two files it is."""
+    folder, looked = kept
+    before = TokenSource(folder, name=None)
+    with open(folder / f"0003.npy{suffix}", "wb") as file:
+        np.save(file, np.array([0, 1, 3]) if suffix else np.array([1, 2, 3], np.uint16))
+    for _ in range(2):
+        source = TokenSource(folder, name=None)
+        assert looked[20:] == ["0003.npy"]
+        assert documents_of(source)[6:8] == ([[3], [3, 7]] if suffix else [[1, 2], [3]])
+    with pytest.raises(SourceError, match=r"0003\.npy.*: the file was changed after the source was made"):
+        before[6]
+
+
+def test_kept_facts_that_are_damaged_or_of_missing_files_are_not_taken(kept):
+    """Those that were damaged are found anew; a file that is gone, or of another dtype, is named as ever."""
+    folder, looked = kept
+    expected = documents_of(TokenSource(folder, name=None))
+    (facts,) = folder.glob(".files.*.headrace-index")
+    facts.write_bytes(facts.read_bytes()[:-8] + bytes([1] * 8))
+    assert documents_of(TokenSource(folder, name=None)) == expected
+    assert len(looked) == 40
+    paths = sorted(folder.glob("*.npy"))
+    TokenSource(paths)
+    np.save(paths[5], np.zeros(3, np.int32))
+    with pytest.raises(SourceError, match=r"0005\.npy has tokens of dtype int32, and .*0000\.npy of uint16"):
+        TokenSource(paths)
+    os.remove(f"{paths[5]}.offsets")
+    with pytest.raises(SourceError, match=r"0005\.npy: where do documents begin"):
+        TokenSource(paths)
+    os.remove(paths[5])
+    with pytest.raises(SourceNotFoundError, match=r"0005\.npy"):
+        TokenSource(paths)
+
+
+def test_facts_that_cannot_be_kept_beside_the_files_are_kept_in_the_cache(kept):
+    """They are in the user's cache folder then; and where nothing can be written they are found anew."""
+    folder, looked = kept
+    TokenSource(folder)
+    (facts,) = folder.glob(".files.*.headrace-index")
+    os.remove(facts)
+    facts.mkdir()  # no file can be put in its place, whoever runs this
+    for _ in range(2):
+        assert len(TokenSource(folder)) == 40
+    assert len(looked) == 40
+
+
 # ---- What is refused
 
 

@@ -1,0 +1,133 @@
+"""Indices of tar files that other programs wrote. In: an open tar file. Out: its members, without going through it.
+
+DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line of each sample, with
+`extension offset size name` of its members. Others write `<name>.json`: `{"files": {name: {"offset": …, "size": …}}}`.
+A shard list of webdataset (`wids`) is JSON too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
+
+What an index says is believed where headers of members stand at its places, and the mark of the end after the last one.
+Formats: https://docs.nvidia.com/deeplearning/dali (wds2idx), https://github.com/webdataset/webdataset (wids).
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..common.messages import short_repr, shorten
+from ..errors import SourceError
+from ..files.opened import OpenFile, open_file
+from ..files.storage_options import StorageOptionsLike
+from ..files.urls import is_remote
+from .tar import BLOCK, Member, sample_name
+
+MOST_CHECKED = 64
+"""Headers that are looked at."""
+
+_MOST_BYTES = 1 << 30
+"""Of an index; a larger file of its name is something else."""
+
+
+class TarShard(NamedTuple):
+    """A tar file in a shard list: its path or URL, and the number of its samples, if that is told."""
+
+    path: str
+    samples: int | None
+
+
+def told_members(file: OpenFile) -> list[Member] | None:
+    """The members of samples of a tar file, by an index beside it; None if there is none, or one that does not fit."""
+    for suffix, parsed in ((".idx", _of_dali), (".json", _of_json)):
+        content = _content_of(file.path.removesuffix(".tar") + suffix, file.storage_options)
+        if content is not None:
+            try:
+                members = sorted(parsed(content), key=lambda member: member.offset)
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # something else of this name
+                continue
+            if members and _fit(file, members):
+                return members
+    return None
+
+
+def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[TarShard]:
+    """The tar files of a shard list; relative names are beside it.
+
+    Raises:
+        SourceError: it cannot be read, or is no such list.
+    """
+    file = open_file(path, storage_options)
+    try:
+        content = file.read(0, file.size)
+    finally:
+        file.close()
+    try:
+        return [_shard(path, shard) for shard in json.loads(content)["shardlist"]]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise SourceError(
+            f"{shorten(path)} is no list of tar files as webdataset writes them, "
+            '{"shardlist": [{"url": …, "nsamples": …}, …]}. '
+            "For JSON lines there is JsonLinesDataSource."
+        ) from None
+
+
+def _shard(path: str, told: dict[str, Any]) -> TarShard:
+    url, samples = told["url"], told.get("nsamples")
+    if not isinstance(url, str) or not isinstance(samples, int | None):
+        raise TypeError(f"{short_repr(told)} is no shard")
+    folder = path.replace("\\", "/").rpartition("/")
+    whole = is_remote(url) or url.startswith("/")
+    return TarShard(url if whole else folder[0] + folder[1] + url, samples)
+
+
+def _content_of(path: str, storage_options: StorageOptionsLike) -> bytes | None:
+    try:
+        file = open_file(path, storage_options)
+    except SourceError:
+        return None
+    try:
+        return file.read(0, file.size) if file.size <= _MOST_BYTES else None
+    finally:
+        file.close()
+
+
+def _of_dali(content: bytes) -> Iterator[Member]:
+    version, *lines = content.decode().split("\n")
+    if version.split() != ["v1.2", str(sum(map(bool, lines)))]:
+        raise ValueError("another version, or cut off")
+    for line in filter(None, lines):
+        words = line.split(" ")
+        if len(words) % 4:  # a name has spaces
+            raise ValueError("names cannot be told apart")
+        for offset, size, name in zip(words[1::4], words[2::4], words[3::4]):
+            yield Member(name, int(offset), int(size), b"")
+
+
+def _of_json(content: bytes) -> Iterator[Member]:
+    for name, told in json.loads(content)["files"].items():
+        size = told["size"] if "size" in told else told["length"]
+        if sample_name(name) is not None:
+            yield Member(name, int(told["offset"]), int(size), b"")
+
+
+def _fit(file: OpenFile, members: list[Member]) -> bool:
+    """True if the file looks as the members say: some headers, and the end."""
+    last = members[-1]
+    end = last.offset + last.size + -last.size % BLOCK
+    if members[0].offset < BLOCK or end > file.size or any(member.size < 0 for member in members):
+        return False
+    step = max(len(members) // MOST_CHECKED, 1)
+    checked = [*members[::step], last]
+    after = min(BLOCK, file.size - end)
+    *headers, mark = file.read_many(
+        [*(member.offset - BLOCK for member in checked), end], [*(BLOCK for _ in checked), after]
+    )
+    return not any(mark) and all(map(_is_header_of, headers, checked))
+
+
+def _is_header_of(block: bytes, member: Member) -> bool:
+    try:
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return header.isreg() and header.size == member.size  # of a long name there is but a part

@@ -1,0 +1,93 @@
+"""Facts about many files, kept in one file beside them. In: paths, and a look at one file. Out: facts about each file.
+
+To look at 100,000 files takes many seconds. So what was found is kept with the stamps of the files, as an index is
+(`formats/index.py`): the next source on the same files asks the system for stamps alone, and looks again at what was changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..files.opened import OpenFile
+from ..files.stamps import Stamp
+from ..formats.index import SUFFIX, FoundRecords, Index, IndexKind, digest_of, places_of, put_index, read_index
+from .parts import of_each
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+MANY_FILES = 1000
+"""Facts about fewer files are not kept: to find them anew takes less than a second."""
+
+_MISSING = (-1, -1)
+
+
+def facts_of(
+    paths: Sequence[str],
+    kind: Any,
+    stamped: Callable[[str], tuple[str, ...]],
+    look: Callable[[str], tuple[int, ...]],
+    width: int,
+) -> tuple[Int64s, Int64s]:
+    """Stamps of many files on this machine, and facts about each.
+
+    Args:
+        paths: of the files.
+        kind: plain values on which the facts depend, besides the files.
+        stamped: the files on which the facts about one depend, itself first; the same number for each.
+        look: finds the facts about one file, as numbers, and raises where it cannot be read.
+        width: how many numbers there are.
+
+    Returns:
+        `int64[files, stamped, 2]`, sizes and times of the last change in ns; and `int64[files, width]`.
+    """
+    key = hashlib.sha256(json.dumps([kind, list(paths)], default=str).encode()).hexdigest()
+    beside = os.path.join(os.path.dirname(os.path.abspath(paths[0])), ".files")
+    places = places_of(beside, None, f".{key[:16]}{SUFFIX}")
+    stamps = _stamps_of(list(map(stamped, paths)))
+    shape = _kind(stamps.shape[1:], width)
+    stamp = Stamp(len(paths), key)
+    kept = next((each for each in (read_index(place, shape, stamp) for place in places) if each is not None), None)
+    if kept is None:
+        numbers = np.array(of_each(look, paths), np.int64)
+    else:
+        changed = np.flatnonzero((stamps != kept.arrays["stamps"]).any(axis=(1, 2))).tolist()
+        numbers = kept.arrays["numbers"]
+        if not changed:
+            return stamps, numbers
+        numbers = numbers.copy()
+        numbers[changed] = of_each(look, [paths[place] for place in changed])
+    arrays = {"stamps": stamps, "numbers": numbers}
+    put_index(places, shape.name, Index(len(paths), stamp, digest_of(arrays, ()), arrays))
+    return stamps, numbers
+
+
+def _kind(stamps: tuple[int, ...], width: int) -> IndexKind:
+    def fits(found: FoundRecords, size: int) -> bool:
+        return len(found.arrays["stamps"]) == len(found.arrays["numbers"]) == found.count == size
+
+    return IndexKind("facts about files", _no_pass, {"stamps": ("<i8", stamps), "numbers": ("<i8", (width,))}, fits)
+
+
+def _no_pass(file: OpenFile) -> FoundRecords:
+    raise NotImplementedError(f"facts about many files are not found in {file.path}")
+
+
+def _stamps_of(files: list[tuple[str, ...]]) -> Int64s:
+    """`int64[files, stamps of each, 2]`; of a file that is not there -1, so that who looks at it tells."""
+    found = [stamp for each in files for path in each for stamp in _stamp(path)]
+    return np.array(found, np.int64).reshape(len(files), -1, 2)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return _MISSING
+    return found.st_size, found.st_mtime_ns
