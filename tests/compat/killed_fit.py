@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 
+import jax
 import keras
 import numpy as np
 
@@ -36,7 +37,9 @@ DATA = {
     "filtered": lambda: (
         headrace.MapDataset.range(RECORDS).shuffle(seed=3).filter(kept).map(example).to_iter_dataset().batch(BATCH)
     ),
-    "device": lambda: DATA["loader"]().to_device(__import__("jax").devices()[0]),
+    "ahead": lambda: DATA["loader"](),
+    "parallel": lambda: DATA["loader"](),
+    "device": lambda: DATA["loader"]().to_device(jax.devices()[0]),
     "grain_loader": lambda: grain.load(
         list(range(RECORDS)), shuffle=True, seed=3, batch_size=BATCH, num_epochs=None, transformations=[Example()]
     ),
@@ -46,7 +49,7 @@ DATA = {
     ),
 }
 """Endless ones have epochs of so many steps; the others end."""
-STEPS = {"loader": 5, "device": 5, "grain_loader": 5}
+STEPS = {"ahead": 5, "parallel": 5, "loader": 5, "device": 5, "grain_loader": 5}
 
 
 class Example(grain.transforms.Map):
@@ -87,6 +90,11 @@ class Waits(SaveAndResume):
 
 def main(folder, kind, after, file):
     """Train for four epochs, on from where a former run was killed."""
+    if kind == "ahead":  # as on an accelerator, Keras takes a batch more than it trains on
+        jax.default_backend = lambda: "gpu"
+    if kind == "parallel":
+        jax.config.update("jax_num_cpu_devices", 2)
+        keras.distribution.set_distribution(keras.distribution.DataParallel())
     fitted = model()
     validation = headrace.MapDataset.range(12).map(example).batch(4)
     history = fitted.fit(

@@ -108,6 +108,32 @@ def test_grains_names_train_as_grain_does(kind):
     assert told(again) == told(theirs)
 
 
+IMAGES = """
+import sys, headrace.compat
+
+headrace.compat.install()
+import keras
+
+made = keras.utils.image_dataset_from_directory(sys.argv[1], image_size=(8, 8), batch_size=4, format="grain", seed=3)
+assert type(made).__module__.startswith("headrace."), type(made)
+model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+assert len(model.fit(made, epochs=2, verbose=0).history["loss"]) == 2
+assert sum(len(labels) for _, labels in made) == 14
+"""
+
+
+@pytest.mark.long
+def test_keras_makes_datasets_of_folders_with_our_names(tmp_path):
+    """`image_dataset_from_directory(format="grain")`, once `install()` was called."""
+    image = pytest.importorskip("PIL.Image")
+    for number in range(14):
+        path = tmp_path / f"class {number % 2}" / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        image.fromarray(np.full((8, 8, 3), number, np.uint8)).save(path)
+    subprocess.run([sys.executable, "-c", IMAGES, str(tmp_path)], check=True)
+
+
 @pytest.mark.long
 def test_epochs_of_so_many_steps_go_on_in_the_stream():
     """A stream without an end gives each epoch the next batches."""
@@ -214,7 +240,9 @@ def run(folder, kind, after, file):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["loader", "filtered", "device", "grain_loader", "grain_map", "grain_iter"])
+@pytest.mark.parametrize(
+    "kind", ["loader", "filtered", "ahead", "parallel", "device", "grain_loader", "grain_map", "grain_iter"]
+)
 def test_a_fit_that_was_killed_goes_on_bit_by_bit(kind, tmp_path):
     """In the middle of the first epoch, and again in that of the last but one: the same losses and weights."""
     whole = run(tmp_path / "whole", kind, 0, tmp_path / "whole.json")

@@ -165,6 +165,7 @@ class Bins:
 
     def __init__(self, pack: BinPack, like: Element) -> None:
         self._pack = pack
+        self._structure: Any  # a dict, or a dict of trees
         lengths, self._structure = flatten(pack.length_struct)
         self._paths: list[Path] = self._structure.paths()  # of each leaf
         self._capacities = np.array(lengths, dtype=np.int64)
@@ -255,7 +256,7 @@ class Bins:
         shuffled: list[int] = np.random.default_rng(seed).permuted(range(self.count)).tolist()
         if self._pack.group_by is None:
             return shuffled
-        grouped: Any = (self._structure.unflatten(self._values) | self._lists)[self._pack.group_by]
+        grouped = {**self._structure.unflatten(self._values), **self._lists}[self._pack.group_by]
         means = [_mean_of_distinct(row) for row in grouped[: self.count]]
         return sorted(range(self.count), key=lambda number: (means[number], shuffled[number], number))
 
