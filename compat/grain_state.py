@@ -23,6 +23,7 @@ from ..loader.state.loader_state import LoaderState
 from ..samplers import IndexSampler, SequentialSampler
 from ..samplers.order import UnreadOrder
 from ..samplers.protocol import ScalarSampler
+from .flat_map_counts import reached_by
 
 VERSION = 2
 
@@ -45,34 +46,40 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
         )
     _check_sampler(str(state.get("sampler")), pipeline.leaf.sampler)
     if _TAKEN in state or _WORKERS in state:
-        return _inside_flat_map(state, pipeline)
+        return _inside_flat_maps(state, pipeline)
     return after_records(_reached(state, pipeline), pipeline)
 
 
-def _inside_flat_map(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
-    """The cursor of a loader with a FlatMap: Grain's state has the next record, and the number of its elements taken.
+def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
+    """The cursor of a loader with flat maps: Grain's state has the next record, and how many elements each gave since.
 
     Raises:
         CheckpointError: the state is damaged, or does not tell enough.
     """
-    states, operations = state.get(_WORKERS, [state]), pipeline.stages[0].operations
-    others = [operation for operation in operations if operation.method != "flat_map"]
-    flat_maps = [operation for operation in pipeline.operations if operation.method == "flat_map"]
-    is_known = len(states) == len(flat_maps) == len(operations) - len(others) == 1
-    if not is_known or not all(one.one_to_one for one in others):
+    states = state.get(_WORKERS, [state])
+    flat_maps = [
+        [operation for operation in stage.operations if operation.method == "flat_map"] for stage in pipeline.stages
+    ]
+    if len(states) != 1 or any(flat_maps[1:]):
         raise CheckpointError(
             "Grain's state of a DataLoader with a FlatMap can be gone on with if Grain had one worker or none, and there is "
-            "no other FlatMap, and no Filter before the batch; let that run end in Grain, and begin the next one here."
+            "no FlatMap after a batch of what another one, or a Filter, gave; let that run end in Grain, and begin the next "
+            "one here."
         )
+    place, given = states[0], list[int]()
     try:
-        reached, taken = states[0]["parent"]["next_index"], states[0][_TAKEN]
-        if type(reached) is not int or type(taken) is not int or min(reached, taken) < 0:
+        for _ in flat_maps[0]:
+            given.insert(0, place[_TAKEN])
+            place = place["parent"]
+        reached = place["next_index"]
+        if any(type(count) is not int or count < 0 for count in (reached, *given)):
             raise TypeError
     except (KeyError, TypeError):
         raise CheckpointError(f"Grain's state is damaged: {short_repr(state)}.") from None
-    after = after_records((reached,), pipeline)
-    skips = (taken, *after.cursor.skips[1:])
-    return dataclasses.replace(after, cursor=replaced(after.cursor, skips=skips))
+    after_records((reached,), pipeline)  # which looks whether there are so many
+    position, rows = reached_by(pipeline, reached, given)
+    after = after_records((position,), pipeline)
+    return dataclasses.replace(after, cursor=replaced(after.cursor, skips=(rows, *after.cursor.skips[1:])))
 
 
 def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:

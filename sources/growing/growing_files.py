@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ...common.messages import first_few, shorten
@@ -241,17 +241,6 @@ class GrowingFiles(Generic[FoundT]):
     def generation_folder(self) -> str | None:
         """The folder in which generations are written down; None if it cannot be written."""
         return None if self._growth is None else self._growth.folder
-
-    @property
-    def carried_generations(self) -> list[Any]:
-        """Generations that are written nowhere, as plain JSON values."""
-        return [] if self._growth is None else self._growth.carried
-
-    def with_generations(self, values: Iterable[Any]) -> Self:
-        """The same source, which knows generations of a state."""
-        other = copy.copy(self)
-        other._growth = self._grown().with_carried(values)
-        return other
 
     def _grown(self) -> Growth:
         if self._growth is None:

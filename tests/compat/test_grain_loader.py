@@ -51,6 +51,12 @@ def transforms(g):
         def flat_map(self, element):
             return [element] * (int(element) % 3 + 1)
 
+    class Spread(g.python.experimental.FlatMapTransform):
+        max_fan_out = 9
+
+        def flat_map(self, element):
+            return range(int(element) % 5)
+
     class Odd:
         def __call__(self, records):
             for record in records:
@@ -63,6 +69,8 @@ def transforms(g):
         "two random maps": [Noise(), Third(), Noise(), batch(4)],
         "copies": [Copies()],
         "flat map": [Square(), Copies(), batch(4, drop_remainder=True)],
+        "two flat maps": [Noise(), Copies(), Third(), Square(), Copies(), Third(), batch(3)],
+        "several flat maps": [Third(), Copies(), Spread(), Copies()],
         "random map of batches": [batch(3), Noise()],
         "older names": [
             old.MapOperation(lambda x: x + 1),
@@ -128,9 +136,9 @@ def test_states_of_grains_loader_go_on():
 
 
 @pytest.mark.parametrize("shard", [("s", 0, 1, False), ("l", 1, 3, False), ("q", 0, 1, True)])
-def test_states_of_grains_loader_go_on_inside_a_flat_map(shard):
-    """Where that tells the record: not with a filter beside it, or from several workers."""
-    for name, steps in (("copies", 17), ("flat map", 5)):
+def test_states_of_grains_loader_go_on_inside_flat_maps(shard):
+    """One or several, with filters before, between and after them; not from several workers."""
+    for name, steps in (("copies", 17), ("flat map", 5), ("two flat maps", 4), ("several flat maps", 20)):
         theirs = iter(loader(real, transforms(real)[name], shard))
         for _ in range(steps):
             state = theirs.get_state()
@@ -138,10 +146,13 @@ def test_states_of_grains_loader_go_on_inside_a_flat_map(shard):
             ours.set_state(state)
             assert both.told(next(ours)) == both.told(next(theirs))
         assert both.told(list(ours)) == both.told(list(theirs))
+        ours.set_state(theirs.get_state())
+        assert not list(ours)
     workers = json.dumps({"iterators_in_use_states": [json.loads(state)] * 2}).encode()
-    filtered = iter(loader(grain, [grain.transforms.Filter(bool), *transforms(grain)["copies"]], shard))
-    for iterator, refused in ((ours, workers), (filtered, state)):
-        with pytest.raises(CheckpointError, match="no Filter before the batch"):
+    copies, batch = transforms(grain)["copies"], grain.transforms.Batch(2, batch_fn=sum)
+    batched = iter(loader(grain, [*copies, batch, *copies], shard))
+    for iterator, refused in ((ours, workers), (batched, state)):
+        with pytest.raises(CheckpointError, match="no FlatMap after a batch"):
             iterator.set_state(refused)
     in_order = iter(loader(grain, transforms(grain)["own operation"], shard))
     with pytest.raises(CheckpointError, match="iterators of records"):

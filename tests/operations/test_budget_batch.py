@@ -327,6 +327,10 @@ def test_a_record_that_is_too_long_is_refused_dropped_or_cut():
         cut = list(batches_of(pad_to=pad_to, max_tokens=budget, too_long="truncate"))
         assert ids(cut) == Counter(range(60))
         assert max(batch["lengths"].max() for batch in cut) == 32
+    with pytest.raises(
+        LengthsError, match="over 30, the largest length of batches of max_tokens=128 and multiple_of=4;"
+    ):
+        batches_of(multiple_of=4)
 
 
 def test_a_record_that_is_longer_than_its_length_says_is_named():
@@ -337,6 +341,19 @@ def test_a_record_that_is_longer_than_its_length_says_is_named():
         LengthsError, match=rf"record 17 is {LENGTHS[17]} long, and its length was said to be {lengths[17]}"
     ):
         list(batches_of(lengths=lengths))
+
+
+def test_an_element_of_a_chain_that_is_longer_than_its_length_says_is_named_by_its_record():
+    """By its index, for which the length was passed, and by its record, however it was shuffled and mixed."""
+    records = MapDataset.source(RECORDS).seed(1)
+    elements = MapDataset.mix({"a": records[:20].shuffle(), "b": records[20:].shuffle()}, when_exhausted="all")
+    lengths = [len(element["tokens"]) for element in elements]
+    index = next(index for index, element in enumerate(elements) if element["id"] == 23)
+    lengths[index] -= 1
+    with pytest.raises(
+        LengthsError, match=rf"element {index} \(record 23 of b\) is {LENGTHS[23]} long, and its length was"
+    ):
+        list(elements.budget_batch(128, pad_to=(64,), lengths=lengths, seed=0))
 
 
 def test_nothing_one_and_all_too_long():
