@@ -151,7 +151,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
 
 
 def _begun_with(state: Any) -> ShardStates:
-    """What the shard of a state had begun with. Raises CheckpointError: it is no such state."""
+    """The places that the shard of a state had begun with. Raises CheckpointError: it is no such state."""
     try:
         return {int(number): each for number, each in state["begun_with"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
