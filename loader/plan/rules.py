@@ -105,7 +105,7 @@ class First(OfOne):
         return super().choices(note, max(min(count, self.count - note[0]), 0))
 
     def wanted(self, note: JoinState, most: int | None) -> int:
-        left = max(self.count - note[0], 0)
+        left: int = max(self.count - note[0], 0)
         return left if most is None else min(left, most)
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
