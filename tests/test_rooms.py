@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-BESIDE = {"tests", "examples", "benchmarks", "docs", "build"}
+BESIDE = {"tests", "examples", "benchmarks", "league", "docs", "build"}
 ROOMS = (
     ("errors",),
     ("common",),

@@ -1,0 +1,79 @@
+"""The environments of the loaders: `python league/environments.py [NAMES]` makes them, outside the repository.
+
+In: `requirements/NAME.txt`. Out: a Python for each loader. `LEAGUE_CACHE` names the folder, `UV_FIND_LINKS` one with wheels.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CACHE = Path(os.environ.get("LEAGUE_CACHE", Path.home() / ".cache" / "headrace-league"))
+
+
+@dataclass(frozen=True)
+class Loader:
+    """A loader that takes part.
+
+    Attributes:
+        title: what the tables call it.
+        adapter: the module in `adapters/`.
+        requirements: the file in `requirements/`, and the folder of its environment; empty for what cannot be installed.
+        why_missing: why it has no environment; a row of the tables says so.
+    """
+
+    title: str
+    adapter: str
+    requirements: str
+    why_missing: str = ""
+
+
+LOADERS = {
+    "headrace": Loader("headrace", "with_headrace", "headrace"),
+    "grain": Loader("Grain", "with_grain", "grain"),
+}
+
+
+def python_of(loader: Loader) -> str | None:
+    """The Python that has it: of its own environment, else this one if it has the package; None if neither is there."""
+    own = CACHE / loader.requirements / "bin" / "python"
+    if loader.requirements and own.exists():
+        return str(own)
+    if importlib.util.find_spec(loader.requirements) is not None:
+        return sys.executable
+    return None
+
+
+def make(loader: Loader) -> None:
+    """Makes an environment, or brings it to what the file asks for; `uv` does both in seconds where it has the wheels."""
+    folder = CACHE / loader.requirements
+    uv = [sys.executable, "-m", "uv"]
+    if not (folder / "bin" / "python").exists():
+        subprocess.run([*uv, "venv", "--quiet", "--python", "3.11", str(folder)], check=True)
+    file = HERE / "requirements" / f"{loader.requirements}.txt"
+    command = [*uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), "--requirement", str(file)]
+    subprocess.run(command, check=True, cwd=HERE.parent)
+
+
+def main() -> int:
+    """Makes the environments that the command line names; without names, all."""
+    for name in sys.argv[1:] or LOADERS:
+        loader = LOADERS[name]
+        if loader.why_missing:
+            print(f"{name}: {loader.why_missing}")
+            continue
+        try:
+            make(loader)
+            print(f"{name}: {CACHE / loader.requirements}")
+        except subprocess.CalledProcessError as error:
+            print(f"{name}: cannot be installed here ({error}); its row will say so")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
