@@ -68,16 +68,15 @@ def migrate(
         return pipeline, states  # comparing the fingerprints will tell
     if strict:
         _check_omitted(history.last.omitted, sampler.omitted.digest)
-    position, told = _from_where(former, states, history)
+    position, told, length = _from_where(former, states, history)
     changed = sampler.going_on(
         saved, position, told.place if told is not None and isinstance(told.place, int) else None
     )
     total = _length(changed)
-    length = _length(former.leaf.sampler) if told is None or told.length is None else told.length
     if changed.history != history:
         _check_begun(pipeline, states, strict)
         if changed.omitted.digest != history.last.omitted:
-            _check_unread(pipeline, changed, states, min(position, length))
+            _check_unread(pipeline, changed, states, position)
     check_last_windows(pipeline, states, length, total)
     now = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=changed))
     fingerprint = _told(known, now, changed)
@@ -116,17 +115,19 @@ def _with_parts(
     if not parts:
         return pipeline, states
     lasts = {name: History.of(saved[f"part {short_repr(name)}"]).last.position for name in parts}
-    position, counts = _place_in_mix(first_unread(pipeline, states), order_told(saved), lasts)
-    told = next((each.place for each in states if each.place is not None and each.place.position == position), None)
+    length = former_length(states, saved)
+    position, counts = _place_in_mix(min(first_unread(pipeline, states), length), order_told(saved), lasts)
+    known_places = [each.place for each in states if each.place is not None]
+    told = next((each for each in known_places if min(each.position, length) == position), None)
     places = told.place if told is not None and isinstance(told.place, dict) else {}
     names = {name: f"part {short_repr(name)}" for name in parts}
     changed = {name: part.going_on(saved[names[name]], counts[name], places.get(name)) for name, part in parts.items()}
     now = mix.with_parts(changed)
     if any(part.history != History.of(saved[names[name]]) for name, part in changed.items()):
         _check_begun(pipeline, states, strict)
-        _check_unread(pipeline, now, states, position)
         total = _length(now.going_on(saved, position, False))
-        check_last_windows(pipeline, states, former_length(states, saved), total)
+        _check_unread(pipeline, now, states, position)
+        check_last_windows(pipeline, states, length, total)
     sampler = {**saved, **{names[name]: part.fingerprint for name, part in changed.items()}}
     fingerprint = Fingerprint({**known, "sampler": sampler})
     leaf = dataclasses.replace(pipeline.leaf, sampler=now)
@@ -218,12 +219,20 @@ def _length(sampler: Any) -> int:
     return len(sampler.with_shard_options(NoSharding()))
 
 
-def _from_where(former: Pipeline, states: Sequence[LoaderState], history: History) -> tuple[int, LivingPlace | None]:
-    """The position from which on the order may be another one, and what a state tells of it."""
-    position = max(first_unread(former, states), history.last.position)
+def _from_where(
+    former: Pipeline, states: Sequence[LoaderState], history: History
+) -> tuple[int, LivingPlace | None, int]:
+    """The position from which on the order may be another one, what a state tells of it, and the positions of the run.
+
+    Shards that have read unevenly at the end stand beyond it: the order is another one from the end on.
+    """
     knowing = [state for state in states if _changes_of(state) == len(history.changes)]  # others tell former places
-    told = [state.place for state in knowing if state.place is not None and state.place.position == position]
-    return position, told[0] if told else None
+    told = [state.place for state in knowing if state.place is not None]
+    length = next((each.length for each in told if each.length is not None), None)
+    if length is None:
+        length = _length(former.leaf.sampler)
+    position = max(min(first_unread(former, states), length), history.last.position)
+    return position, next((each for each in told if min(each.position, length) == position), None), length
 
 
 def _check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> None:

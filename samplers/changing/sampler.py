@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...errors import CheckpointError, EmptyStreamError
 from ..block_shuffle import BlockShuffle
 from ..protocol import ENDLESS, RecordMetadata, metadata_at
-from ..sharding import ShardOptions, as_shard_options
+from ..sharding import NoSharding, ShardOptions, as_shard_options
 from .history import PASSING, History, OrderChange
 from .living import LivingPlaces, OmittedKeys
 from .stretches import WholeOrder, rule_of
@@ -109,7 +109,8 @@ class ChangingSampler:
     @property
     def num_epochs(self) -> int | None:
         """The number of epochs; None: endless."""
-        return None if len(self.sampler) >= ENDLESS else -(-len(self.sampler) // self._records)
+        total = len(self.sampler.with_shard_options(NoSharding()))  # shards may leave out whole epochs at the end
+        return None if total >= ENDLESS else -(-total // self._records)
 
     @property
     def generation(self) -> int:
@@ -326,6 +327,10 @@ class ChangingSampler:
         other._check_left()
         generation = last.generation if generation is None else generation
         place = self.place(position) if place is None else place
+        if (
+            epochs := self.num_epochs
+        ) is not None:  # shards that have read unevenly may be said to be beyond the last epoch
+            place = min(place, self.order.of_epoch(epochs).epoch_begin(epochs))
         change = OrderChange(position, place, records, joins, other.omitted.digest, generation)
         return other.with_history(self.history.followed_by(change))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, BudgetBatch, DataLoader, Filter, IndexSampler, ShardOptions, Subset, load
+from headrace import Batch, BudgetBatch, DataLoader, Filter, IndexSampler, MixSampler, ShardOptions, Subset, load
 from headrace.errors import CheckpointError, EmptyStreamError, RecordKeyError
 
 GONE = [3, 5, 17]
@@ -114,6 +114,29 @@ def test_a_state_of_before_goes_on_with_any_workers_and_shards():
             came = [_keys(loader, states)[0] for loader in loaders]
             assert sorted(itertools.chain(*came)) == expected
             assert max(map(len, came)) - min(map(len, came)) <= 1
+
+
+@pytest.mark.parametrize("source", [range(5), {"only": range(5)}], ids=["one source", "mix"])
+def test_shards_that_ended_unevenly_go_on_to_the_same_end_with_more_left_out(source):
+    """Three records on two shards: the first one has read a row more, so that it stands beyond the end."""
+
+    def shard(index, omit):
+        sampler = MixSampler(source) if isinstance(source, dict) else IndexSampler(5, num_epochs=1)
+        omit = {"only": omit} if isinstance(source, dict) else omit
+        return DataLoader(data_source=source, sampler=sampler, shard_options=ShardOptions(index, 2), omit=omit)
+
+    runs = [_keys(shard(index, [0, 1])) for index in range(2)]
+    assert [keys for keys, _ in runs] == [[2, 4], [3]]
+    for index in range(2):
+        assert _keys(shard(index, [0, 1, 2]), [state for _, state in runs])[0] == []
+
+
+def test_more_shards_than_records_are_left_have_as_many_epochs():
+    """Three epochs of two records on five shards: one row each, and the last one is dropped."""
+    options = [ShardOptions(index, 5, drop_remainder=True) for index in range(5)]
+    sampler = IndexSampler(3, num_epochs=3)
+    loaders = [DataLoader(data_source=range(3), sampler=sampler, shard_options=each, omit=[0]) for each in options]
+    assert [_keys(loader)[0] for loader in loaders] == [[1], [2], [1], [2], [1]]
 
 
 def test_fewer_records_left_out_than_the_state_knows_are_refused():
