@@ -48,6 +48,10 @@ class GrowingFiles(Generic[FoundT]):
         """Find what is to be known of a file; raises SourceError where it is none of this format, or not whole."""
         raise NotImplementedError
 
+    def _look_at_all(self, paths: Sequence[str]) -> list[FoundT]:
+        """`_look_at` for each of the files of a source that does not grow."""
+        return of_each(self._look_at, paths)
+
     def _facts(self, found: FoundT) -> FileFacts:
         raise NotImplementedError
 
@@ -82,7 +86,7 @@ class GrowingFiles(Generic[FoundT]):
     def _looked_at(self, paths: Sequence[str]) -> list[FoundT]:
         """Facts about files, in their order; each is looked at once."""
         if self._growth is None:
-            return of_each(self._look_at, paths)
+            return self._look_at_all(paths)
         known = self._known = {} if self._known is None else self._known
         missing = [path for path in dict.fromkeys(paths) if path not in known]
         known.update(zip(missing, of_each(self._look_and_tell, missing)))
