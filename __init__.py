@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         attention,
         lengths_of,
     )
-    from .tools import Diagnosis, diagnose, diff, trace
+    from .tools import Diagnosis, diagnose, diff, find_omitted, trace
 
     __version__: str
 
@@ -145,6 +145,7 @@ __all__ = [
     "diagnose",
     "diff",
     "encode_example",
+    "find_omitted",
     "kfold",
     "lengths_of",
     "load",

@@ -108,6 +108,56 @@ def balanced() -> tuple[float, str, str]:
     return _seconds(lambda: sampler.record_keys(positions)) / DRAWS * 1e6, "", f"{len(sampler.classes)} classes"
 
 
+def _omitting(omit: object) -> headrace.DataLoader:
+    records = headrace.RangeDataSource(10 * RECORDS)
+    return headrace.load(
+        records, transformations=[_labelled], batch_size=1024, shuffle=True, seed=0, num_epochs=1, omit=omit
+    )
+
+
+def _labelled(key: int) -> dict[str, int]:
+    return {"key": key, "label": key % 10}
+
+
+def _omitted() -> np.ndarray:
+    return np.random.default_rng(0).choice(10 * RECORDS, RECORDS // 10, replace=False)
+
+
+def omitted() -> tuple[float, str, str]:
+    """Time of a loader's batches where 10^6 of 10^8 records are left out, beside that where none are; a map makes dicts."""
+    batches = DRAWS // 1024
+    plain, without = iter(_omitting(None)), iter(_omitting(_omitted()))
+    began = time.process_time()
+    next(plain), next(without)
+    first = time.process_time() - began
+    took = []
+    for _ in range(7):  # in turn
+        for iterator in (plain, without):
+            took.append(_seconds(lambda it=iterator: [next(it) for _ in range(batches)], 1))
+    plain.close(), without.close()
+    ratio = statistics.median(after / before for before, after in zip(took[::2], took[1::2]))
+    plain_ns, ns = (statistics.median(took[start::2]) / (batches * 1024) * 1e9 for start in (0, 1))
+    return (
+        ratio,
+        "≤ 1.05",
+        f"{ns - plain_ns:.0f} ns more than {plain_ns:.0f} a record; {first:.1f} s to the first batches",
+    )
+
+
+def omitted_memory() -> tuple[float, str, str]:
+    """Bytes an omitted key that a loader keeps while it runs, and the most at a time, beside the keys that the user has."""
+    keys = _omitted()
+    with contextlib.closing(iter(_omitting(None))) as plain:
+        next(plain)  # what it imports
+    tracemalloc.start()
+    with contextlib.closing(iter(_omitting(keys))) as batches:
+        for _ in range(100):
+            next(batches)
+        kept, most = (size / len(keys) for size in tracemalloc.get_traced_memory())
+    tracemalloc.stop()
+    return kept, "≤ 16", f"{most:.0f} at most"
+
+
 def windows() -> tuple[float, str, str]:
     """Time to read 32 frames of 64 × 64 × 3, beside that of a copy of one contiguous slice."""
     rng = np.random.default_rng(0)
@@ -135,6 +185,8 @@ ROWS = {
     "weighted_memory": weighted_memory,
     "weighted_torch": weighted_torch,
     "balanced": balanced,
+    "omitted": omitted,
+    "omitted_memory": omitted_memory,
     "windows": windows,
 }
 

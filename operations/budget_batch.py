@@ -158,9 +158,11 @@ class BudgetBatch(Operation):
         beyond = np.flatnonzero(lengths > shapes.longest)
         if len(beyond) and self.too_long == "error":
             more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+            rows = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
             raise LengthsError(
                 f"record {beyond[0]}{more} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest length "
-                f'of batches of max_tokens={self.max_tokens}; pass too_long="drop" or "truncate", or a longer one in pad_to=.'
+                f"of batches of max_tokens={self.max_tokens}{rows}; "
+                'pass too_long="drop" or "truncate", or a longer one in pad_to=.'
             )
         return np.minimum(lengths, shapes.longest) if self.too_long == "truncate" else lengths
 

@@ -28,9 +28,7 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `at_generation(g)` | the same source with the records of generation `g` |
 | `grows_within` | True: it is made of a source that grows, and keeps the records that this had when it was made |
 | `complete` | False while a conversion writes its files: who has read all records waits for more. Asked before the last look |
-| `generation_folder` | the folder in which generations are written down; None: nowhere, and a state carries them |
-| `carried_generations` | those that are nowhere written down, as plain JSON values |
-| `with_generations(values)` | the same source, which knows these generations of a state |
+| `generation_folder` | the folder in which generations are written down; None: this process cannot write to it |
 | `columns` | the tree of arrays of a columnar source (one leading axis), so that a batch is one `np.take` |
 
 The loader calls the reading methods from several threads at the same time. `__getitem__` and `__getitems__` may be coroutines,

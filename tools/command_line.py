@@ -1,7 +1,7 @@
-"""The commands `bench`, `plan`, `convert`, `verify`, `trace`, `diff`, and `checkpoint …`, and `headrace --version`.
+"""The commands `bench`, `plan`, `convert`, `verify`, `trace`, `find`, `diff`, `checkpoint …`, and `headrace --version`.
 
-In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences; 2 for
-what cannot be done; 130 after Ctrl-C.
+In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences, for
+`find` if there is something; 2 for what cannot be done; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _number(flag: str, help: str, what: str = "seconds, such as 0.05", **setting
     return _option(flag, type=read, help=help, **settings)
 
 
-_WITH_MORE = ("bench", "convert", "diff", "plan", "trace")
+_WITH_MORE = ("bench", "convert", "diff", "find", "plan", "trace")
 """Commands that take arguments of somebody else's, after two dashes."""
 
 _JSON = _option("--json", action="store_true", help="print JSON")
@@ -209,6 +209,22 @@ A conversion that was stopped goes on when it is run again.""",
   headrace trace train.py:make_loader --step 1000000000 --json          a run from the beginning
   headrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 processes go on from the checkpoint
   headrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      with a loader inside its main()""",
+    ),
+    "find": _command(
+        "[CHECKPOINT] PROGRAM.py[:name] --omitted: that no record that is left out was read, or will be, since a step",
+        "provenance.commands:print_omitted",
+        _option("checkpoint", nargs="?", help="a state file, or a folder of these; default: from the beginning"),
+        _option("program", help="a file of Python, maybe with the name of a loader or of what makes one"),
+        _option("--omitted", action="store_true", required=True, help="look for records that are left out"),
+        _option(
+            "--keys", metavar="FILE", help="of keys that are looked for; default: those that the program leaves out"
+        ),
+        _count("--since", 0, "the number of the first batch (default 0)", default=0),
+        _count("--shards", 1, "so many go on from the checkpoint; default: as many"),
+        _option("--no-strict", action="store_true", help="go on with a program other than the checkpoint's"),
+        _option("--run", **_RUN, help="run the program as a shell would, up to its first loop"),
+        _JSON,
+        epilog="the status is 1 if one is read",
     ),
     "diff": _command(
         "ONE TWO, programs or checkpoints: the first step at which they differ, and why; the status is 1 if they do",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...common.costs import as_lengths
+from ...common.messages import first_few
 from ...errors import LengthsError
 from ...loader.plan.budget.order import BudgetOrder
 from ...loader.plan.budget.planned import batches_of, whole_lengths
@@ -48,6 +49,13 @@ class NodeRecords:
     def keys(self, places: Indices) -> Indices:
         """The indices of elements."""
         return places
+
+    def name_of(self, place: int) -> str:
+        """The element with its index, and what it was made of."""
+        names = [
+            f"record {used.key}{''.join(f' of {name}' for name in used.datasets)}" for used in self.made_of(0, place)
+        ]
+        return f"element {place} ({first_few(names)})"
 
     def place_of(self, key: int, count: int) -> int | None:
         """The index itself."""

@@ -37,14 +37,24 @@ def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: Grow
             "omit= is a function of file and row, which is asked of the records that there are when the loader is made; those "
             f'that come in later by growth={growth.at!r} would not be asked of. Pass growth="hand", or record keys.'
         )
-    if isinstance(order, MixSampler):
-        by_part = _by_part(order, omit)
-        of_parts = {name: _keys(part, by_part.get(name)) for name, part in source.parts.items()}
-        return order.without({name: keys for name, keys in of_parts.items() if len(keys)})
     if omit is None and not hasattr(order, "without") and not hasattr(order, "resized"):
         return order  # which may have weights of 0 for what is gone
-    keys = _keys(source, omit)
-    return ChangingSampler.of(order).without(keys) if len(keys) else order
+    keys = {name: of_part for name, of_part in keys_by_part(order, source, omit).items() if len(of_part)}
+    if isinstance(order, MixSampler):
+        return order.without(keys)
+    return ChangingSampler.of(order).without(keys[""]) if keys else order
+
+
+def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
+    """The keys, ascending, that a user names of each part of a mix, and that it has no longer; else all, by the name "".
+
+    Raises:
+        TypeError, ValueError, RecordKeyError, SourceError: as above.
+    """
+    if not isinstance(order, MixSampler):
+        return {"": _keys(source, omit)}
+    by_part = _by_part(order, omit)
+    return {name: _keys(source.parts[name], by_part.get(name)) for name in order.names}
 
 
 def _by_part(mix: MixSampler, omit: Any) -> Mapping[str, Any]:

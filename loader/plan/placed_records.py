@@ -38,6 +38,9 @@ class PlacedRecords(Protocol):
     def keys(self, places: Ints) -> Ints:
         """Their keys, as users know them."""
 
+    def name_of(self, place: int) -> str:
+        """The record at a place of the first epoch, as messages name it."""
+
     def place_of(self, key: int, count: int) -> int | None:
         """The place below `count` of the record with a key; None if it has none."""
 
@@ -74,6 +77,10 @@ class SampledRecords:
     def keys(self, places: Ints) -> Ints:
         """The keys of the records at places."""
         return self._sampler.record_keys(places)
+
+    def name_of(self, place: int) -> str:
+        """The record with its key."""
+        return f"record {self.keys(np.array([place]))[0]}"
 
     def place_of(self, key: int, count: int) -> int | None:
         """The place of a record, by the sampler's own inverse where it has one."""

@@ -148,15 +148,15 @@ def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]
     return shapes[0]
 
 
-def check_lengths(real: Ints, said: Ints, keys: Sequence[Any]) -> None:
-    """Refuse a record that is longer than its length says.
+def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None:
+    """Refuse a record that is longer than its length says; `name_of` gives the name of the one in a row.
 
     Raises:
         LengthsError: there is one.
     """
     for row in np.flatnonzero(real > said)[:1].tolist():
         raise LengthsError(
-            f"record {keys[row]} is {real[row]} long, and its length was said to be {said[row]}; batches were planned by that. "
+            f"{name_of(row)} is {real[row]} long, and its length was said to be {said[row]}; batches were planned by that. "
             "Pass the lengths= of what is batched."
         )
 

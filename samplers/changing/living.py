@@ -50,10 +50,12 @@ class OmittedKeys:
 
     def below(self, records: int) -> int:
         """The number of keys that the first so many records have."""
-        return int(np.searchsorted(self.keys, records))
+        if not len(self.keys) or records > int(self.keys[-1]):
+            return len(self.keys)
+        return int(np.searchsorted(self.keys, self.keys.dtype.type(records)))  # of one type: else NumPy copies the keys
 
     def __contains__(self, key: int) -> bool:
-        place = int(np.searchsorted(self.keys, key))
+        place = self.below(key)
         return place < len(self.keys) and int(self.keys[place]) == key
 
 
@@ -203,7 +205,8 @@ def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
     """The number of places left out before each index of what is left."""
     if not len(indices) or not len(gaps):
         return np.zeros_like(indices)
-    low, high = np.searchsorted(gaps, [int(indices.min()), int(indices.max())], side="right").tolist()
+    ends = np.array([indices.min(), indices.max()], dtype=gaps.dtype)  # of another type, NumPy would copy all gaps
+    low, high = np.searchsorted(gaps, ends, side="right").tolist()
     near = gaps[low:high].astype(np.int64)
     if len(near) * 2 > len(indices) or not (indices[1:] >= indices[:-1]).all():
         found: Int64s = np.searchsorted(near, indices, side="right") + low

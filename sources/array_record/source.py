@@ -24,6 +24,7 @@ from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
 from ..file_source import FileSource, hex_digest, open_files_limit
 from ..growing.generation import FileFacts
+from ..kept_facts import file_facts_of
 from ..parts import by_part, part_of
 from ..provenance import FilePlace
 from .files import (
@@ -108,6 +109,9 @@ class ArrayRecordDataSource(FileSource[bytes]):
 
     def _look_at(self, path: str) -> FileFacts:
         return inspected(path, self._options, self._storage)
+
+    def _look_at_all(self, paths: Sequence[str]) -> list[FileFacts]:
+        return file_facts_of(paths, type(self).__name__, self._look_at)
 
     def _facts(self, found: FileFacts) -> FileFacts:
         return found

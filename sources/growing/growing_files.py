@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ...common.messages import first_few, shorten
@@ -48,6 +48,10 @@ class GrowingFiles(Generic[FoundT]):
         """Find what is to be known of a file; raises SourceError where it is none of this format, or not whole."""
         raise NotImplementedError
 
+    def _look_at_all(self, paths: Sequence[str]) -> list[FoundT]:
+        """`_look_at` for each of the files of a source that does not grow."""
+        return of_each(self._look_at, paths)
+
     def _facts(self, found: FoundT) -> FileFacts:
         raise NotImplementedError
 
@@ -82,7 +86,7 @@ class GrowingFiles(Generic[FoundT]):
     def _looked_at(self, paths: Sequence[str]) -> list[FoundT]:
         """Facts about files, in their order; each is looked at once."""
         if self._growth is None:
-            return of_each(self._look_at, paths)
+            return self._look_at_all(paths)
         known = self._known = {} if self._known is None else self._known
         missing = [path for path in dict.fromkeys(paths) if path not in known]
         known.update(zip(missing, of_each(self._look_and_tell, missing)))
@@ -241,17 +245,6 @@ class GrowingFiles(Generic[FoundT]):
     def generation_folder(self) -> str | None:
         """The folder in which generations are written down; None if it cannot be written."""
         return None if self._growth is None else self._growth.folder
-
-    @property
-    def carried_generations(self) -> list[Any]:
-        """Generations that are written nowhere, as plain JSON values."""
-        return [] if self._growth is None else self._growth.carried
-
-    def with_generations(self, values: Iterable[Any]) -> Self:
-        """The same source, which knows generations of a state."""
-        other = copy.copy(self)
-        other._growth = self._grown().with_carried(values)
-        return other
 
     def _grown(self) -> Growth:
         if self._growth is None:

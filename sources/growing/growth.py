@@ -10,7 +10,7 @@ import copy
 import glob
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 from ...common.fingerprint_values import digest
@@ -207,17 +207,6 @@ class Growth:
         """The folder in which generations are written down, if they can be."""
         return self._log.written
 
-    @property
-    def carried(self) -> list[Any]:
-        return [generation.to_json() for generation in self._log.carried]
-
-    def with_carried(self, values: Iterable[Any]) -> Self:
-        """The same, which knows generations that a state carries, too."""
-        other = copy.deepcopy(self)
-        other._log.carry([Generation.from_json(each) for each in values])
-        other.refresh()
-        return other
-
     def _name(self, path: str) -> str:
         if path.startswith(f"{self._home}/"):
             return path[len(self._home) + 1 :]
@@ -244,7 +233,7 @@ def growth_of(
 
     Raises:
         TypeError: `growing` is neither a truth value nor a path, or `generation` no whole number.
-        ValueError: `generation` is negative.
+        ValueError: `generation` is negative; generations would be written to a store.
     """
     if growing is False and generation is None:
         return None
@@ -252,6 +241,11 @@ def growth_of(
         generation = whole_number("generation", generation, 0, None, "the number of a generation, such as 0")
     folder = None if isinstance(growing, bool) else text_of(growing)
     texts = tuple(_normal(text_of(path)) for path in path_list(paths))
+    if is_remote(folder or texts[0]):
+        raise ValueError(
+            f"{shorten(folder or texts[0])} is in a store, and the generations of a source that grows are written to a folder "
+            'of this machine, or one that all machines share; pass growing="such a folder".'
+        )
     growth = Growth(FileSelection(texts, tuple(patterns), left_out, storage, settles), kind, folder)
     if generation is not None:
         growth = growth.at(generation)

@@ -3,17 +3,14 @@
     FOLDER/.headrace-generations/<digest of what the source reads>/000000.json, 000001.json …
 
 A file is written under a name of its own and then linked to its number, which fails where that is there: so it is whole or not
-there, and of two processes that look at the same moment one wins, and both read the same. Where the folder cannot be written,
-the log keeps the generations itself, and says so: a state carries them.
+there, and of two processes that look at the same moment one wins, and both read the same.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
-from collections.abc import Sequence
 from contextlib import suppress
 
 from ...common.messages import shorten
@@ -24,12 +21,9 @@ from .generation import Generation
 FOLDER = ".headrace-generations"
 """In the folder of the data."""
 
-_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
-"""Errors of folders that cannot be written to, or have no links."""
-
 
 class GenerationLog:
-    """A log of generations. Picklable; those that it could not write go with it.
+    """A log of generations.
 
     Args:
         folder: of the log; it is made when the first generation is written.
@@ -39,24 +33,11 @@ class GenerationLog:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._carried: dict[int, Generation] = {}
 
     @property
     def written(self) -> str | None:
         """The folder, if this process can write to it."""
-        there = not self._carried and os.access(self.folder, os.W_OK)
-        return self.folder if there else None
-
-    @property
-    def carried(self) -> list[Generation]:
-        """Generations that are written nowhere."""
-        return [self._carried[number] for number in sorted(self._carried)]
-
-    def carry(self, generations: Sequence[Generation]) -> None:
-        """Know generations of a state, as far as they are written nowhere."""
-        for generation in generations:
-            if self.read(generation.number) is None:
-                self._carried[generation.number] = generation
+        return self.folder if os.access(self.folder, os.W_OK) else None
 
     def read(self, number: int) -> Generation | None:
         """A generation, if there is one of this number.
@@ -64,8 +45,6 @@ class GenerationLog:
         Raises:
             SourceError: it cannot be read.
         """
-        if number in self._carried:
-            return self._carried[number]
         path = self._path(number)
         try:
             with open(path, "rb") as file:
@@ -87,12 +66,10 @@ class GenerationLog:
         except FileExistsError:
             return
         except OSError as error:
-            if error.errno not in _REFUSED:
-                raise SourceError(
-                    f"{shorten(self.folder)}: generation {generation.number} cannot be written down: {shorten(error)}; mend "
-                    "that, or pass growing=, another folder for the lists of files."
-                ) from error
-            self._carried[generation.number] = generation
+            raise SourceError(
+                f"{shorten(self.folder)}: generation {generation.number} cannot be written down: {shorten(error)}; mend that, "
+                "or pass growing=, another folder for the lists of files."
+            ) from error
 
     def _path(self, number: int) -> str:
         return os.path.join(self.folder, f"{number:06}.json")

@@ -24,6 +24,7 @@ from ...files.urls import name_of
 from ...formats.index import SUFFIXES, FoundRecords, Index, IndexKind, index_of
 from ..file_source import FileSource, RecordT, hex_digest, open_files_limit
 from ..growing.generation import FileFacts
+from ..kept_facts import file_facts_of
 from ..lengths import lengths_kind
 from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
@@ -77,6 +78,9 @@ class IndexedSource(FileSource[RecordT]):
 
     def _check_count(self, path: str, count: int) -> None:
         """Raise SourceError if the user's arguments say that the file has another number of records."""
+
+    def _look_at_all(self, paths: Sequence[str]) -> list[FileFacts]:
+        return file_facts_of(paths, self.index_kind.name, self._look_at)
 
     def _facts(self, found: FileFacts) -> FileFacts:
         return found

@@ -1,4 +1,4 @@
-"""`headrace trace` and `headrace diff`: what was in a step, and where two streams differ. In: arguments. Out: lines."""
+"""`headrace trace`, `find` and `diff`: the records of a step, and differences of streams. In: arguments. Out: lines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from ...errors import HeadraceError
 from ..programs import Program, told_of
 from .diff import diff
+from .omitted import find_omitted
 from .trace import trace
 
 
@@ -35,6 +36,21 @@ def print_trace(options: argparse.Namespace) -> int:
             with told_of(program.path):
                 raise
     return 0
+
+
+def print_omitted(options: argparse.Namespace) -> int:
+    """Run the command `find --omitted`."""
+    with _loader(Program.parsed(options.program), options) as loader:
+        found = find_omitted(
+            loader,
+            options.since,
+            options.checkpoint,
+            keys=options.keys,
+            shards=options.shards,
+            strict=not options.no_strict,
+        )
+    print(json.dumps(found.to_dict()) if options.json else found)
+    return 1 if found else 0
 
 
 def print_diff(options: argparse.Namespace) -> int:

@@ -177,7 +177,7 @@ def trace(
     if checkpoint is None and iterator_of(loader) is not None:
         checkpoint = loader.get_state()
     states = [] if checkpoint is None else states_of(checkpoint, step)
-    told, count = _shards(described, states, shards)
+    told, count = shards_of(described, states, shards)
     found = []
     for index in told:
         mine = [state for state in states if state.shard == (index, count)] or states
@@ -214,7 +214,7 @@ def _generations(element: Element) -> Iterator[str]:
             yield f"generation {sampler.generation_at(each.position)}, which holds from position {first:,} on"
 
 
-def _shards(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
+def shards_of(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
     """The shards that are to be told, and how many there are: those of the states, or so many that go on after these."""
     own = described.pipeline.shard
     known = [state.shard[0] for state in states] or [own.shard_index]

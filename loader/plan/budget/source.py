@@ -76,8 +76,7 @@ class BudgetSource:
         padding, shapes = self._operation.padding, self._order.windows.shapes
 
         def check(real: Ints) -> None:
-            if (real > self._lengths[places[:count]]).any():
-                check_lengths(real, self._lengths[places[:count]], self._input.keys(places[:count]).tolist())
+            check_lengths(real, self._lengths[places[:count]], lambda row: self._input.name_of(int(places[row])))
 
         return padding.batch(records, count, shapes.rows[shape], shapes.lengths[shape], check)
 

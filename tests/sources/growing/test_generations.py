@@ -4,6 +4,7 @@ import os
 import pickle
 
 import pytest
+from conversions import convert
 from growing_files import FORMATS, write_array_record, write_parquet, write_tokens
 
 from headrace import ArrayRecordDataSource, JsonLinesDataSource, ParquetDataSource, TokenSource
@@ -77,9 +78,13 @@ def test_a_generation_has_the_fingerprint_of_a_plain_source_on_its_files(folder)
     plain = folder.open(growing=False)
     source = folder.open()
     assert source.fingerprint == plain.fingerprint
-    folder.write("c", 3)
-    source.newest_generation()
-    assert source.at_generation(1).fingerprint == folder.open(growing=False).fingerprint
+    for generation in range(1, 8):
+        folder.write(f"c{generation}", generation)
+        source.newest_generation()
+        later = source.at_generation(generation)
+        assert later.fingerprint == folder.open(growing=False).fingerprint
+        source = later if generation % 3 else source
+    assert source.at_generation(0).fingerprint == plain.fingerprint
 
 
 def test_files_that_are_being_written_are_left_for_a_later_look(tmp_path):
@@ -156,3 +161,20 @@ def test_a_source_that_grows_has_whole_files_of_one_store(tmp_path):
         ParquetDataSource(f"{tmp_path}/a.parquet", filesystem=fs.LocalFileSystem(), growing=True)
     with pytest.raises(ValueError, match=r"<path>\.offsets"):
         TokenSource(tmp_path / "a.npy", [0, 1], growing=True)
+
+
+def test_generations_of_files_in_a_store_are_written_to_a_folder(tmp_path, monkeypatch):
+    """That the user names: nothing is written elsewhere. A folder that cannot be written is refused, too."""
+    monkeypatch.chdir(tmp_path)
+    url = f"memory://{tmp_path.name}/out"
+    convert([[1], [2], [3]], url, "tokens", shards=2)
+    for growing in (True, f"{url}/generations"):
+        with pytest.raises(ValueError, match='pass growing="such a folder"'):
+            TokenSource(url, growing=growing)
+    source = TokenSource(url, growing=tmp_path / "generations")
+    assert FORMATS["tokens"].numbers(source) == [1, 2, 3]
+    assert (source.newest_generation(), source.complete) == (0, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["generations"]
+    (tmp_path / "file").touch()
+    with pytest.raises(SourceError, match="pass growing=, another folder"):
+        TokenSource(url, growing=tmp_path / "file" / "within")

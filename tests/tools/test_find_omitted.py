@@ -1,0 +1,101 @@
+"""`headrace find --omitted`: that no record that is left out was read, or will be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import headrace
+from headrace import ShardOptions
+from headrace.errors import TraceError
+
+
+def _loader(omit=None, shard=(0, 1), **options):
+    options = {"shuffle": True, "seed": 0, "batch_size": 4, **options}
+    return headrace.load(range(40), omit=omit, shard_options=ShardOptions(*shard), **options)
+
+
+def _state(loader, steps, state=None):
+    with iter(loader) as iterator:
+        if state is not None:
+            iterator.set_state(state)
+        taken = [next(iterator).tolist() for _ in range(steps)]
+        return taken, iterator.get_state()
+
+
+def test_nothing_that_is_left_out_is_found_since_it_is():
+    """Before that step it was read: the records, their steps and positions are told."""
+    taken, state = _state(_loader(), 3)
+    gone = [taken[1][2], _state(_loader(), 4)[0][3][1]]
+    _, after = _state(_loader(gone), 4, state)
+    loader = _loader(gone)
+    search = headrace.find_omitted(loader, 3, after)
+    assert not search
+    assert search.keys == 2
+    assert search.positions == 4 * 4 + 2 * 38  # of the steps since, and of two epochs
+    assert "none is read" in str(search)
+    before = headrace.find_omitted(loader, 0, after)
+    assert [(found.step, found.key, found.position) for found in before.found] == [(1, gone[0], 6)]
+    assert before.count == 1
+    assert "1 are read" in str(before)
+    assert str(gone[0]) in str(before)
+
+
+def test_a_record_that_is_read_is_found():
+    """A planted one: keys that a loader does not leave out, at each of their places; on shards, too."""
+    steps = _state(_loader(num_epochs=2), 20)[0]
+    search = headrace.find_omitted(_loader(num_epochs=2), keys=[7, 30])
+    assert search.whole
+    assert search.count == 4
+    assert [(found.key, found.step) for found in search.found] == [
+        (key, step) for step, keys in enumerate(steps) for key in keys if key in (7, 30)
+    ]
+    states = [_state(_loader([3], (shard, 2)), 2)[1] for shard in range(2)]
+    assert not headrace.find_omitted(_loader([3]), 2, states)
+    found = headrace.find_omitted(_loader([3], (0, 3)), 2, states, keys=[3, 4], shards=3).found
+    assert {record.key for record in found} == {4}
+    assert all((step := record.step) is not None and step >= 2 for record in found)
+
+
+def test_of_mixes_and_of_streams_whose_steps_are_not_known():
+    """Records are told by part; with a filter, a record that is dropped counts, and no step is told."""
+    parts = {"a": range(5), "b": range(6)}
+    mix = headrace.MixSampler(parts, when_exhausted="repeat", shuffle=True, seed=0)
+    loader = headrace.DataLoader(data_source=parts, sampler=mix, omit={"a": [1], "b": {0, 4}})
+    search = headrace.find_omitted(loader)
+    assert (bool(search), search.keys) == (False, 3)
+    assert {(found.dataset, found.key) for found in headrace.find_omitted(loader, keys={"b": [1, 4]}).found} == {
+        ("b", 1)
+    }
+    filtered = _loader([3], transformations=[headrace.Filter(lambda key: key < 20)])
+    assert not headrace.find_omitted(filtered)
+    assert {(found.key, found.step) for found in headrace.find_omitted(filtered, keys=[30]).found} == {(30, None)}
+
+
+def test_what_has_no_such_order_is_refused():
+    """A loader that leaves nothing out, and streams that are joined."""
+    with pytest.raises(TraceError, match="leaves out no record; pass the keys"):
+        headrace.find_omitted(_loader())
+    stream = headrace.IterDataset.mix([headrace.MapDataset.range(3).to_iter_dataset()] * 2)
+    with pytest.raises(TraceError, match="streams that are joined"):
+        headrace.find_omitted(stream, keys=[1])
+
+
+def test_the_command_says_so_and_its_status_too(tmp_path, capsys):
+    """0 if none is read, 1 if one is."""
+    from headrace.tools.command_line import main
+
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import headrace\n\nloader = headrace.load(range(40), shuffle=True, seed=0, batch_size=4, omit=[3, 8])\n"
+    )
+    state = tmp_path / "state.json"
+    state.write_bytes(_state(_loader([3]), 2)[1])
+    assert main(["find", str(state), str(program), "--omitted", "--since", "2"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "2 records looked for at 76 positions, from step 2 to the end of the next"
+    )
+    (tmp_path / "keys.txt").write_text("3\n9\n")
+    assert main(["find", str(program), "--omitted", "--keys", str(tmp_path / "keys.txt"), "--json"]) == 1
+    assert {found["key"] for found in json.loads(capsys.readouterr().out)["found"]} == {9}
