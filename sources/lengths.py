@@ -80,6 +80,12 @@ def lengths_of(source: Any, lengths: Any = None) -> Int64s:
             f"lengths={short_repr(lengths)} is {a_kind_of(lengths)}; pass an array, the name of a field, or a function of a "
             "record."
         )
+    if isinstance(source, MixedSource) and np.shape(lengths) != (count,):
+        parts = [f"{name} ({len(part)} records)" for name, part in source.parts.items()]
+        raise LengthsError(
+            f"lengths: an array of shape {np.shape(lengths)} for a mix of {first_few(parts)}; pass the name of a field, or to "
+            "balance= a headrace.Balance with a dict of arrays, one for each part."
+        )
     return as_lengths(lengths, count)
 
 

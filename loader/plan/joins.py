@@ -50,6 +50,10 @@ class JoinPolicy:
         """The number of rows of each input among the first ones of the join; none where the inputs decide it."""
         return ()
 
+    def wanted(self, note: JoinState, most: int | None) -> int | None:
+        """The most rows that its inputs have to give, if no more than `most` of the join are wanted; None: any number."""
+        return None
+
     def ended(self, note: JoinState, number: int) -> JoinState | None:
         """The state after an input ends whose row comes next; None ends the join.
 

@@ -104,6 +104,10 @@ class First(OfOne):
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         return super().choices(note, max(min(count, self.count - note[0]), 0))
 
+    def wanted(self, note: JoinState, most: int | None) -> int:
+        left: int = max(self.count - note[0], 0)
+        return left if most is None else min(left, most)
+
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError("limit counts the elements of one shard; keep the number of shards, or slice the MapDataset.")
 
@@ -116,6 +120,9 @@ class All(OfOne):
 
     kind = "all"
     decisive = ()  # to keep rows changes nothing
+
+    def wanted(self, note: JoinState, most: int | None) -> int | None:
+        return most
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         return self.start

@@ -55,14 +55,17 @@ class Flow:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
         self._runs = self._rows(self.pipeline.top, start)
 
-    def _rows(self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0) -> Pull[Rows]:
+    def _rows(
+        self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0, most: int | None = None
+    ) -> Pull[Rows]:
         """The rows that come out of a part, which begins at a cursor; of a join, so many at a time.
 
-        Of former shards, too, what they had begun; or, with `former`, what comes of one of them.
+        Of former shards, too, what they had begun; or, with `former`, what comes of one of them. No more than `most` of its
+        own are wanted, so that others need not be made.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage or rest.stage is None]
         if not rests:
-            return self._own_rows(part, start, size, former)
+            return self._own_rows(part, start, size, former, most)
         left = start.with_unfinished(*(rest for rest in start.unfinished if rest not in rests))
         own = self._own_rows(part, left, size, former)
         return UnfinishedRuns(self.pipeline, part, tuple(rests), left, partial(self._rest, part, size), own)
@@ -70,34 +73,40 @@ class Flow:
     def _rest(self, part: Subtree, size: int, rest: Leftover) -> Pull[Rows]:
         return self._rows(part, rest.cursor, size, self.pipeline.former_of(rest))
 
-    def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int) -> Pull[Rows]:
+    def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int, most: int | None = None) -> Pull[Rows]:
         if part.stage is None:
-            return self._joined(part, start, size, former)
+            return self._joined(part, start, size, former, most)
         pipeline, executor, stage = self.pipeline, self.executor, self.pipeline.stages[part.stage]
         leaf = pipeline.every_leaf[former * len(pipeline.leaves) + pipeline.leaf_number(stage)]
         # of a former shard, work runs only to the end of what was begun, wherever that is
         ahead = not former and executor.window(stage.number) > 1
+        inputs = None if most is None or not stage.one_to_one or pipeline.skips_errors else most * stage.unit
         results: Results
         if leaf.in_order and stage.leaf is not None:
             results = InOrder(stage, start, executor, self.planned)
         else:
-            requests = self._spans(stage, start, former) if stage.input is None else self._groups(stage, start, former)
+            requests = (
+                self._spans(stage, start, former, inputs)
+                if stage.input is None
+                else self._groups(stage, start, former, inputs)
+            )
             results = Ordered(requests, executor, stage.number, ahead)
         return StageOutput(results, leaf, start, self.skipped, self._block_numbers, self.observer, stage)
 
-    def _groups(self, stage: Stage, start: Cursor, former: int) -> Pull[Request]:
+    def _groups(self, stage: Stage, start: Cursor, former: int, most: int | None) -> Pull[Request]:
         assert stage.input is not None, "rows are the input"
         pipeline = self.pipeline
-        inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
+        inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former, most)
         whole = self._whole and (not pipeline.joins or stage.number == pipeline.top.stage)
         fixed = self.planned or former > 0
         size = (lambda: stage.group) if fixed else partial(self.executor.inputs, stage.number)
         return Regroup(inputs, pipeline, stage, start.before(), size, whole, former)
 
-    def _joined(self, part: Subtree, start: Cursor, size: int, former: int) -> Pull[Rows]:
+    def _joined(self, part: Subtree, start: Cursor, size: int, former: int, most: int | None) -> Pull[Rows]:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self.pipeline.joins_of(former)[part.join]
-        opens = [partial(self._rows, one, size=size, former=former) for one in join.inputs]
+        wanted = join.rule.wanted(start.notes[-1], most)
+        opens = [partial(self._rows, one, size=size, former=former, most=wanted) for one in join.inputs]
         starts, cursors = (self.pipeline.inputs_at(join, at) for at in (self.pipeline.start_of(part), start))
         runs = JoinedRuns(
             opens, cursors, starts, join.rule, start.notes[-1], lambda: min(size, self.executor.most_rows())
@@ -109,9 +118,10 @@ class Flow:
             return AtHand(iter(kept))
         return CacheWriter(runs, lambda rows: self._kept.update({join.number: rows}))
 
-    def _spans(self, stage: Stage, start: Cursor, former: int) -> Pull[Request]:
+    def _spans(self, stage: Stage, start: Cursor, former: int, most: int | None) -> Pull[Request]:
         leaf, first = self.pipeline.read_by(stage.number, former), start.positions[0]
-        total = first + stage.useful(self.pipeline.every_leaf[leaf].left_from(first))
+        left = self.pipeline.every_leaf[leaf].left_from(first)
+        total = first + stage.useful(left if most is None or self.unread else min(left, most))
 
         def requests(begin: int, stop: int) -> Iterator[Request]:
             return span_requests(stage, leaf, kept(self.unread, begin, stop), self.executor.inputs)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, cached_property
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,9 @@ class DocumentSource(FileSource[Any]):
     """Of all files of tokens, and of those that tell where documents begin, if there are any."""
     _name: str | None
     _split: Split
+    _digested: dict[int, tuple[int, Any]]
+    """By the pieces of each file: so many files, and their digest, with which that of a later generation begins."""
+    _unpickled = ("_pool", "_digested")
 
     def _read_from(
         self,
@@ -133,6 +136,17 @@ class DocumentSource(FileSource[Any]):
             return DocumentFile(paths[number], split, storage, [column[number] for column in stamps], mapped)
 
         self._pool: ReaderPool[DocumentFile] = ReaderPool(opened, None, mapped=mapped)
+        self._digested = {}
+
+    def at_generation(self, generation: int) -> Self:
+        """The same source with the files of a generation; keys of records that both have are the same.
+
+        Raises:
+            SourceError: there is none of this number, or a file was changed.
+        """
+        other = super().at_generation(generation)
+        other._digested = self._digested
+        return other
 
     def _of_file(self, number: int, ask: Callable[[DocumentFile], FoundT]) -> FoundT:
         with self._pool.lend(number) as file:
@@ -174,12 +188,17 @@ class DocumentSource(FileSource[Any]):
 
         The same wherever the files lie. Of more than 32,768 files 1,024 are looked into.
         """
-        digest = hashlib.sha256(f"{self._dtype.str} {self._name!r}".encode())
         count = len(self._paths)
-        numbers = range(count) if count <= _ALL_LOOKED_INTO else spread(count, _MANY_LOOKED_INTO).tolist()
         pieces = max(_PIECES_LOOKED_AT // count, 2)
+        done, digest = self._digested.get(pieces, (0, None))
+        if digest is None or not done <= count <= _ALL_LOOKED_INTO:
+            done, digest = 0, hashlib.sha256(f"{self._dtype.str} {self._name!r}".encode())
+        numbers = range(done, count) if count <= _ALL_LOOKED_INTO else spread(count, _MANY_LOOKED_INTO).tolist()
+        digest = digest.copy()
         for told in self._of_files(lambda file: file.looked_at(pieces), numbers):
             digest.update(told)
+        if count <= _ALL_LOOKED_INTO:
+            self._digested[pieces] = count, digest
         sums = {"records": len(self), "tokens": int(self._token_counts.sum())}
         return {"kind": type(self).__name__, **sums, "content": digest.hexdigest()[:16], **self._names()}
 

@@ -146,3 +146,36 @@ def test_a_mix_that_repeats_begins_a_mix_below_it_anew(when_exhausted):
     outer = IterDataset.mix([inner, MapDataset.range(100, 900).to_iter_dataset()], when_exhausted="repeat")
     elements = [x for x in outer.limit(36) if x < 100]
     assert elements == list(inner) * 3
+
+
+LIMITED = {
+    "elements": lambda stream: stream.limit(90),
+    "batches": lambda stream: stream.batch(9).limit(10),
+    "elements of batches": lambda stream: stream.limit(95).limit(90).batch(10),
+    "a cache": lambda stream: stream.limit(90).cache().repeat(3),
+    "a repeat": lambda stream: stream.limit(45).repeat(2),
+}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_limit_has_no_more_made_than_it_gives(name):
+    """Whatever the lengths of tasks; after a restore, what is left of it. A cache is filled once."""
+    made = []
+    iterator = iter(LIMITED[name](MapDataset.range(1000).map(lambda x: made.append(x) or x).to_iter_dataset()))
+    whole = list(iterator)
+    assert len(made) == 90
+    if name in ("elements", "batches"):
+        iterator = iter(LIMITED[name](MapDataset.range(1000).map(lambda x: made.append(x) or x).to_iter_dataset()))
+        taken = len(whole) // 3
+        for _ in range(taken):
+            next(iterator)
+        iterator.set_state(iterator.get_state())
+        made.clear()
+        assert len(list(iterator)) == len(whole) - taken
+        assert len(made) == 90 - 90 * taken // len(whole)
+
+
+def test_a_limit_after_a_filter_has_all_made_that_it_needs():
+    """However many the filter leaves out."""
+    numbers = MapDataset.range(1000).to_iter_dataset()
+    assert list(numbers.filter(lambda x: x % 10 == 0).map(str).limit(90)) == [str(x) for x in range(0, 900, 10)]

@@ -331,6 +331,8 @@ def test_a_mix_has_the_lengths_of_its_parts_by_key():
     mixed = headrace.MixedSource({"a": [np.zeros(3), np.zeros(4)], "b": [np.zeros(9)]})
     assert lengths_of(mixed).tolist() == [3, 9, 4]
     assert lengths_of(mixed, len).tolist() == [3, 9, 4]
+    with pytest.raises(LengthsError, match=r"shape \(4,\) for a mix of a \(2 records\), b \(1 .* dict of arrays"):
+        lengths_of(mixed, [3, 4, 9, 0])
     other = headrace.MixedSource([[{"n": 2}], [{"n": 5}, {"n": 6}]])
     assert lengths_of(other, "n").tolist() == [2, 5, 0, 6]
 

@@ -78,9 +78,13 @@ def test_a_generation_has_the_fingerprint_of_a_plain_source_on_its_files(folder)
     plain = folder.open(growing=False)
     source = folder.open()
     assert source.fingerprint == plain.fingerprint
-    folder.write("c", 3)
-    source.newest_generation()
-    assert source.at_generation(1).fingerprint == folder.open(growing=False).fingerprint
+    for generation in range(1, 8):
+        folder.write(f"c{generation}", generation)
+        source.newest_generation()
+        later = source.at_generation(generation)
+        assert later.fingerprint == folder.open(growing=False).fingerprint
+        source = later if generation % 3 else source
+    assert source.at_generation(0).fingerprint == plain.fingerprint
 
 
 def test_files_that_are_being_written_are_left_for_a_later_look(tmp_path):
