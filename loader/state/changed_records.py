@@ -51,6 +51,7 @@ def migrate(
         return migrate_mix(pipeline, states, strict, run)
     if isinstance(pipeline.leaf.sampler, MixSampler):
         return migrate_mix(*_with_parts(pipeline, pipeline.leaf.sampler, states, strict), strict, run)
+    states = _with_records(pipeline, states)
     latest = max(states, key=_changes_of)
     known = latest.fingerprint
     saved: Any = known["sampler"]
@@ -82,6 +83,22 @@ def migrate(
     now = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=changed))
     fingerprint = _told(known, now, changed)
     return now, [_as_of(state, known, history, fingerprint, total) for state in states]
+
+
+def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
+    """States that tell the number of records; those of a chain from which none are left out do not."""
+    sampler: Any = pipeline.leaf.sampler
+    saved = [state.fingerprint["sampler"] for state in states]
+    if not isinstance(sampler, ChangingSampler) or not all(isinstance(each, dict) for each in saved):
+        return states
+    return [
+        state
+        if "records" in each
+        else dataclasses.replace(
+            state, fingerprint=Fingerprint({**state.fingerprint, "sampler": {**each, "records": sampler.num_records}})
+        )
+        for state, each in zip(states, saved)
+    ]
 
 
 def _changes_of(state: LoaderState) -> int:
