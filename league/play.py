@@ -126,8 +126,13 @@ def _host(adapter: Adapter, run: Run, folder: Path) -> None:
             else:
                 write(end="stop")
         except Exception as error:
-            write(end="error", message=f"{type(error).__name__}: {error}"[:500])
+            write(end="error", message=_short(f"{type(error).__name__}: {error}"))
         _close(stream)
+
+
+def _short(message: str) -> str:
+    """The head and the tail of a message that may hold the trace of a worker."""
+    return message if len(message) < 400 else f"{message[:100]} … {message[-300:]}"
 
 
 def _close(stream: Any) -> None:

@@ -48,7 +48,8 @@ REMARKS = {
     ),
     "IterDataset": (
         BETTER,
-        "the stream of 0 workers, whatever their number; `sequential_slice` does nothing",
+        "the stream of 0 workers, whatever their number; `sequential_slice` does nothing; "
+        "`worker_init_fn` is called after the dataset was unpickled, in Grain before",
     ),
     "Batch": (
         DIFFERS,
@@ -65,7 +66,10 @@ REMARKS = {
     "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements; the engine reads ahead by itself"),
     "SharedMemoryDataSource": (DIFFERS, "needs `elements`; no memory is shared by name"),
     "InMemoryDataSource": (DIFFERS, "as `SharedMemoryDataSource`"),
-    "ElasticIterator": (SAME, "`set_states` of iterators of `headrace.IterDataset` does it with filters, too"),
+    "ElasticIterator": (
+        SAME,
+        "over streams of an interleave, too, as in Grain after 0.2.18; Orbax restores it on other numbers of processes",
+    ),
     "ConcatThenSplitIterDataset": (
         BETTER,
         "features of unequal length are not begun anew where one of them is cut twice",

@@ -7,6 +7,7 @@ from growing_source import GrowingKeys, append, begin_writing
 
 from headrace import GrowthOptions, MapDataset, ShardOptions, load
 from headrace.compat import grain
+from headrace.errors import CheckpointError
 
 
 @pytest.fixture
@@ -54,6 +55,18 @@ def test_a_chain_takes_in_what_a_loader_does(path, seed, growth):
     keys = run(chain)
     assert keys == run(loader)
     assert {*range(15)} == {*keys}
+
+
+def test_a_state_of_a_chain_that_did_not_grow_is_refused(path):
+    """Its order is told by other values; a loader goes on from such states."""
+    with iter(MapDataset.source(GrowingKeys(path, 0)).to_iter_dataset().batch(4)) as iterator:
+        next(iterator)
+        state = iterator.get_state()
+    with (
+        iter(MapDataset.source(GrowingKeys(path)).to_iter_dataset().batch(4)) as iterator,
+        pytest.raises(CheckpointError, match="kind 'ChainOrder'"),
+    ):
+        iterator.set_state(state)
 
 
 def test_a_chain_waits_for_a_writer(path):

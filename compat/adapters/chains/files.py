@@ -41,14 +41,18 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
 
     def __iter__(self) -> Any:
         if len(self.paths) > 1:
-            files = [ParquetIterDataset(path, **self.read_kwargs) for path in self.paths]
-            return iter(InterleaveIterDataset(files, cycle_length=_CYCLE))
+            return iter(self.by_file())
         try:
             from pyarrow import parquet
         except ImportError as error:
             raise MissingExtraError('ParquetIterDataset needs pyarrow; pip install "headrace[parquet]".') from error
         file = parquet.ParquetFile(self.paths[0], **self.read_kwargs)
         return Resumed(partial(_rows, file), {"row_group": 0, "index_within_row_group": 0})
+
+    def by_file(self) -> InterleaveIterDataset:
+        """The same, of a dataset for each file."""
+        files = [ParquetIterDataset(path, **self.read_kwargs) for path in self.paths]
+        return InterleaveIterDataset(files, cycle_length=_CYCLE)
 
 
 def _rows(file: Any, state: dict[str, int]) -> Iterator[tuple[dict[str, Any], dict[str, int]]]:
