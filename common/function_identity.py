@@ -75,9 +75,8 @@ class _Told:
             return [self.of(item, depth) for item in value]
         if isinstance(value, (set, frozenset)):
             return sorted(json.dumps(self.of(item, depth), default=_kind) for item in value)
-        if hasattr(value, "__dict__"):
-            return [self.of(type(value), depth), self.of(vars(value), depth)]
-        return _kind(value), _pickled(value)
+        own = getattr(value, "__dict__", None)
+        return [self.of(type(value), depth), self.of(own, depth) if own else _pickled(value)]
 
 
 def _referred(function: FunctionType) -> Iterator[Any]:

@@ -103,6 +103,19 @@ def test_the_identity_of_a_function_is_the_same_in_every_process():
     assert len(found) == 1
 
 
+def test_another_tokenizer_is_another_function():
+    """Of a library in another language: it has no attributes, and is known by what it is pickled as."""
+    tokenizers = pytest.importorskip("tokenizers")
+
+    def measure(words):
+        vocabulary = {word: number for number, word in enumerate(words)}
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token=words[0]))
+        return lambda text: len(tokenizer.encode(text).ids)
+
+    assert function_identity(measure(["a", "b"])) == function_identity(measure(["a", "b"]))
+    assert function_identity(measure(["a", "b"])) != function_identity(measure(["a", "c"]))
+
+
 def test_a_bar_tells_how_many_records_were_measured(monkeypatch):
     """On a terminal; unless nobody wants to see it."""
 
