@@ -143,12 +143,12 @@ class Event:
 
     @property
     def reshaped(self) -> bool:
-        """Whether a leg has other hosts, or another batch size, than the first."""
-        return len({(leg.hosts, leg.batch) for leg in self.legs}) > 1
+        """Whether a leg has other workers or hosts, or another batch size, than the first."""
+        return len({(leg.workers, leg.hosts, leg.batch) for leg in self.legs}) > 1
 
 
 EVENTS = (
-    Event("each_step", "resumed after each batch", (Leg(workers=0, reopen=True),)),
+    Event("each_step", "resumed after each batch", (Leg(workers=0, reopen=True, stop=-1),)),
     Event("middle", "stopped and resumed in the middle", (Leg(stop=3), Leg())),
     Event("end", "stopped after the last batch, and resumed", (Leg(stop=-1), Leg()), epoch=True),
     Event("workers", "resumed on 3 workers, then on 1", (Leg(stop=2), Leg(stop=2, workers=3), Leg(workers=1))),

@@ -79,7 +79,7 @@ def judge(pipeline: Pipeline, event: Event, ledger: Ledger, reference: Ledger) -
     if stopped is not None:
         return stopped
     last = ledger[-1]
-    if event.epoch and Counter(_elements(ledger[-1:])) == Counter(_elements(reference)):
+    if event.epoch and Counter(_elements(ledger[-1:]) * pipeline.number("repeat", 1)) == Counter(_elements(reference)):
         ledger = ledger[:-1]
     if event.alike and len({len(page.steps) for page in last}) > 1:
         counts = " and ".join(str(len(page.steps)) for page in last)

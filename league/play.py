@@ -37,7 +37,7 @@ def play(adapter: Adapter, pipeline: Pipeline, event: Event) -> dict[str, Any]:
     pipeline = pipeline.with_records(event.more)
     first = event.legs[0]
     plain = Leg(workers=first.workers, hosts=first.hosts if event.alike else 1)
-    quiet = Event("", "", (plain,), alike=event.alike)
+    quiet = Event(event.name if event.reshaped else "", "", (plain,), alike=event.alike)  # with the same settings
     key = (adapter.__name__, pipeline, quiet)
     if key not in _REFERENCES:
         _REFERENCES[key] = _ledger(adapter, pipeline, quiet, 0)

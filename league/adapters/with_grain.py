@@ -41,7 +41,7 @@ def unclaimed(pipeline: Any, event: Any) -> str:
 
 def elastic(event: Any) -> bool:
     """Whether hosts, batches or workers change: there it is the ElasticIterator that goes on."""
-    return event.reshaped or event.name == "workers"
+    return event.name in ("workers", "hosts", "batch_size")
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:

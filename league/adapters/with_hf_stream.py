@@ -35,7 +35,8 @@ def versions() -> dict[str, str]:
 def unclaimed(pipeline: Any, event: Any) -> str:
     """Buffers of a shuffle when resumed, and states for other ranks."""
     missing = next((STAGES[stage] for stage in STAGES if pipeline.has(stage)), "")
-    if (pipeline.has("shuffle") or pipeline.has("window")) and len(event.legs) > 1:
+    resumed = len(event.legs) > 1 or event.legs[0].reopen
+    if (pipeline.has("shuffle") or pipeline.has("window")) and resumed:
         missing = missing or BUFFER
     if event.name == "hosts":
         missing = missing or RANKS
