@@ -20,10 +20,11 @@ from ..operations.chain import ChainT
 from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
 from ..samplers.index_maps import BlockPermutation, IndexMap, Repeat, Selected, Shuffle, ShuffledWindows, Slice
+from ..sources.omission.keys import Omit
 from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, warn_of_exchange
 from .nodes.items import Packed, applied
 from .nodes.node import Node
-from .nodes.reordered import Reordered, Seeded
+from .nodes.reordered import LivingElements, Reordered, Seeded
 
 
 @explains_arguments
@@ -151,6 +152,28 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         if len(keys) and not 0 <= keys.min() <= keys.max() < length:
             raise IndexError(f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside [0, {length}).")
         return self._reordered(Selected(length, keys))
+
+    def omit(self, omit: Omit = ()) -> Self:
+        """The elements without those of some records of the source; all others keep their order.
+
+        Put it after `shuffle` and `repeat`: what comes after it arranges the elements that are left. Streams of it go on from
+        states of a dataset from which nothing, or less, was left out. Random maps after it draw by the indices of now.
+
+        Args:
+            omit: an array, list or set of keys of the source's records; the path of a file of keys, one a line or `.npy`; or a
+                function of a file's name and a row. Default: only those that the source says are gone, as `FormerKeys` does.
+
+        Raises:
+            TypeError, RecordKeyError, SourceError: it is none of these, or names a record that the source does not have.
+            ValueError: the elements are not those of records of one source, which `shuffle` and `repeat` alone have arranged.
+            EmptyStreamError: no record is left.
+
+        >>> from headrace import MapDataset
+        >>> dataset = MapDataset.range(8).shuffle(seed=1)
+        >>> list(dataset.omit([2, 5])) == [key for key in dataset if key not in (2, 5)]
+        True
+        """
+        return self._made(LivingElements.of(self.root_node, omit))  # type: ignore[no-any-return]
 
     def slice(self, sl: builtins.slice) -> Self:
         """The elements that a slice of Python's means; the same as `dataset[start:stop:step]`.

@@ -20,7 +20,7 @@ from ..errors import CheckpointError
 from ..loader.plan.cursor import Cursor
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
-from ..samplers import IndexSampler, SequentialSampler
+from ..samplers import IndexSampler, SequentialSampler, ShardOptions
 from ..samplers.order import UnreadOrder
 from ..samplers.protocol import ScalarSampler
 from .flat_map_counts import reached_by
@@ -40,14 +40,51 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
     """
     state = _parsed(data)
     if pipeline.leaf.in_order:
-        raise CheckpointError(
-            "Grain's state of a DataLoader with operations on iterators of records, or a random map after a batch or with a "
-            "sampler of your own, cannot be gone on with; let that run end in Grain, and begin the next one here."
-        )
+        return _of_records(state, pipeline)
     _check_sampler(str(state.get("sampler")), pipeline.leaf.sampler)
     if _TAKEN in state or _WORKERS in state:
         return _inside_flat_maps(state, pipeline)
-    return after_records(_reached(state, pipeline), pipeline)
+    return after_records(_reached(state, pipeline.shard), pipeline)
+
+
+def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
+    """The state of a loader whose operations make iterators of records: they begin anew at the next record.
+
+    Raises:
+        CheckpointError: it is that of several workers.
+    """
+    stream = pipeline.leaf.source.dataset
+    if _TAKEN in state or _WORKERS in state:
+        of_workers = [_flat_mapped(each, stream.flat_maps) for each in state.get(_WORKERS, [state])]
+        records, given = tuple(reached for reached, _ in of_workers), of_workers[0][1]
+    else:
+        _check_sampler(str(state.get("sampler")), stream.sampler)
+        records, given = _reached(state, stream.shard), []
+    if len(records) > 1:
+        raise CheckpointError(
+            "Grain's state of a DataLoader with operations on iterators of records, or a random map after a batch or with a "
+            "sampler of your own, can be gone on with if Grain had one worker or none; let that run end in Grain, and begin "
+            "the next one here."
+        )
+    begun = json.dumps(stream.state_at(records[0], given))
+    cursor = replaced(pipeline.start, notes=((0, begun), *pipeline.start.notes[1:]))
+    shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
+    return LoaderState(cursor, 0, shard, pipeline.fingerprint, tuple(leaf.lineage for leaf in pipeline.leaves))
+
+
+def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
+    """The record from which flat maps began, and the number of elements that each of them gave since."""
+    place, given = state, list[int]()
+    try:
+        for _ in range(flat_maps):
+            given.insert(0, place[_TAKEN])
+            place = place["parent"]
+        reached = place["next_index"]
+        if any(type(count) is not int or count < 0 for count in (reached, *given)):
+            raise TypeError
+    except (KeyError, TypeError):
+        raise CheckpointError(f"Grain's state is damaged: {short_repr(state)}.") from None
+    return reached, given
 
 
 def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
@@ -57,25 +94,14 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         CheckpointError: the state is damaged, or does not tell enough.
     """
     states = state.get(_WORKERS, [state])
-    flat_maps = [
-        [operation for operation in stage.operations if operation.method == "flat_map"] for stage in pipeline.stages
-    ]
+    flat_maps = [sum(operation.method == "flat_map" for operation in stage.operations) for stage in pipeline.stages]
     if len(states) != 1 or any(flat_maps[1:]):
         raise CheckpointError(
             "Grain's state of a DataLoader with a FlatMap can be gone on with if Grain had one worker or none, and there is "
             "no FlatMap after a batch of what another one, or a Filter, gave; let that run end in Grain, and begin the next "
             "one here."
         )
-    place, given = states[0], list[int]()
-    try:
-        for _ in flat_maps[0]:
-            given.insert(0, place[_TAKEN])
-            place = place["parent"]
-        reached = place["next_index"]
-        if any(type(count) is not int or count < 0 for count in (reached, *given)):
-            raise TypeError
-    except (KeyError, TypeError):
-        raise CheckpointError(f"Grain's state is damaged: {short_repr(state)}.") from None
+    reached, given = _flat_mapped(states[0], flat_maps[0])
     after_records((reached,), pipeline)  # which looks whether there are so many
     position, rows = reached_by(pipeline, reached, given)
     after = after_records((position,), pipeline)
@@ -121,9 +147,9 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
     return state
 
 
-def _reached(state: dict[str, Any], pipeline: Pipeline) -> tuple[int, ...]:
+def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
     """The number of records that each of Grain's workers delivered."""
-    shard, seen = pipeline.shard, state["last_seen_indices"]
+    seen = state["last_seen_indices"]
     try:
         workers = max(state["worker_count"], 1)
         last = [seen[str(worker)] for worker in range(workers)]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from ..common.costs import as_length, length_of_field
+from ..common.function_identity import function_identity
 from ..common.messages import a_kind_of, short_repr, shorten
 from ..errors import ConversionError
 from ..files.paths import PathLike
@@ -71,6 +72,7 @@ def measure_lengths(
     kept = None if path is None else lengths_in_file(path, records, function)
     if kept is not None:
         return kept
+    identity = function_identity(function)
     lengths = np.empty(len(records), np.int64)
     loader = DataLoader(
         data_source=records,
@@ -85,7 +87,7 @@ def measure_lengths(
             done += len(batch)
             bar.update(len(batch))
     if path is not None:
-        keep_lengths(path, records, function, lengths)
+        keep_lengths(path, records, identity, lengths)
     return lengths
 
 
@@ -140,7 +142,7 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
         measure_lengths(ArrayRecordDataSource(target), function, path, worker_count=worker_count, progress=progress)
     else:
         source = ParquetDataSource(target) if to == "parquet" else TokenSource(target)
-        keep_lengths(path, source, name, lengths_of(source, name if to == "parquet" else None))
+        keep_lengths(path, source, function_identity(name), lengths_of(source, name if to == "parquet" else None))
     return path
 
 

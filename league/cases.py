@@ -129,6 +129,7 @@ class Event:
         ordered: whether the elements must come in the order of a run to which nothing happened.
         errors: whether a leg that is not the last may end by an error, as the event asks for it.
         alike: whether all hosts must make the same number of batches; so many records as fill no batch may be left out.
+        epoch: whether the last leg may be one whole epoch more: some loaders begin the next one, others end.
     """
 
     name: str
@@ -138,17 +139,18 @@ class Event:
     ordered: bool = True
     errors: bool = False
     alike: bool = False
+    epoch: bool = False
 
     @property
     def reshaped(self) -> bool:
-        """Whether a leg has other hosts, or another batch size, than the first."""
-        return len({(leg.hosts, leg.batch) for leg in self.legs}) > 1
+        """Whether a leg has other workers or hosts, or another batch size, than the first."""
+        return len({(leg.workers, leg.hosts, leg.batch) for leg in self.legs}) > 1
 
 
 EVENTS = (
-    Event("each_step", "resumed after each batch", (Leg(workers=0, reopen=True),)),
+    Event("each_step", "resumed after each batch", (Leg(workers=0, reopen=True, stop=-1),)),
     Event("middle", "stopped and resumed in the middle", (Leg(stop=3), Leg())),
-    Event("end", "stopped after the last batch, and resumed", (Leg(stop=-1), Leg())),
+    Event("end", "stopped after the last batch, and resumed", (Leg(stop=-1), Leg()), epoch=True),
     Event("workers", "resumed on 3 workers, then on 1", (Leg(stop=2), Leg(stop=2, workers=3), Leg(workers=1))),
     Event("hosts", "2 hosts, then 1, then 2", (Leg(stop=2, hosts=2), Leg(stop=2), Leg(hosts=2)), ordered=False),
     Event("kill_worker", "a worker is killed", (Leg(kill="worker"), Leg(spare=True)), errors=True),

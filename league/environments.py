@@ -36,6 +36,13 @@ class Loader:
 LOADERS = {
     "headrace": Loader("headrace", "with_headrace", "headrace"),
     "grain": Loader("Grain", "with_grain", "grain"),
+    "torch": Loader("PyTorch, torchdata", "with_torch", "torchdata"),
+    "streaming": Loader("MosaicML Streaming", "with_streaming", "streaming"),
+    "litdata": Loader("LitData", "with_litdata", "litdata"),
+    "hf_map": Loader("Hugging Face, on disk", "with_hf_map", "datasets"),
+    "hf_stream": Loader("Hugging Face, streaming", "with_hf_stream", "datasets"),
+    "webdataset": Loader("webdataset", "with_webdataset", "webdataset"),
+    "spdl": Loader("SPDL", "", "", "not played: its pipelines have no state that could be saved and loaded"),
 }
 
 
@@ -44,7 +51,7 @@ def python_of(loader: Loader) -> str | None:
     own = CACHE / loader.requirements / "bin" / "python"
     if loader.requirements and own.exists():
         return str(own)
-    if importlib.util.find_spec(loader.requirements) is not None:
+    if loader.requirements and importlib.util.find_spec(loader.requirements) is not None:
         return sys.executable
     return None
 

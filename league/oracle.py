@@ -79,10 +79,12 @@ def judge(pipeline: Pipeline, event: Event, ledger: Ledger, reference: Ledger) -
     if stopped is not None:
         return stopped
     last = ledger[-1]
+    if event.epoch and Counter(_elements(ledger[-1:]) * pipeline.number("repeat", 1)) == Counter(_elements(reference)):
+        ledger = ledger[:-1]
     if event.alike and len({len(page.steps) for page in last}) > 1:
         counts = " and ".join(str(len(page.steps)) for page in last)
         return Verdict("uneven", f"hosts made {counts} batches: a step in which all take part would wait for ever")
-    came = [element for leg in ledger for page in leg for step in page.steps for element in step]
+    came = _elements(ledger)
     wrong = _counted(pipeline, event, came, _elements(reference))
     if wrong is not None:
         return wrong

@@ -37,7 +37,7 @@ def play(adapter: Adapter, pipeline: Pipeline, event: Event) -> dict[str, Any]:
     pipeline = pipeline.with_records(event.more)
     first = event.legs[0]
     plain = Leg(workers=first.workers, hosts=first.hosts if event.alike else 1)
-    quiet = Event("", "", (plain,), alike=event.alike)
+    quiet = Event(event.name if event.reshaped else "", "", (plain,), alike=event.alike)  # with the same settings
     key = (adapter.__name__, pipeline, quiet)
     if key not in _REFERENCES:
         _REFERENCES[key] = _ledger(adapter, pipeline, quiet, 0)
@@ -126,8 +126,13 @@ def _host(adapter: Adapter, run: Run, folder: Path) -> None:
             else:
                 write(end="stop")
         except Exception as error:
-            write(end="error", message=f"{type(error).__name__}: {error}"[:500])
+            write(end="error", message=_short(f"{type(error).__name__}: {error}"))
         _close(stream)
+
+
+def _short(message: str) -> str:
+    """The head and the tail of a message that may hold the trace of a worker."""
+    return message if len(message) < 400 else f"{message[:100]} … {message[-300:]}"
 
 
 def _close(stream: Any) -> None:

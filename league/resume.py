@@ -30,7 +30,7 @@ def main() -> int:
         found = {"versions": {}, "cells": {}, "missing": ""}
         python = python_of(loader)
         if python is None:
-            found["missing"] = f"not installed: {loader.why_missing or f'run `python league/environments.py {name}`'}"
+            found["missing"] = loader.why_missing or f"not installed: python3 league/environments.py {name}"
             print(f"{name}: {found['missing']}")
         else:
             for cell, verdict in play(loader, python, options.pipelines, options.events, found["versions"]):

@@ -17,6 +17,7 @@ from ..common.fingerprint_values import digest
 from .balance import Balance
 from .index import IndexSampler
 from .index_maps import IndexMap, Repeat, Shuffle, parameters_of
+from .permutation import unpermute
 from .protocol import ENDLESS
 from .sharding import NoSharding, ShardOptions
 
@@ -92,6 +93,43 @@ class ChainOrder:
         if maps or not self.records or self.balance is not None:
             return None
         return IndexSampler(self.records, self.shard_options, seed is not None, epochs, seed)
+
+    @property
+    def num_records(self) -> int:
+        """Records of each epoch."""
+        return self.epoch_length
+
+    joining: ClassVar[bool] = False
+
+    def resized(self, records: int) -> ChainOrder:
+        """The same order.
+
+        Raises:
+            ValueError: it is not one of whole epochs, of so many records, that are shuffled and repeated alone.
+        """
+        whole = all(
+            (isinstance(each, Repeat) and each.below == records)
+            or (isinstance(each, Shuffle) and each.length == records)
+            for each in self.maps
+        )
+        if not whole or records != self.records:
+            raise ValueError(
+                "records are left out of a dataset that shuffle() and repeat() alone have arranged; leave them out before "
+                "slices, splits and other methods that change the order."
+            )
+        return self
+
+    def places_of(self, record_keys: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
+        """The places within an epoch, from 0, at which records `int64[n]` stand; of whole epochs."""
+        epochs = []  # by map, from the top to the bottom
+        for each in self.maps:
+            epoch = epoch if not isinstance(each, Repeat) or each.reseeds else 0
+            epochs.append(epoch)
+        for each, own in zip(reversed(self.maps), reversed(epochs)):
+            if isinstance(each, Shuffle):
+                number = np.full(len(record_keys), own if each.reseeds else 0, dtype=np.int64)
+                record_keys = unpermute(record_keys, number, each.length, each.seed)
+        return record_keys
 
     def over(self, epochs: int | None) -> ChainOrder:
         """The same order, which goes on with the next epochs; None: for ever."""

@@ -9,14 +9,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from types import CodeType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..common.costs import as_length, as_lengths
-from ..common.fingerprint_values import described
+from ..common.function_identity import function_identity
 from ..common.messages import a_kind_of, first_few, short_repr, shorten
 from ..errors import LengthsError, OutputError
 from ..files.opened import OpenFile
@@ -115,18 +114,24 @@ def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s
     """
     place = text_of(path)
     found = read_index(place, _file_kind(source), Stamp(len(source), None)) if os.path.exists(place) else None
-    if found is None or (function is not None and found.words != (_identity(function),)):
+    if found is None or (function is not None and found.words != (function_identity(function),)):
         return None
     return found.arrays["lengths"]
 
 
-def keep_lengths(path: PathLike, source: Any, function: Any, lengths: Int64s) -> None:
+def keep_lengths(path: PathLike, source: Any, function: str, lengths: Int64s) -> None:
     """Write the lengths of a source's records, with its fingerprint; the file appears when it is whole.
+
+    Args:
+        path: of the file.
+        source: they are of.
+        function: the identity of what gave them, from before it was called: it may note something.
+        lengths: `int64[records]`.
 
     Raises:
         OutputError: it cannot be written.
     """
-    arrays, words = {"lengths": lengths}, (_identity(function),)
+    arrays, words = {"lengths": lengths}, (function,)
     index = Index(len(lengths), Stamp(len(source), None), digest_of(arrays, words), arrays, words)
     try:
         write_index(text_of(path), _file_kind(source).name, index)
@@ -140,19 +145,6 @@ def _file_kind(source: Any) -> IndexKind:
 
 def _no_pass(file: OpenFile) -> FoundRecords:
     raise NotImplementedError(f"lengths of several files are not found in {file.path}")
-
-
-def _identity(function: Any) -> str:
-    """A digest of a function's code and of what is plain in its closure: another one gives other lengths."""
-    said = json.dumps(function if isinstance(function, str) else described(function), sort_keys=True, default=repr)
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return hashlib.sha256(f"{said} {_code(code)}".encode()).hexdigest()[:16]
-
-
-def _code(code: Any) -> Any:
-    if not isinstance(code, CodeType):
-        return repr(code) if isinstance(code, (str, bytes, int, float, tuple, frozenset, type(None))) else ""
-    return code.co_code.hex(), code.co_names, [_code(constant) for constant in code.co_consts]
 
 
 def lengths_kind(find: Callable[[OpenFile], FoundRecords], of: str, name: str, described: Any = None) -> IndexKind:

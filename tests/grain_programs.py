@@ -1,6 +1,6 @@
-"""Random programs for the real Grain and for ours: datasets nested in datasets, streams of these, packings.
+"""Random programs for the real Grain and for ours: datasets nested in datasets, streams of these, packings; loaders.
 
-In: a number. Out: a function of a Grain that makes a stream; the same number gives the same stream.
+In: a number. Out: a function of a Grain that makes a stream, or a loader; the same number gives the same one.
 """
 
 import random
@@ -41,6 +41,12 @@ class Copies:
 
     def flat_map(self, element):
         return [(element, number) for number in range(number_of(element) % (self.max_fan_out + 1))]
+
+
+def array_of(x):
+    """A tree of arrays of any element."""
+    n = number_of(x)
+    return {"n": np.arange(3, dtype=np.int16) + n, "deep": (np.float32(n) / 3, {"flag": n % 2 == 0})}
 
 
 def flat_map(g, most):
@@ -104,6 +110,55 @@ STREAM_METHODS = {
 }
 
 
+class Fewer(random.Random):
+    """Draws of a program, with the methods that it may have."""
+
+    map_methods, stream_methods, packs = MAP_METHODS, STREAM_METHODS, 0.25
+    endless = 0  # share of datasets that are repeated without end, of which a part is taken
+
+
+class More(Fewer):
+    """With arrays, endless repetitions, packings in the middle, options of interleaves."""
+
+    map_methods = MAP_METHODS | {
+        "part of two epochs": lambda g, d, r, n: d.repeat(2)[n % 4 : len(d) + n % 5],
+        "array": lambda g, d, r, n: d.map(array_of),
+        "arrays in a batch": lambda g, d, r, n: d.map(array_of).batch(n % 4 + 1, drop_remainder=n % 3 == 0),
+        "without some": lambda g, d, r, n: d.filter(lambda x: number_of(x) % 7 != n % 7).filter(every_so_manieth(n)),
+        "epochs of a shuffle": lambda g, d, r, n: d.shuffle(seed=n).repeat(2).shuffle(seed=n + 1),
+        "numbered epochs": lambda g, d, r, n: d.repeat(2).map_with_index(lambda i, x: (x, i)).random_map(noisy, seed=n),
+        "zip of a mix": lambda g, d, r, n: g.experimental.ZipMapDataset(
+            [d, g.MapDataset.mix([d, d.map(lambda x: (x, "b"))], [1, n % 3 + 1])]
+        ),
+    }
+    stream_methods = STREAM_METHODS | {
+        "array": lambda g, d, r, n: d.map(array_of),
+        "arrays in a batch": lambda g, d, r, n: d.map(array_of).batch(n % 4 + 1, drop_remainder=n % 3 == 0),
+        "padded batch": lambda g, d, r, n: d.map(array_of).batch(
+            n % 4 + 1, batch_fn=lambda rows: g.experimental.batch_and_pad(rows, batch_size=n % 4 + 1)
+        ),
+        "packed": lambda g, d, r, n: packed(g, r, d),
+        "windows in windows": lambda g, d, r, n: g.experimental.WindowShuffleIterDataset(
+            g.experimental.WindowShuffleIterDataset(d, window_size=n % 3 + 1, seed=n), window_size=4, seed=n
+        ),
+        "interleave with buffers": lambda g, d, r, n: g.experimental.InterleaveIterDataset(
+            [d, d.map(lambda x: (x, "b")), d],
+            cycle_length=n % 3 + 1,
+            num_make_iter_threads=n % 2 + 1,
+            make_iter_buffer_size=n % 3 + 1,
+            iter_buffer_size=n % 2 + 1,
+        ),
+        "zip with itself": lambda g, d, r, n: g.experimental.ZipIterDataset([d, d.random_map(noisy, seed=n)]),
+        "mix with a part": lambda g, d, r, n: g.IterDataset.mix(
+            {"b": d, "a": g.experimental.LimitIterDataset(d, n % 5 + 1)}, {"a": 1, "b": n % 3 + 0.5}
+        ),
+        "rows of batches": lambda g, d, r, n: g.experimental.FlatMapIterDataset(
+            d.batch(n % 4 + 1, batch_fn=list), flat_map(g, n % 4 + 1)
+        ),
+    }
+    packs, endless = 0.4, 0.1
+
+
 def indexed(g, r, depth):
     """A MapDataset."""
     kind = r.random()
@@ -114,17 +169,25 @@ def indexed(g, r, depth):
         weights = [r.choice([1, 0.3, 2.5, 7]) for _ in parts]
         dataset = g.MapDataset.mix(parts, weights) if kind < 0.8 else g.MapDataset.concatenate(parts)
     for _ in range(r.randint(0, 3)):
-        dataset = MAP_METHODS[r.choice([*MAP_METHODS])](g, dataset, r, r.randrange(21))
+        dataset = r.map_methods[r.choice([*r.map_methods])](g, dataset, r, r.randrange(21))
     return dataset
 
 
 def stream(g, r, depth):
     """An IterDataset."""
     is_one = depth <= 0 or r.random() < 0.5
-    dataset = indexed(g, r, depth).to_iter_dataset() if is_one else joined(g, r, several(stream, g, r, depth))
+    dataset = of_indexed(g, r, depth) if is_one else joined(g, r, several(stream, g, r, depth))
     for _ in range(r.randint(0, 3)):
-        dataset = STREAM_METHODS[r.choice([*STREAM_METHODS])](g, dataset, r, r.randrange(21))
-    return packed(g, r, dataset) if r.random() < 0.25 else dataset
+        dataset = r.stream_methods[r.choice([*r.stream_methods])](g, dataset, r, r.randrange(21))
+    return packed(g, r, dataset) if r.random() < r.packs else dataset
+
+
+def of_indexed(g, r, depth):
+    """The stream of a MapDataset."""
+    dataset = indexed(g, r, depth)
+    if r.endless and r.random() < r.endless and len(dataset):
+        dataset = dataset.repeat()[r.randrange(5) : r.randrange(5, 30)]
+    return dataset.to_iter_dataset()
 
 
 def joined(g, r, parts):
@@ -176,6 +239,48 @@ def concatenated(g, r, documents, lengths, meta):
     )
 
 
-def program(number):
+def program(number, kind=Fewer):
     """The program of a number."""
-    return lambda g: stream(g, random.Random(number), 2)
+    return lambda g: stream(g, kind(number), 2)
+
+
+LOADER_OPERATIONS = {
+    "map": lambda g, n: transform(g, "Map", lambda self, x: (x, n)),
+    "random map": lambda g, n: transform(
+        g, "RandomMap", lambda self, x, rng: (x, None if rng is None else rng.random())
+    ),
+    "filter": lambda g, n: transform(g, "Filter", lambda self, x: number_of(x) % (n % 3 + 2) > 0),
+    "flat map": lambda g, n: flat_map(g, n % 3 + 1),
+    "batch": lambda g, n: g.transforms.Batch(n % 4 + 1, drop_remainder=n % 2 == 0, batch_fn=list),
+    "array": lambda g, n: transform(g, "Map", lambda self, x: array_of(x)),
+}
+METHOD_NAMES = {"Map": "map", "RandomMap": "random_map", "Filter": "filter"}
+
+
+def transform(g, kind, function):
+    """A transform of a class of one's own."""
+    return type(kind, (getattr(g.transforms, kind),), {METHOD_NAMES[kind]: function})()
+
+
+def loader_program(number):
+    """The loader of a number: any order, shard and operations."""
+
+    def made(g):
+        r = random.Random(number)
+        records, count = r.randint(5, 30), r.randint(1, 3)
+        shard = g.sharding.ShardOptions(r.randrange(count), count, r.random() < 0.5)
+        epochs = r.randint(1, 3)
+        sampler = r.choice(
+            [
+                lambda: g.samplers.IndexSampler(records, shard, shuffle=True, num_epochs=epochs, seed=records),
+                lambda: g.samplers.IndexSampler(records, shard, num_epochs=epochs, seed=3),
+                lambda: g.samplers.SequentialSampler(records, shard, seed=5),
+            ]
+        )()
+        names = r.choices([*LOADER_OPERATIONS], k=r.randint(0, 5))
+        operations = [LOADER_OPERATIONS[name](g, r.randrange(21)) for name in names]
+        if r.random() < 0.3:
+            operations += [transform(g, "Map", lambda self, x: array_of(x)), g.transforms.Batch(r.randint(1, 4))]
+        return g.DataLoader(data_source=range(100, 100 + records), sampler=sampler, operations=operations)
+
+    return made

@@ -5,12 +5,16 @@ In: elements of one node. Out: the same ones.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ...loader.plan.omission import living_order
+from ...samplers.changing.indices import LivingIndices
+from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.index_maps import IndexMap, Indices, parameters_of
 from ...sources.provenance import UsedRecord
 from .line import Line
@@ -115,3 +119,34 @@ class Reordered(OnOne):
     def apart(self) -> tuple[Node, Line]:
         base, order = self.input.apart
         return base, order.under(self.index_map)
+
+
+@dataclass(frozen=True, eq=False)
+class LivingElements(Reordered):
+    """The elements without those of some records of a source."""
+
+    index_map: LivingIndices
+
+    @classmethod
+    def of(cls, node: Node, omit: Any) -> Node:
+        """A node without records that a user names, and that its source has no longer; itself if there are none.
+
+        Raises:
+            TypeError, RecordKeyError, SourceError: as of `keys_to_omit`.
+            ValueError: its elements are not those of a source's records, in whole epochs.
+            EmptyStreamError: no record is left.
+        """
+        if isinstance(node, LivingElements):
+            return cls(node.input, LivingIndices(living_order(node.index_map.sampler, node.line.source, omit, None)))
+        line = node.line
+        if not line.moves_freely or line.batches or line.alone is not None or line.records is None:
+            raise ValueError(
+                "omit() leaves out records of one source, and this dataset's elements are batches, those of several datasets, "
+                "or of maps that look at the index; put it right after the source, or after its shuffle() and repeat()."
+            )
+        order = living_order(line.order, line.source, omit, None)
+        return cls(node, LivingIndices(order)) if isinstance(order, ChangingSampler) else node
+
+    @property
+    def line(self) -> Line:
+        return dataclasses.replace(self.input.line.under(self.index_map), alone=self.index_map.sampler)

@@ -32,9 +32,16 @@ def versions() -> dict[str, str]:
 def unclaimed(pipeline: Any, event: Any) -> str:
     """Elastic resumption is claimed for pipelines without filters and packing."""
     many_to_one = any(map(pipeline.has, ("filter", "flat_map", "pack")))
-    if event.reshaped and many_to_one:
-        return ELASTIC
-    return WORKERS if event.name == "workers" and many_to_one else ""
+    if event.name == "workers" and many_to_one:
+        return WORKERS
+    if event.name == "data_grow":
+        return "its docs do not speak of data that change"
+    return ELASTIC if elastic(event) and many_to_one else ""
+
+
+def elastic(event: Any) -> bool:
+    """Whether hosts, batches or workers change: there it is the ElasticIterator that goes on."""
+    return event.name in ("workers", "hosts", "batch_size")
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
@@ -83,7 +90,7 @@ def stream(run: Any) -> Stream:
         elif stage == "document":
             dataset = dataset.map(lambda number: {"tokens": np.full(1 + number % 7, number + 1, np.int32)})
     processes = grain.MultiprocessingOptions(num_workers=leg.workers) if leg.workers else None
-    if run.event.reshaped:
+    if elastic(run.event):
         shard = grain.sharding.ShardOptions(run.host, leg.hosts)
         batches = experimental.ElasticIterator(dataset, leg.batch * leg.hosts, shard, multiprocessing_options=processes)
     else:
@@ -97,11 +104,11 @@ def stream(run: Any) -> Stream:
             row = {"tokens": pipeline.number("pack")}
             batches = experimental.FirstFitPackIterDataset(batches, length_struct=row, num_packing_bins=8)
         batches = batches.batch(leg.batch, drop_remainder=pipeline.has("drop") or run.event.alike)
-    if pipeline.has("map_batch") and not run.event.reshaped:
+    if pipeline.has("map_batch") and not elastic(run.event):
         batches = batches.map(lambda batch: batch + MAPPED)
-    if processes and not run.event.reshaped:
+    if processes and not elastic(run.event):
         batches = batches.mp_prefetch(processes)
-    return Stream(iter(batches), run.states, MAPPED if run.event.reshaped and pipeline.has("map_batch") else 0)
+    return Stream(iter(batches), run.states, MAPPED if elastic(run.event) and pipeline.has("map_batch") else 0)
 
 
 class Stream:

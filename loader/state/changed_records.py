@@ -21,6 +21,7 @@ from ...samplers.changing.sampler import ChangingSampler, lasting
 from ...samplers.mix.ends import order_told
 from ...samplers.mix.order import MixOrder
 from ...samplers.mix.sampler import MixSampler
+from ...samplers.one_epoch import OneEpoch
 from ...samplers.protocol import ENDLESS
 from ...sources import fingerprint_of
 from ..plan.cursor import Cursor
@@ -51,6 +52,9 @@ def migrate(
         return migrate_mix(pipeline, states, strict, run)
     if isinstance(pipeline.leaf.sampler, MixSampler):
         return migrate_mix(*_with_parts(pipeline, pipeline.leaf.sampler, states, strict), strict, run)
+    if isinstance(pipeline.leaf.sampler, OneEpoch):
+        return migrate_mix(pipeline, _in_epoch(pipeline.leaf.sampler, states, strict), strict, run)
+    states = _with_records(pipeline, states)
     latest = max(states, key=_changes_of)
     known = latest.fingerprint
     saved: Any = known["sampler"]
@@ -81,6 +85,46 @@ def migrate(
     now = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=changed))
     fingerprint = _told(known, now, changed)
     return now, [_as_of(state, known, history, fingerprint, total) for state in states]
+
+
+def _in_epoch(order: OneEpoch, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
+    """States of a loop per epoch, which stand between two epochs, as of one from which the same records are left out."""
+    known = states[0].fingerprint
+    saved: Any = known["sampler"]
+    before, now = (of.get(OMITTED, "") if isinstance(of, dict) else "" for of in (saved, order.fingerprint))
+    if (
+        before == now
+        or lasting(saved) != lasting(order.fingerprint)
+        or saved["records"] != order.fingerprint["records"]
+    ):
+        return states
+    if strict:
+        _check_omitted(before, now)
+    if any(any(state.cursor.positions) or any(state.cursor.skips) for state in states):
+        raise CheckpointError(
+            "other records are left out since, and the state stands inside an epoch of a loop by epochs(), whose batches would "
+            "be other ones; take the state between two epochs, or loop over iter(loader), whose states go on anywhere."
+        )
+    fingerprint = Fingerprint({**known, "sampler": order.fingerprint})
+    return [
+        dataclasses.replace(state, fingerprint=fingerprint) if state.fingerprint == known else state for state in states
+    ]
+
+
+def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
+    """States that tell the number of records; those of a chain from which none are left out do not."""
+    sampler: Any = pipeline.leaf.sampler
+    saved = [state.fingerprint["sampler"] for state in states]
+    if not isinstance(sampler, ChangingSampler) or not all(isinstance(each, dict) for each in saved):
+        return states
+    return [
+        state
+        if "records" in each
+        else dataclasses.replace(
+            state, fingerprint=Fingerprint({**state.fingerprint, "sampler": {**each, "records": sampler.num_records}})
+        )
+        for state, each in zip(states, saved)
+    ]
 
 
 def _changes_of(state: LoaderState) -> int:

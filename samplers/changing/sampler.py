@@ -384,4 +384,5 @@ def _checked(sampler: Any) -> Any:
             f"{type(sampler).__name__} does not go with records that are appended or left out; pass an IndexSampler. "
             "A WeightedSampler leaves out records of weight 0."
         )
+    sampler.resized(sampler.epoch_length)  # which refuses orders that cannot change
     return sampler

@@ -143,8 +143,8 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
 class FormerKeys(ByOtherKeys):
     """A source on files that were written anew without some records, which takes the keys that they had before.
 
-    `len` is that of the former source, and its fingerprint. Records that are no longer there cannot be read: a `DataLoader` or
-    a chain leaves them out of its order by itself.
+    `len` is that of the former source, and its fingerprint. Records that are no longer there cannot be read: a `DataLoader`
+    leaves them out of its order by itself, and a chain by `omit()`.
 
     Args:
         source: all files that a `headrace.convert(…, omit=…)` wrote, such as `ArrayRecordDataSource(folder)`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -10,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.messages import shorten
-from ...errors import SourceError
-from ...files.urls import is_remote
+from ...errors import SourceError, SourceNotFoundError
 from ...formats.index import Index, IndexKind
 from .files import Array, DType, Tokens, integers_of, offsets_path
 
@@ -135,13 +133,14 @@ class OffsetsBeside(NamedTuple):
 
     def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:
         tokens, path = file.tokens(self.raw), offsets_path(file.path)
-        if not is_remote(path) and not os.path.exists(path):
-            raise SourceError(
+        try:
+            with file.copy_of(path) as copy:
+                return tokens, Offsets(integers_of(copy, path), path, whole=True)
+        except SourceNotFoundError as error:
+            raise SourceError(  # the file itself was found
                 f"{shorten(file.path)}: where do documents begin? There is no file {shorten(path)}, which TokenWriter writes; "
-                "pass offsets=, or document_length= for documents of one length."
-            )
-        with file.copy_of(path) as copy:
-            return tokens, Offsets(integers_of(copy, path), path, whole=True)
+                "pass offsets=, end_of_text=, or document_length= for documents of one length."
+            ) from error
 
 
 class OffsetsGiven(NamedTuple):
@@ -183,9 +182,9 @@ def first_fall(values: Array) -> int | None:
     """
     for first in range(0, len(values) - 1, _AT_ONCE):
         some = values[first : first + _AT_ONCE + 1]
-        falls = np.flatnonzero(some[1:] < some[:-1])
-        if len(falls):
-            return first + int(falls[0]) + 1
+        falls = some[1:] < some[:-1]
+        if falls.any():
+            return first + int(falls.argmax()) + 1
     return None
 
 

@@ -107,6 +107,10 @@ class ArrayLayout(NamedTuple):
     start: int
     """The byte at which they begin."""
 
+    @property
+    def nbytes(self) -> int:
+        return self.length * self.dtype.itemsize
+
 
 def layout_of(file: OpenFile, name: str, dtype: DType | None, may_be_empty: bool = False) -> ArrayLayout:
     """Find the integers of a `.npy` file, or of a raw one.
@@ -125,6 +129,9 @@ def layout_of(file: OpenFile, name: str, dtype: DType | None, may_be_empty: bool
         if may_be_empty and dtype is not None and not file.size:
             return ArrayLayout(dtype, 0, 0)
         return _raw(file.size, name, dtype)
+    plain = _plain_layout(head)
+    if plain is not None and dtype in (None, plain.dtype) and plain.start + plain.nbytes <= file.size:
+        return plain
     with _npy_errors(name):
         shape, found, start = _header(head)
         if found.hasobject or start + shape[0] * found.itemsize > file.size:
@@ -141,10 +148,14 @@ def layout_of(file: OpenFile, name: str, dtype: DType | None, may_be_empty: bool
     return ArrayLayout(found, shape[0], start)
 
 
-def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
+def _plain_layout(head: bytes) -> ArrayLayout | None:
     plain = _PLAIN_HEADER.match(head)
-    if plain is not None and plain.end() == 10 + int.from_bytes(head[8:10], "little"):
-        return (int(plain[2]),), np.dtype(plain[1].decode()), plain.end()
+    if plain is None or plain.end() != 10 + int.from_bytes(head[8:10], "little"):
+        return None
+    return ArrayLayout(np.dtype(plain[1].decode()), int(plain[2]), plain.end())
+
+
+def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
     file = io.BytesIO(head)
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -228,7 +239,7 @@ def integers_of(path: str, name: str) -> Array:
     with closing(open_file(path)) as file:
         layout = layout_of(file, name, None)
         if file.size <= _FEW_BYTES:
-            return np.frombuffer(file.read(layout.start, layout.length * layout.dtype.itemsize), layout.dtype)
+            return np.frombuffer(file.read(layout.start, layout.nbytes), layout.dtype)
     return _mapped(path, layout, name)
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...common.messages import shorten
-from ...errors import SourceError
+from ...errors import SourceError, SourceNotFoundError
 from ...files.mmap_files import map_readable
 from ...files.opened import open_file
 from ...files.paths import PathLike, Paths, file_system_of, path_list, text_of
@@ -116,8 +116,14 @@ class IndexBeside(NamedTuple):
 
     def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:
         path = self.beside(file.path)
-        with file.copy_of(path) as copy:
-            index = _read_index(copy, path)
+        try:
+            with file.copy_of(path) as copy:
+                index = _read_index(copy, path)
+        except SourceNotFoundError as error:
+            raise SourceError(  # the file itself was found
+                f"{shorten(file.path)}: there is no index {shorten(path)}, which Megatron writes beside it; bare tokens are "
+                "read by TokenSource(path, dtype=…, end_of_text=…)."
+            ) from error
         tokens = file.tokens(index.dtype, may_be_empty=True)
         return tokens, SequenceBounds(index) if self.sequences else DocumentBounds(index)
 

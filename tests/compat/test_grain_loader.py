@@ -154,9 +154,29 @@ def test_states_of_grains_loader_go_on_inside_flat_maps(shard):
     for iterator, refused in ((ours, workers), (batched, state)):
         with pytest.raises(CheckpointError, match="no FlatMap after a batch"):
             iterator.set_state(refused)
-    in_order = iter(loader(grain, transforms(grain)["own operation"], shard))
-    with pytest.raises(CheckpointError, match="iterators of records"):
-        in_order.set_state(state)
+
+
+@pytest.mark.parametrize("name", ["own operation", "own operation after a flat map", "random map of batches"])
+def test_states_of_grains_loader_go_on_with_operations_on_iterators(name):
+    """Of one process or none; the operations begin anew at the next record, as in Grain."""
+    theirs = iter(loader(real, transforms(real)[name]))
+    for _ in range(7):
+        next(theirs)
+    state = theirs.get_state()
+    expected = iter(loader(real, transforms(real)[name]))
+    expected.set_state(state)
+    ours = iter(loader(grain, transforms(grain)[name]))
+    ours.set_state(state)
+    expected = both.told(list(expected))
+    assert [both.told(next(ours)), both.told(next(ours))] == expected[1:3]
+    again = iter(loader(grain, transforms(grain)[name]))
+    again.set_state(ours.get_state())
+    assert both.told(list(again))[1:] == expected[3:]
+    one = json.loads(state)
+    two = {"worker_count": 2, "last_seen_indices": {"0": 0, "1": 1}} if "sampler" in one else {}
+    workers = one | two if two else {"iterators_in_use_states": [one] * 2}
+    with pytest.raises(CheckpointError, match="one worker or none"):
+        ours.set_state(json.dumps(workers).encode())
 
 
 class Backwards:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
+import operator
+import os
 import pathlib
 import subprocess
 import sys
@@ -11,6 +15,7 @@ import numpy as np
 import pytest
 
 import headrace
+from headrace.common.function_identity import function_identity
 from headrace.conversion.lengths import measure_converted
 from headrace.errors import ConversionError, LengthsError, OutputError
 from headrace.sources.lengths import lengths_of
@@ -28,12 +33,112 @@ def test_a_function_of_a_record_gives_its_length(worker_count):
     assert headrace.measure_lengths([b"abc"], len).tolist() == [3]
 
 
+class Tokens:
+    """As a tokenizer."""
+
+    def __init__(self, each):
+        self.each = each
+
+    def encode(self, text):
+        return self.each * text
+
+
+EACH, TOKENS = 1, Tokens(1)
+
+
+def _helper(text):
+    return EACH * len(text)
+
+
+def _of_closure(content):
+    return lambda text: len(text) * int(content[0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda each: lambda text: EACH * len(text),
+        lambda each: lambda text: _helper(text),
+        lambda each: lambda text: sum(len(TOKENS.encode(one)) for one in [text]),
+        lambda each: TOKENS.encode,
+        lambda each: functools.partial(operator.mul, each),
+        lambda each: _of_closure(np.array([each])),
+        lambda each: _of_closure({0: each}),
+        lambda each: lambda text, tokens=(each, "x"): len(text) * tokens[0],
+        lambda each: lambda text: len(text) * next(iter({each})),
+    ],
+)
+def test_lengths_are_measured_anew_if_what_a_function_refers_to_has_changed(make, tmp_path, monkeypatch):
+    """Constants and objects of its module, its helpers, its closure and defaults; an equal one finds what is kept."""
+    found = {}
+    for each in (1, 2, 2):
+        monkeypatch.setitem(globals(), "EACH", each)
+        monkeypatch.setitem(globals(), "TOKENS", Tokens(each))
+        found.setdefault(each, []).append(function_identity(make(each)))
+    assert found[1] != found[2][:1]
+    assert found[2][0] == found[2][1]
+    path = tmp_path / "lengths"
+    for each in (1, 2):
+        monkeypatch.setitem(globals(), "EACH", each)
+        assert headrace.measure_lengths(["ab", "c"], _helper, path).tolist() == [2 * each, each]
+
+
+def test_the_identity_of_a_function_is_the_same_in_every_process():
+    """Whatever the seed of hashes: sets have no order."""
+    code = (
+        "from headrace.common.function_identity import function_identity as identity\n"
+        "words = {'a', 'b', 'c', 'd'}\n"
+        "print(identity(lambda text: len([word for word in text.split() if word in words and word not in {'x', 'y', 'z'}])))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_another_tokenizer_is_another_function():
+    """Of a library in another language: it has no attributes, and is known by what it is pickled as."""
+    tokenizers = pytest.importorskip("tokenizers")
+
+    def measure(words):
+        vocabulary = {word: number for number, word in enumerate(words)}
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token=words[0]))
+        return lambda text: len(tokenizer.encode(text).ids)
+
+    assert function_identity(measure(["a", "b"])) == function_identity(measure(["a", "b"]))
+    assert function_identity(measure(["a", "b"])) != function_identity(measure(["a", "c"]))
+
+
+def test_a_bar_tells_how_many_records_were_measured(monkeypatch):
+    """On a terminal; unless nobody wants to see it."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    for progress, expected in ((True, "3000/3000"), (False, "")):
+        monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+        headrace.measure_lengths(TEXTS, len, progress=progress)
+        assert expected in terminal.getvalue()
+        assert bool(terminal.getvalue()) == progress
+
+
 def test_lengths_that_are_kept_are_not_measured_again(tmp_path):
     """Of this source and this function; others are measured, and take their place."""
-    path, calls = tmp_path / "texts.lengths", []
+    path = tmp_path / "texts.lengths"
+
+    class Calls:
+        number = 0
 
     def measure(text):
-        calls.append(text)
+        Calls.number += 1
         return len(text)
 
     def by_two(text):
@@ -42,7 +147,7 @@ def test_lengths_that_are_kept_are_not_measured_again(tmp_path):
     source = headrace.MemorySource(TEXTS)
     for _ in range(2):
         assert headrace.measure_lengths(source, measure, path).tolist() == list(map(len, TEXTS))
-    assert len(calls) == len(TEXTS)
+    assert Calls.number == len(TEXTS)
     assert lengths_of(source, path).tolist() == list(map(len, TEXTS))
     assert headrace.measure_lengths(source, by_two, path)[1] == 2
     assert lengths_of(source, pathlib.Path(path))[1] == 2

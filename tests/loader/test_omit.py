@@ -139,6 +139,31 @@ def test_more_shards_than_records_are_left_have_as_many_epochs():
     assert [_keys(loader)[0] for loader in loaders] == [[1], [2], [1], [2], [1]]
 
 
+def test_a_loop_per_epoch_goes_on_between_two_epochs():
+    """Inside one, its batches would be other ones: that is refused, also with strict=False."""
+
+    def epochs(omit):
+        return load(range(20), shuffle=True, seed=1, batch_size=4, omit=omit).epochs(3)
+
+    with epochs([5]) as loop:
+        whole = [[key for batch in epoch for key in batch.tolist()] for epoch in loop]
+    with epochs([5]) as loop:
+        batches = next(loop)
+        next(batches)
+        inside = loop.get_state()
+        list(batches)
+        state = loop.get_state()
+    with epochs(GONE) as loop:
+        loop.set_state(state)
+        rest = [[key for batch in epoch for key in batch.tolist()] for epoch in loop]
+        assert rest == [[key for key in keys if key not in GONE] for keys in whole[1:]]
+        for strict in (True, False):
+            with pytest.raises(CheckpointError, match="take the state between two epochs"):
+                loop.set_state(inside, strict)
+    with epochs([3]) as loop, pytest.raises(CheckpointError, match="left out 1 records"):
+        loop.set_state(state)
+
+
 def test_fewer_records_left_out_than_the_state_knows_are_refused():
     """A program that forgot the list would read what was deleted."""
     _, state = _keys(load(range(20), batch_size=4, omit=GONE), steps=2)

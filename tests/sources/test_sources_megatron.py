@@ -179,6 +179,9 @@ def test_a_growing_source_leaves_out_what_megatron_still_writes(tmp_path):
     (tmp_path / "b.idx").write_bytes(whole)
     assert source.newest_generation() == 1
     assert [one.tolist() for one in source.at_generation(1)] == [[1, 2], [3], [4]]
+    os.remove(tmp_path / "a.idx")
+    with pytest.raises(SourceError, match=r"a\.bin: there is no index"):
+        MegatronSource(tmp_path, growing=True)
 
 
 def packed(kind, *numbers):
@@ -240,7 +243,7 @@ def test_missing_and_changed_files_are_told(tmp_path):
     with pytest.raises(SourceError, match=r"x\.bin has 7 bytes, which is no multiple of the 2 of uint16"):
         MegatronSource(tmp_path / "x")
     os.remove(tmp_path / "x.idx")
-    with pytest.raises(SourceNotFoundError, match=r"no file .*x\.idx"):
+    with pytest.raises(SourceError, match=r"x\.bin: there is no index .*x\.idx, which Megatron writes .* TokenSource"):
         MegatronSource(tmp_path / "x")
 
 

@@ -553,7 +553,7 @@ TOKENS = np.arange(5, dtype=np.uint16)
     ("files", "arguments", "text"),
     [
         ({}, {}, r"no file .*x\.npy"),
-        ({"tokens": TOKENS}, {}, r"where do documents begin.*x\.npy\.offsets.*offsets=, or document_length="),
+        ({"tokens": TOKENS}, {}, r"where do documents begin.*x\.npy\.offsets.*offsets=, end_of_text=, or document_length="),
         ({"tokens": TOKENS}, {"offsets": "elsewhere.npy"}, r"no file 'elsewhere\.npy'"),
         ({"tokens": TOKENS, "offsets": np.array([0, 6])}, {}, r"x\.npy\.offsets: the offsets go from 0 to 6, .* 5 tokens"),
         ({"tokens": TOKENS, "offsets": np.array([-1, 5])}, {}, "the offsets go from -1 to 5"),

@@ -6,6 +6,7 @@ In: a source, a sampler, operations. Out: elements, and states that say from whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from ....samplers import ShardOptions
@@ -29,28 +30,40 @@ class RecordStream:
     """
 
     def __init__(self, source: Any, sampler: Any, length: int, shard: ShardOptions, operations: Sequence[Any]) -> None:
-        self._source, self._sampler, self._length, self._shard = source, sampler, length, shard
+        self._source, self._length = source, length
+        self.sampler, self.shard = sampler, shard
         self._operations = tuple(operations)
-        self._indices_stay = not any(grain_method(each) == "flat_map" for each in operations)
+        self._indices_stay = not self.flat_maps
 
     def __iter__(self) -> Resumed[Any]:
-        return Resumed(self._elements, {"start": 0, "delivered": 0})
+        return Resumed(self._elements, self.state_at(0))
 
-    def _elements(self, state: dict[str, int]) -> Iterator[tuple[Any, dict[str, int]]]:
-        start, delivered = state["start"], state["delivered"]
+    def state_at(self, start: int, given: Sequence[int] = ()) -> dict[str, Any]:
+        """The state in which the operations begin anew at a record of the shard; flat maps gave so many elements before."""
+        return {"start": start, "delivered": 0, **({"given": list(given)} if any(given) else {})}
+
+    @property
+    def flat_maps(self) -> int:
+        return sum(grain_method(each) == "flat_map" for each in self._operations)
+
+    def _elements(self, state: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+        start, delivered, before = state["start"], state["delivered"], state.get("given", [])
+        given = iter(before)
         records = self._records(start)
         for operation in self._operations:
             records = iter(on_records(operation)(records))
+            if grain_method(operation) == "flat_map":
+                records = islice(records, next(given, 0), None)
         for _ in range(delivered):
             next(records)
         for record in records:
             if self._indices_stay:
-                start = (record.metadata.index - self._shard.shard_index) // self._shard.shard_count + 1
+                start = (record.metadata.index - self.shard.shard_index) // self.shard.shard_count + 1
             else:
                 delivered += 1
-            yield record.data, {"start": start, "delivered": delivered}
+            yield record.data, self.state_at(start, before) | {"delivered": delivered}
 
     def _records(self, start: int) -> Records:
         for local in range(start, self._length):
-            metadata = self._sampler[self._shard.global_position(local)]
+            metadata = self.sampler[self.shard.global_position(local)]
             yield Record(metadata, self._source[metadata.record_key])
