@@ -103,7 +103,7 @@ def draw(results: dict[str, Any]) -> None:
         "refused",
         "another order",
         "lost, doubled, uneven, hang, error",
-        "not claimed",
+        "not claimed, or not played",
     ]
     marks = [Patch(color=SHADES[word], label=title) for word, title in zip(named, titles)]
     figure.legend(handles=marks, ncols=6, fontsize=7, loc="lower center", frameon=False)

@@ -34,6 +34,8 @@ def unclaimed(pipeline: Any, event: Any) -> str:
     """All that goes on from a state."""
     if len(event.legs) > 1 or any(leg.reopen for leg in event.legs):
         return STATE
+    if event.alike:
+        return "WebDataset splits data across nodes at the shard level; equal numbers of batches need resampled=True"
     if len(pipeline.shards) > 1:
         return "RandomMix draws a source for each record; equal parts are not claimed"
     return next((STAGES[stage] for stage in STAGES if pipeline.has(stage)), "")
