@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import a_kind_of, short_repr, shorten
-from ...errors import RecordKeyError, SourceError
+from ...common.messages import TEXT, a_kind_of, short_repr, shorten
+from ...errors import RecordKeyError, SourceError, SourceNotFoundError
 from ...files.opened import local_copy
 from ...files.paths import PathLike, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
@@ -58,7 +59,13 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
         return chosen_by(source, omit)
     if isinstance(omit, (str, bytes, os.PathLike)):
         name = text_of(omit)
-        return checked(keys_in_file(name, storage_options), len(source), shorten(name))
+        try:
+            keys = keys_in_file(name, storage_options)
+        except SourceNotFoundError as error:
+            raise SourceNotFoundError(
+                f"omit={short_repr(name, TEXT)} is no file of keys: {shorten(error)}; {REMEDY}."
+            ) from None
+        return checked(keys, len(source), shorten(name))
     return checked(_listed(omit), len(source), "omit")
 
 
@@ -98,7 +105,7 @@ def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:
 
 def _keys_of_lines(lines: Iterable[bytes], name: str) -> Iterator[int]:
     for number, line in enumerate(lines, 1):
-        text = line.strip()
+        text = line.removeprefix(BOM_UTF8).strip() if number == 1 else line.strip()
         if not text or text.startswith(b"#"):
             continue
         try:

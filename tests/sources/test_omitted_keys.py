@@ -91,6 +91,7 @@ def test_a_record_made_of_several_is_left_out_with_any_of_them(tmp_path):
     ("name", "content"),
     [
         ("keys.txt", b"# of last week\n7\n\n 2 \r\n7\n"),
+        ("keys.txt", b"\xef\xbb\xbf7\r\n2\r\n"),
         ("keys.txt.gz", gzip.compress(b"7\n2\n", mtime=0)),
         ("keys.jsonl", b'7\n{"key": 2, "why": "asked for"}\n'),
     ],
@@ -161,3 +162,11 @@ def test_a_predicate_gives_truth_values(sources):
         keys_to_omit(sources["json lines"], lambda file, row: row * 1)
     with pytest.raises(ZeroDivisionError):
         keys_to_omit(sources["json lines"], lambda file, row: 1 / 0)
+
+
+def test_a_file_of_keys_that_is_not_there_is_told_with_the_remedy(tmp_path):
+    """Its name may have been meant as something else."""
+    with pytest.raises(
+        SourceNotFoundError, match=r"omit='.*none\.txt' is no file of keys: .*pass an array of record keys"
+    ):
+        keys_to_omit(range(10), tmp_path / "none.txt")
