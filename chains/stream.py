@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Literal
 
-from ..common.fingerprint_values import MAX_ITEMS, digest
+from ..common.identity.values import MAX_ITEMS, digest
 from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import JoinError

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from ..common.costs import as_length, length_of_field
-from ..common.function_identity import function_identity
+from ..common.identity.functions import function_identity
 from ..common.messages import a_kind_of, short_repr, shorten
 from ..errors import ConversionError
 from ..files.paths import PathLike

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from ..common.fingerprint_values import described, digest
+from ..common.identity.values import described, digest
 from ..common.messages import short_repr, shorten
 from ..errors import ConversionError, HeadraceError, StopIterationError
 

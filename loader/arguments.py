@@ -10,9 +10,10 @@ from math import lcm
 from typing import Any, Literal, TypedDict
 
 from ..common.costs import Cost, costs_of
-from ..common.messages import a_kind_of, short_repr
+from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import one_of, warn, whole_number
 from ..errors import SeedError
+from ..operations import Operation
 from ..samplers.balance import Balance
 from ..samplers.block_shuffle import BlockShuffle
 from ..samplers.changing.growth import GrowthOptions
@@ -151,3 +152,27 @@ def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
             f"shard_count={shard_count} does not divide lanes={shuffle.lanes} of the BlockShuffle: {readers} shards bring each "
             f"block from the store. Pass BlockShuffle(…, lanes={lcm(shuffle.lanes, shard_count)}); it is another order."
         )
+
+
+def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
+    """The number of the operation that is the wanted `Batch`.
+
+    Args:
+        operations: of a pipeline.
+        batch: its number among those that make batches; None: there is one.
+
+    Raises:
+        TypeError, ValueError: as of `with_batch_size`.
+    """
+    found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
+    if not found:
+        raise ValueError("with_batch_size needs a pipeline with a Batch; this one has 0. Make another DataLoader.")
+    if batch is None:
+        if len(found) > 1:
+            raise ValueError(
+                f"with_batch_size cannot know which of {len(found)} batches you mean, "
+                f"{first_few([short_repr(operations[number]) for number in found])}; say its number, batch=0 for the first, "
+                "batch=-1 for the last."
+            )
+        return found[0]
+    return found[whole_number("batch", batch, -len(found), len(found) - 1, "the number of a Batch, 0 for the first")]

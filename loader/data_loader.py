@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Unpack
 
-from ..common.messages import first_few, short_repr
-from ..common.validation import true_or_false, whole_number
+from ..common.validation import true_or_false
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
-from ..operations import Batch, Operation
+from ..operations import Batch
 from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
 from ..samplers.changing.growth import GrowthOptions
 from ..sources import as_source
@@ -24,6 +23,7 @@ from .arguments import (
     as_list,
     balance_of,
     needs_seed_for_globals,
+    number_of_batch,
     refuse,
     skips,
     warn_of_no_effect,
@@ -224,7 +224,7 @@ class DataLoader(Remarks):
         >>> [batch.tolist() for batch in large]
         [[2, 3, 4, 5], [6, 7, 8, 9]]
         """
-        number = _number_of_batch(self._pipeline.operations, batch)
+        number = number_of_batch(self._pipeline.operations, batch)
         operations = list(self._pipeline.operations)
         operations[number] = operations[number].taking(batch_size)
         return self._with(pipeline=not_empty(with_operations(self._pipeline, operations)))
@@ -317,30 +317,6 @@ class DataLoader(Remarks):
             f"DataLoader(data_source={pipeline.leaf.source!r}, sampler={pipeline.leaf.sampler!r}, "
             f"operations={list(pipeline.operations)!r}, worker_count={self._description.execution.workers})"
         )
-
-
-def _number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
-    """The number of the operation that is the wanted `Batch`.
-
-    Args:
-        operations: of a pipeline.
-        batch: its number among those that make batches; None: there is one.
-
-    Raises:
-        TypeError, ValueError: as of `with_batch_size`.
-    """
-    found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
-    if not found:
-        raise ValueError("with_batch_size needs a pipeline with a Batch; this one has 0. Make another DataLoader.")
-    if batch is None:
-        if len(found) > 1:
-            raise ValueError(
-                f"with_batch_size cannot know which of {len(found)} batches you mean, "
-                f"{first_few([short_repr(operations[number]) for number in found])}; say its number, batch=0 for the first, "
-                "batch=-1 for the last."
-            )
-        return found[0]
-    return found[whole_number("batch", batch, -len(found), len(found) - 1, "the number of a Batch, 0 for the first")]
 
 
 _OF_LOAD = ["num_epochs", "shuffle", "seed", "shard_options", "transformations", "batch_size", "drop_remainder"]

@@ -5,7 +5,7 @@ In: an operation. Out: eight hexadecimal digits, the same when the same program 
 
 from __future__ import annotations
 
-from ..common.fingerprint_values import described, digest, digest_before
+from ..common.identity.values import described, digest, digest_before
 from .protocol import Operation
 
 DIGITS = 8

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.fingerprint_values import digest
+from ..common.identity.values import digest
 from .balance import Balance
 from .index import IndexSampler
 from .index_maps import IndexMap, Repeat, Shuffle, parameters_of

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.fingerprint_values import digest_of
+from ..common.identity.values import digest_of
 from .permutation import permute, permute_one, place_of
 from .protocol import ENDLESS
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.costs import as_length, as_lengths
-from ..common.function_identity import function_identity
+from ..common.identity.functions import function_identity
 from ..common.messages import a_kind_of, first_few, short_repr, shorten
 from ..errors import LengthsError, OutputError
 from ..files.opened import OpenFile

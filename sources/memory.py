@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..common.costs import length_of_field
 from ..common.fields import fields_of
-from ..common.fingerprint_values import digest, record
+from ..common.identity.values import digest, record
 from ..common.messages import first_few, short_repr, shorten
 from .keys import Keys, check_key, check_keys
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..common.fingerprint_values import Redescribed, described, digest, plain_attributes
+from ..common.identity.values import Redescribed, described, digest, plain_attributes
 from ..common.messages import a_kind_of, short_repr
 from ..errors import SourceError
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ...common.fingerprint_values import described, described_whole, digest
+from ...common.identity.values import described, described_whole, digest
 from ...common.messages import short_repr
 from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices

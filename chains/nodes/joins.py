@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from ...common.distinct import distinct
-from ...common.fingerprint_values import plain_attributes
+from ...common.identity.values import plain_attributes
 from ...common.messages import first_few
 from ...errors import PackError
 from ...operations.trees import flatten, leaf_names

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...common.costs import Cost
-from ...common.fingerprint_values import digest
+from ...common.identity.values import digest
 from ...common.messages import first_few
 from ...errors import BatchError, PackError
 from ...samplers.index_maps import Indices

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...common.fingerprint_values import digest_of
+from ...common.identity.values import digest_of
 from ...errors import ConversionError
 from ...sources.omission.keys import keys_to_omit
 from ...sources.omission.rewritten import FormerSource, former_sources

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from ...common.fingerprint_values import Redescribed
+from ...common.identity.values import Redescribed
 from ...common.messages import short_repr
 from ...operations import Operation
 from ...operations.identity import fingerprints

@@ -12,7 +12,7 @@ import os
 import time
 from typing import Any
 
-from ...common.fingerprint_values import digest
+from ...common.identity.values import digest
 from ...common.messages import short_repr
 from ...samplers import NoSharding
 from ...samplers.changing.growth import GrowthOptions

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.fingerprint_values import digest_of
+from ...common.identity.values import digest_of
 from ..protocol import ENDLESS
 from .stretches import OrderStretch, WholeOrder
 

@@ -6,7 +6,6 @@ In: positions in the global order. Out: record keys of a `MixedSource` of the pa
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
@@ -15,20 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.distinct import distinct
-from ...common.messages import a_kind_of, first_few, short_repr, shorten
+from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
-from ..chain_order import ChainOrder
 from ..changing.sampler import ChangingSampler
-from ..index import IndexSampler
-from ..own_orders import has_own_orders
-from ..permutation import MAX_SIZE
 from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from ..weighted.drawn import DrawnRecords
 from .ends import ends_of, order_before, order_of
 from .order import MixOrder
+from .parts import as_order, epoch_at, length_of, parts_by_name
 from .shuffles import FEW, PartShuffles
 from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
@@ -102,11 +98,11 @@ class MixSampler:
         self.seed = seed
         self.when_exhausted = one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
         self.shard_options = as_shard_options(shard_options or NoSharding())
-        named = _named(parts)
+        named = parts_by_name(parts)
         epochs = None if when_exhausted == "repeat" else 1
         self._max_epochs = epochs_of(max_epochs, list(named))
         self._parts = {
-            name: _as_order(name, part, shuffle, seed, self._max_epochs.get(name, epochs))
+            name: as_order(name, part, shuffle, seed, self._max_epochs.get(name, epochs))
             for name, part in named.items()
         }
         self._given = stages_of(weights, list(named), records_per_step)
@@ -179,7 +175,7 @@ class MixSampler:
         """The order, the number of its positions, and which parts end before, where."""
         order = order_of({"weights": self._weights, "ramp": self._ramp, "history": self._history})
         lengths = {
-            name: _length_of(part, self._max_epochs[name]) if name in self._max_epochs else len(part)
+            name: length_of(part, self._max_epochs[name]) if name in self._max_epochs else len(part)
             for name, part in self._parts.items()
         }
         return ends_of(order, lengths, self.when_exhausted, self._max_epochs, self.changed_from or 0)
@@ -292,7 +288,7 @@ class MixSampler:
     def part_epochs(self, position: int) -> dict[str, int]:
         """The epoch, from 0, that each part is in at a position."""
         drawn = self.part_records(position + 1)
-        return {name: _epoch_at(part, max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
+        return {name: epoch_at(part, max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
     def part_records(self, position: int) -> dict[str, int]:
         """The number of records of each part before a position."""
@@ -359,65 +355,3 @@ class MixSampler:
         if changes and position > 0 and told != {name: saved[name] for name in saved if name not in PASSING}:
             other._history = {"until": position, **order_before(saved, position).to_values()}
         return other
-
-
-def _epoch_at(part: VectorSampler, position: int) -> int:
-    return part.epoch_at(position) if isinstance(part, ChangingSampler) else position // part.epoch_length
-
-
-def _length_of(part: VectorSampler, epochs: int) -> int:
-    """The records of a part in some epochs; those of a chain are its whole lengths."""
-    if isinstance(part, ChangingSampler):
-        return part.epoch_start(epochs)
-    return min((len(part) if isinstance(part, ChainOrder) else part.epoch_length) * epochs, ENDLESS)
-
-
-def _named(parts: Any) -> dict[str, Any]:
-    parts = getattr(parts, "parts", parts)  # of a MixedSource
-    if isinstance(parts, (list, tuple)):
-        parts = {str(number): part for number, part in enumerate(parts)}
-    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
-        raise TypeError(
-            f"parts={short_repr(parts)} is {a_kind_of(parts)}; pass a dict by name, or a list, of sources, numbers of "
-            "records or IndexSamplers."
-        )
-    if not parts:
-        raise ValueError("a mix needs at least one part; there are none.")
-    return dict(parts)
-
-
-def _as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int | None) -> VectorSampler:
-    """The order in which a part is read."""
-    if hasattr(part, "record_keys"):
-        return _checked(name, part)
-    try:
-        records = whole_number(
-            "the number of records", len(part) if hasattr(part, "__len__") else part, 1, MAX_SIZE, "…"
-        )
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"part {short_repr(name)} of the mix is {short_repr(part)}; pass its source, the number of its records, or an "
-            "IndexSampler."
-        ) from None
-    own_seed = None if seed is None else _seed_of_part(seed, name)
-    return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
-
-
-def _checked(name: str, part: VectorSampler) -> VectorSampler:
-    if getattr(part, "balance", None) is not None:
-        raise ValueError(
-            f"part {short_repr(name)} of the mix has a balance of its own; pass it to the MixSampler, balance=headrace.Balance("
-            "{part: lengths, …}, cost)."
-        )
-    if has_own_orders(part) or part.shard_options.shard_count > 1:
-        raise ValueError(
-            f"part {short_repr(name)} of the mix has shards of its own; give shard_options to the MixSampler or the "
-            "DataLoader, and "
-            'no algorithm="grain".'
-        )
-    return part
-
-
-def _seed_of_part(seed: int, name: str) -> int:
-    """One for each part, so that parts of equal length are shuffled differently."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "little")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.fingerprint_values import digest_of
+from ...common.identity.values import digest_of
 from ...common.messages import first_few, short_repr
 from ..balance import Balance
 from ..mix.order import MixOrder

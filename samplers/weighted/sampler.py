@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.fingerprint_values import digest_of
+from ...common.identity.values import digest_of
 from ...common.messages import short_repr
 from ...common.validation import true_or_false
 from ...errors import CheckpointError

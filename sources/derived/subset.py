@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from ...common.fingerprint_values import digest_of
+from ...common.identity.values import digest_of
 from ..accepted import as_source
 from ..keys import Keys, check_keys
 from ..protocol import fingerprint_of

@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...common.fingerprint_values import digest_of
+from ...common.identity.values import digest_of
 from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ...errors import LengthsError

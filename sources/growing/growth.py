@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
-from ...common.fingerprint_values import digest
+from ...common.identity.values import digest
 from ...common.messages import shorten
 from ...common.validation import whole_number
 from ...errors import SourceError, SourceNotFoundError

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...common.fingerprint_values import digest_of
+from ...common.identity.values import digest_of
 from ...common.messages import shorten
 from ...errors import RecordKeyError, SourceError, SourceNotFoundError
 from ...files.streams import open_stream

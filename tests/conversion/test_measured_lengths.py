@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace.common.function_identity import function_identity
+from headrace.common.identity.functions import function_identity
 from headrace.conversion.lengths import measure_converted
 from headrace.errors import ConversionError, LengthsError, OutputError
 from headrace.sources.lengths import lengths_of
@@ -86,7 +86,7 @@ def test_lengths_are_measured_anew_if_what_a_function_refers_to_has_changed(make
 def test_the_identity_of_a_function_is_the_same_in_every_process():
     """Whatever the seed of hashes: sets have no order."""
     code = (
-        "from headrace.common.function_identity import function_identity as identity\n"
+        "from headrace.common.identity.functions import function_identity as identity\n"
         "words = {'a', 'b', 'c', 'd'}\n"
         "print(identity(lambda text: len([word for word in text.split() if word in words and word not in {'x', 'y', 'z'}])))"
     )

@@ -19,7 +19,7 @@ from ...chains.map_dataset import MapDataset
 from ...chains.nodes.joins import Chosen
 from ...chains.nodes.node import Evaluated, Node, Source
 from ...chains.nodes.reordered import Reordered
-from ...common.fingerprint_values import described
+from ...common.identity.values import described
 from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError
 from ...loader.plan.fingerprint import differences

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ....common.fingerprint_values import described
+from ....common.identity.values import described
 from ....loader.plan.joins import Apply, Node, Read
 from ....operations import Filter, Operation
 from ..options import DatasetOptions, ReadOptions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....common.fingerprint_values import digest
+from ....common.identity.values import digest
 from ....common.validation import warn
 from ....errors import StructureError
 from ....loader import DataLoader as OurLoader

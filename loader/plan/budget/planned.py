@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....common.costs import as_lengths
-from ....common.fingerprint_values import digest
+from ....common.identity.values import digest
 from ....common.messages import short_repr
 from ....errors import LengthsError
 from ....operations import BudgetBatch, Operation

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ....common.fingerprint_values import digest
+from ....common.identity.values import digest
 from ....common.messages import short_repr
 from ....errors import LengthsError
 from ....operations import Operation, Pack

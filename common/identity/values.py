@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .former_names import formerly
+from ..former_names import formerly
 
 MAX_DEPTH = 6
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .fingerprint_values import described
+from .values import described
 
 _DEPTH = 6
 """Objects in objects; below these, only their kinds are told."""

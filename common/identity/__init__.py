@@ -1,0 +1,1 @@
+"""Values that tell things from others: of plain values, and of functions."""

@@ -1,0 +1,93 @@
+"""The parts of a mix: the orders in which they are read, from what a user passes.
+
+In: sources, numbers of records, or samplers. Out: samplers by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from ...common.messages import a_kind_of, short_repr
+from ...common.validation import whole_number
+from ..chain_order import ChainOrder
+from ..changing.sampler import ChangingSampler
+from ..index import IndexSampler
+from ..own_orders import has_own_orders
+from ..permutation import MAX_SIZE
+from ..protocol import ENDLESS, VectorSampler
+
+
+def epoch_at(part: VectorSampler, position: int) -> int:
+    """The epoch of a part at one of its positions."""
+    return part.epoch_at(position) if isinstance(part, ChangingSampler) else position // part.epoch_length
+
+
+def length_of(part: VectorSampler, epochs: int) -> int:
+    """The records of a part in some epochs; those of a chain are its whole lengths."""
+    if isinstance(part, ChangingSampler):
+        return part.epoch_start(epochs)
+    return min((len(part) if isinstance(part, ChainOrder) else part.epoch_length) * epochs, ENDLESS)
+
+
+def parts_by_name(parts: Any) -> dict[str, Any]:
+    """The parts as the user passes them, by name.
+
+    Raises:
+        TypeError: they are no dict or list.
+        ValueError: there is none.
+    """
+    parts = getattr(parts, "parts", parts)  # of a MixedSource
+    if isinstance(parts, (list, tuple)):
+        parts = {str(number): part for number, part in enumerate(parts)}
+    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
+        raise TypeError(
+            f"parts={short_repr(parts)} is {a_kind_of(parts)}; pass a dict by name, or a list, of sources, numbers of "
+            "records or IndexSamplers."
+        )
+    if not parts:
+        raise ValueError("a mix needs at least one part; there are none.")
+    return dict(parts)
+
+
+def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int | None) -> VectorSampler:
+    """The order in which a part is read.
+
+    Raises:
+        TypeError: it is neither a source nor a number nor a sampler.
+        ValueError: it has a balance, or shards of its own.
+    """
+    if hasattr(part, "record_keys"):
+        return _checked(name, part)
+    try:
+        records = whole_number(
+            "the number of records", len(part) if hasattr(part, "__len__") else part, 1, MAX_SIZE, "…"
+        )
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"part {short_repr(name)} of the mix is {short_repr(part)}; pass its source, the number of its records, or an "
+            "IndexSampler."
+        ) from None
+    own_seed = None if seed is None else _seed_of_part(seed, name)
+    return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
+
+
+def _checked(name: str, part: VectorSampler) -> VectorSampler:
+    if getattr(part, "balance", None) is not None:
+        raise ValueError(
+            f"part {short_repr(name)} of the mix has a balance of its own; pass it to the MixSampler, balance=headrace.Balance("
+            "{part: lengths, …}, cost)."
+        )
+    if has_own_orders(part) or part.shard_options.shard_count > 1:
+        raise ValueError(
+            f"part {short_repr(name)} of the mix has shards of its own; give shard_options to the MixSampler or the "
+            "DataLoader, and "
+            'no algorithm="grain".'
+        )
+    return part
+
+
+def _seed_of_part(seed: int, name: str) -> int:
+    """One for each part, so that parts of equal length are shuffled differently."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "little")
