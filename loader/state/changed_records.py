@@ -51,10 +51,11 @@ def migrate(
     if len(pipeline.leaves) > 1 or not states:
         return migrate_mix(pipeline, states, strict, run)
     if isinstance(pipeline.leaf.sampler, MixSampler):
+        states = _with_records(pipeline.leaf.sampler, states)
         return migrate_mix(*_with_parts(pipeline, pipeline.leaf.sampler, states, strict), strict, run)
     if isinstance(pipeline.leaf.sampler, OneEpoch):
         return migrate_mix(pipeline, _in_epoch(pipeline.leaf.sampler, states, strict), strict, run)
-    states = _with_records(pipeline, states)
+    states = _with_records(pipeline.leaf.sampler, states)
     latest = max(states, key=_changes_of)
     known = latest.fingerprint
     saved: Any = known["sampler"]
@@ -111,20 +112,30 @@ def _in_epoch(order: OneEpoch, states: Sequence[LoaderState], strict: bool) -> S
     ]
 
 
-def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
+def _with_records(sampler: Any, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
     """States that tell the number of records; those of a chain from which none are left out do not."""
-    sampler: Any = pipeline.leaf.sampler
-    saved = [state.fingerprint["sampler"] for state in states]
-    if not isinstance(sampler, ChangingSampler) or not all(isinstance(each, dict) for each in saved):
-        return states
+    told = [(state, _counted(sampler, state.fingerprint["sampler"])) for state in states]
     return [
         state
-        if "records" in each
-        else dataclasses.replace(
-            state, fingerprint=Fingerprint({**state.fingerprint, "sampler": {**each, "records": sampler.num_records}})
-        )
-        for state, each in zip(states, saved)
+        if saved is state.fingerprint["sampler"]
+        else dataclasses.replace(state, fingerprint=Fingerprint({**state.fingerprint, "sampler": saved}))
+        for state, saved in told
     ]
+
+
+def _counted(sampler: Any, saved: Any) -> Any:
+    """The fingerprint of an order that may change, with the number of records; any other as it is."""
+    if not isinstance(saved, dict):
+        return saved
+    if isinstance(sampler, MixSampler):
+        names = {f"part {short_repr(name)}": part for name, part in sampler.parts.items()}
+        parts = {name: _counted(part, saved[name]) for name, part in names.items() if name in saved}
+        return {**saved, **parts} if any(saved[name] is not part for name, part in parts.items()) else saved
+    return (
+        saved
+        if "records" in saved or not isinstance(sampler, ChangingSampler)
+        else {**saved, "records": sampler.num_records}
+    )
 
 
 def _changes_of(state: LoaderState) -> int:
