@@ -115,7 +115,7 @@ def _of_stream(stream, state=None, steps=None):
 
 @pytest.mark.parametrize("name", ARRANGED)
 def test_a_stream_leaves_out_records_of_its_source(name):
-    """With maps, filters and batches before it and after it; states of before go on at each step, and forgotten keys are refused."""
+    """With maps, filters and batches before it and after it; states of before go on at each step."""
     stream = ARRANGED[name](MapDataset.source(range(20)).seed(3)).to_iter_dataset()
     whole = _of_stream(stream, steps=100)[0]
 
