@@ -225,3 +225,81 @@ def test_a_chain_that_grows_leaves_records_out(tmp_path, growth, early):
         MapDataset.source(source).omit(lambda file, row: row == 1).to_iter_dataset()
     stream = MapDataset.source(source).omit(lambda file, row: row == 1).to_iter_dataset(growth="hand")
     assert _of_stream(stream)[0] == [1, 3]
+
+
+def _is_odd(key):
+    return key % 2 == 1
+
+
+def _mix_of_streams(gone=(), gone_too=(), more=False, shard=(0, 1), **options):
+    """A mix of two streams, of three with `more`, that go on with their next epochs."""
+    options = {"when_exhausted": "repeat", **options}
+    one = MapDataset.source(range(40)).shuffle(seed=3).to_iter_dataset().filter(_is_odd)
+    other = MapDataset.source(range(100, 130)).shuffle(seed=1).to_iter_dataset()
+    streams = {"one": one.omit(gone) if gone else one, "other": other.omit(gone_too) if gone_too else other}
+    if more:
+        streams["more"] = MapDataset.source(range(200, 210)).to_iter_dataset()
+    return IterDataset.mix(streams, [2, 1, 1] if more else None, **options).shard(ShardOptions(*shard))
+
+
+def _parts(keys):
+    return [[key for key in keys if first <= key < first + 100] for first in (0, 100)]
+
+
+def _check_rest(keys, expected, *gone):
+    """Those of each stream are what comes next of it, without what is left out."""
+    for mine, whole, omitted in zip(_parts(keys), _parts(expected), gone):
+        left = _left(whole, omitted)
+        assert mine == left[: len(mine)]
+        assert len(mine) >= 10
+
+
+@pytest.mark.parametrize("steps", range(0, 80, 13))
+def test_streams_that_are_mixed_go_on_without_more_records(steps):
+    """From a state of before, and from one of a run that left out some; limited; with other weights and streams."""
+    whole, _ = _of_stream(_mix_of_streams(), steps=400)
+    _, state = _of_stream(_mix_of_streams(), steps=steps)
+    more, after = _of_stream(_mix_of_streams([5, 17], [3]), state, 31)
+    _check_rest(more, whole[steps:], [5, 17], [103])
+    again = _of_stream(_mix_of_streams([5, 17, 9], [3, 8]), after, 31)[0]
+    left = [part[len(taken) :] for part, taken in zip(_parts(_left(whole[steps:], [5, 17, 103])), _parts(more))]
+    _check_rest(again, [*left[0], *left[1]], [9], [108])
+    with pytest.raises(CheckpointError, match="left out 2 records of one, and now 0"):
+        _of_stream(_mix_of_streams((), [3]), after)
+    _, state_of_limited = _of_stream(_mix_of_streams().limit(90), steps=steps)
+    limited = _of_stream(_mix_of_streams([5, 17]).limit(90), state_of_limited)[0]
+    assert len(limited) == 90 - steps
+    assert limited[:20] == _of_stream(_mix_of_streams([5, 17]), state, 20)[0][: len(limited)]
+    with iter(_mix_of_streams([5, 17], [3], more=True)) as iterator:
+        iterator.set_state(state, strict=False)
+        _check_rest([*itertools.islice(iterator, 50)], whole[steps:], [5, 17], [103])
+
+
+def test_shards_of_mixed_streams_go_on_on_others_without_more_records():
+    """Two shards, three, one: each record that is left once in each epoch of its stream."""
+    states = [_of_stream(_mix_of_streams(shard=(index, 2), when_exhausted="all"), steps=12) for index in range(2)]
+    done = [key for keys, _ in states for key in keys]
+    rest = []
+    for index in range(3):
+        with iter(_mix_of_streams([5, 17], [3], shard=(index, 3), when_exhausted="all")) as iterator:
+            iterator.set_states([state for _, state in states])
+            rest += [int(key) for key in iterator]
+    every = [*filter(_is_odd, range(40)), *range(100, 130)]
+    assert sorted([*done, *rest]) == sorted([*_left(every, [5, 17, 103]), *({5, 17, 103} & {*done})])
+
+
+def test_joined_streams_that_would_read_a_former_order_again_are_refused():
+    """Repeated from the beginning; in the middle of a window above the mix. Between two windows they go on."""
+    stream = MapDataset.source(range(20)).to_iter_dataset()
+    _, state = _of_stream(stream.repeat(3), steps=4)
+    with pytest.raises(CheckpointError, match="repeated from its beginning"):
+        _of_stream(stream.omit(GONE).repeat(3), state)
+    _, state = _of_stream(stream.repeat(3), steps=0)
+    assert _of_stream(stream.omit(GONE).repeat(3), state)[0] == _left(range(20)) * 3
+    _, state = _of_stream(_mix_of_streams().window_shuffle(8, seed=1), steps=12)
+    with pytest.raises(CheckpointError, match="after streams were joined"):
+        _of_stream(_mix_of_streams([5]).window_shuffle(8, seed=1), state)
+    _, state = _of_stream(_mix_of_streams().window_shuffle(8, seed=1), steps=16)
+    more, _ = _of_stream(_mix_of_streams([5]).window_shuffle(8, seed=1), state, 16)
+    expected = [key for key in _of_stream(_mix_of_streams(), steps=60)[0][16:] if key != 5]
+    assert {*_parts(more)[1]} == {*_parts(expected)[1][:8]}
