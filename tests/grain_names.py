@@ -78,8 +78,8 @@ REMARKS = {
     "InterleaveIterDataset": (DIFFERS, "threads and buffers do nothing; it is run through in one worker"),
     "CheckpointHandler": (
         BETTER,
-        "other numbers of processes read the states, too; of an `ElasticIterator`, the files of processes tell all: there are no "
-        "`shard_state_*.json`",
+        "other numbers of processes read the states, too; of an `ElasticIterator`, the files of processes tell all: there are "
+        "no `shard_state_*.json`",
     ),
     "PyGrainCheckpointHandler": (BETTER, "as `CheckpointHandler`"),
     "Sampler": (BETTER, "`__len__` may be missing, as in Grain; our samplers answer for many positions at once"),
