@@ -8,6 +8,7 @@ from functools import partial
 
 import both
 import grain_programs
+import grain_wider_programs
 import pytest
 
 import headrace.compat.grain as grain
@@ -103,6 +104,7 @@ def runs_as_grain(program, number):
 PROGRAMS = {
     "datasets": grain_programs.program,
     "more datasets": partial(grain_programs.program, kind=grain_programs.More),
+    "wider datasets": grain_wider_programs.wider_program,
     "loaders": grain_programs.loader_program,
 }
 
