@@ -1,7 +1,9 @@
-"""More random programs for the real Grain and for ours: packings of trees, lazy interleaves, transforms of classes.
+"""Wider random programs for the real Grain and for ours: packings of trees, lazy interleaves, transforms; packings alone.
 
 In: a number. Out: a function of a Grain that makes a stream; the same number gives the same one.
 """
+
+import random
 
 import numpy as np
 from grain_programs import More, document, flat_map, noisy, number_of, stream, transform
@@ -139,3 +141,80 @@ class Widest(More):
 def wider_program(number):
     """The program of a number."""
     return lambda g: stream(g, Widest(number), 2)
+
+
+LENGTHS = {"x": (12, 13, 30), "y": (12, 20), "z": (3, 6), "id": (1, 3, 8), "n": (2, 8)}
+PADDINGS = {"x": -1, "y": 0.5, "z": [9, {"w": -2}], "id": -7, "n": -1}
+ALIGNMENTS = {"x": 4, "y": 3, "z": [2, {"w": 1}], "id": 1, "n": 2}
+
+
+def records(r):
+    """Documents of unequal length: arrays, numbers, trees, lists; some are empty."""
+    lengths = [r.choice([0, 1, 2, 3, 5, 8, 12, r.randint(0, 12)]) for _ in range(r.randint(1, 60))]
+    return [
+        {
+            "x": np.arange(1, length + 1),
+            "y": np.full(r.choice([0, length, length // 2]), 7, np.float32),
+            "z": [np.arange(length % 4), {"w": np.ones((length % 3, 2))}],
+            "id": number % 5,
+            "n": np.int64(number),
+            "s": [number],
+        }
+        for number, length in enumerate(lengths)
+    ]
+
+
+def packing_program(number):
+    """Packings alone, of any features and options; repeated, or in batches."""
+
+    def made(g):
+        r = random.Random(number)
+        dataset = g.MapDataset.source(records(r))
+        dataset = dataset.shuffle(seed=3) if r.random() < 0.3 else dataset
+        stream = (dataset.filter(lambda x: x["id"] != 2) if r.random() < 0.2 else dataset).to_iter_dataset()
+        if r.random() < 0.2:
+            stream = g.experimental.WindowShuffleIterDataset(stream, window_size=4, seed=2)
+        lengths = {name: r.choice(LENGTHS[name]) for name in r.sample([*LENGTHS], r.randint(1, 4))}
+        meta = set(r.sample(["id", "n", "x", "s", "y"], r.randint(0, 3)))
+        rows = in_bins(g, r, stream, lengths, meta) if r.random() < 0.7 else end_to_end(g, r, stream, lengths, meta)
+        rows = g.experimental.RepeatIterDataset(rows, 2) if r.random() < 0.3 else rows
+        return rows.batch(2) if r.random() < 0.2 else rows
+
+    return made
+
+
+def in_bins(g, r, stream, lengths, meta):
+    """First or best fit; a group's feature may be a meta feature."""
+    if "z" in lengths:
+        lengths, meta = lengths | {"z": [lengths["z"], {"w": 4}]}, meta | {"z"}
+    kind = r.choice([g.experimental.FirstFitPackIterDataset, g.experimental.BestFitPackIterDataset])
+    return kind(
+        stream,
+        length_struct=lengths,
+        num_packing_bins=r.choice([1, 1, 2, 3, 8]),
+        seed=r.randrange(3),
+        shuffle_bins=r.random() < 0.6,
+        shuffle_bins_group_by_feature=r.choice([None, None, None, *sorted({*meta, *lengths} - {"z", "s"})]),
+        meta_features=sorted(meta),
+        max_sequences_per_bin=r.choice([None, None, 1, 2, 3]),
+        padding_struct=r.choice([None, {name: PADDINGS[name] for name in lengths}]),
+        pack_alignment_struct=r.choice([None, {name: ALIGNMENTS[name] for name in lengths}]),
+    )
+
+
+def end_to_end(g, r, stream, lengths, meta):
+    """Documents one after the other."""
+    lengths = {name: length for name, length in lengths.items() if name != "z"} or {"x": 12}
+    kept = stream.map(lambda element: {name: element[name] for name in lengths})
+    tokens = [name for name in lengths if name not in meta and name in ("x", "y")]
+    bos = {}
+    if tokens and r.random() < 0.5:
+        handling = g.experimental.BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
+        bos = {"bos_handling": handling, "bos_features": tokens, "bos_token_id": 5}
+    return g.experimental.ConcatThenSplitIterDataset(
+        kept,
+        length_struct=lengths,
+        meta_features=[name for name in lengths if name in meta],
+        split_full_length_features=r.random() < 0.5,
+        **bos,
+    )
