@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....common.pickled import pickled
+from ....common.system import anonymous_file
 from ...interrupts import Uninterrupted, wait_until
 from ..pool import Kill, Spawn
 from .channel import Channel, Start
@@ -48,7 +49,7 @@ class Payload:
     """Anonymous memory for a value. It is there as long as somebody has its descriptor, here or in another process."""
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("headrace-payload")
+        self.descriptor = anonymous_file("headrace-payload")
 
     def pack(self, value: Any, name: str) -> None:
         """Put a value there.
@@ -146,7 +147,9 @@ class Spawner:
         self._channels.pop(worker).close()
 
     def kill_if_stopped(self) -> None:
-        """A zygote that was stopped cannot do what it is asked for: kill it."""
+        """A zygote that was stopped cannot do what it is asked for: kill it, where the system tells."""
+        if not hasattr(os, "waitid"):
+            return
         flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
         if self._process is not None and os.waitid(os.P_PID, self._process, flags) is not None:
             self._was_stopped = True
