@@ -8,6 +8,7 @@ use what every POSIX system has.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import tempfile
 
@@ -31,6 +32,11 @@ def is_portable() -> bool:
     if wish not in ("", "portable"):
         raise ValueError(f'{TRANSPORT}={short_repr(wish)} must be "portable"; unset it for what this system has.')
     return wish == "portable" or not (all(hasattr(*part) for part in _PARTS) and os.path.isdir(_THREADS))
+
+
+def has_processes() -> bool:
+    """True if worker processes can run here: it is a POSIX system."""
+    return hasattr(socket, "AF_UNIX") and hasattr(signal, "SIGKILL")
 
 
 def can_fork() -> bool:

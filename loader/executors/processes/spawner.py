@@ -33,9 +33,9 @@ _PROGRAM = "import gc; gc.disable(); from headrace.loader.executors.processes.zy
 """Without the garbage collector, importing takes a tenth less; `main` turns it on again."""
 
 _HINTS = {
-    signal.SIGKILL: " (the system may have run out of memory: use fewer workers or smaller batches)",
-    signal.SIGSEGV: " (a crash in native code)",
-    signal.SIGBUS: " (shared memory may be used up)",
+    "SIGKILL": " (the system may have run out of memory: use fewer workers or smaller batches)",
+    "SIGSEGV": " (a crash in native code)",
+    "SIGBUS": " (shared memory may be used up)",
 }
 
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -199,8 +199,8 @@ def description(status: int) -> str:
     'with exit code 3'
     """
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"by signal {signal.Signals(number).name}{_HINTS.get(number, '')}"  # type: ignore[call-overload]
+        name = signal.Signals(os.WTERMSIG(status)).name
+        return f"by signal {name}{_HINTS.get(name, '')}"
     return f"with exit code {os.waitstatus_to_exitcode(status)}"
 
 
