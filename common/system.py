@@ -1,4 +1,4 @@
-"""What the operating system offers, and what stands in for it where it offers less.
+"""The parts of an operating system that are used, and what stands in for them where there are none.
 
 Linux has all of it. macOS has no anonymous memory with a descriptor, no packets on local sockets and no `/proc`, and a process
 that has loaded its frameworks must not be forked. There, or where `HEADRACE_TRANSPORT=portable` asks for it, worker processes
