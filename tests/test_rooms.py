@@ -39,7 +39,7 @@ ROOMS = (
 MOST_FLOORS = 10
 
 MOST = {
-    "product lines": 64_940,  # wanted: 40,000
+    "product lines": 65_033,  # wanted: 40,000
     "files of loader/executors": 24,  # wanted: 24
     "lines of loader/executors": 5_184,  # wanted: 3,000
     "modules in circles of imports": 0,  # wanted: 0
