@@ -33,8 +33,21 @@ from ..samplers import ShardOptions
 from ..samplers.mix.order import MixOrder
 from ..samplers.mix.weights import MaxEpochs, epochs_of
 from ..samplers.sharding import as_shard_options
+from ..sources.omission.keys import OmitOfParts
 from .arguments import BELOW_2_64, as_named, checked_seed, joins, seed_of
-from .stream import Exhausted, Stream, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
+from .stream import (
+    Exhausted,
+    Stream,
+    cached,
+    interleaved,
+    limited,
+    mixed,
+    repeated,
+    run_through,
+    sharded,
+    without,
+    zipped,
+)
 
 T = TypeVar("T")
 
@@ -165,6 +178,29 @@ class IterDataset(
         [[0, 1, 2], [3, 4]]
         """
         return self.flat_map(rows_of).batch(batch_size, drop_remainder=drop_remainder)
+
+    def omit(self, omit: OmitOfParts = ()) -> IterDataset[T]:
+        """The elements without those of some records of the source; all others keep their order.
+
+        All before it in the chain gets what is left, as from a `DataLoader` with `omit=`: batches are filled with the records
+        after those that are left out, and random maps draw by the positions of now. States of the stream from which nothing, or
+        less, was left out go on.
+
+        Args:
+            omit: as of `MapDataset.omit`; of a mix of `MapDataset`s, a dict of these by the name of the dataset. Default: only
+                those that the source says are gone.
+
+        Raises:
+            TypeError, RecordKeyError, SourceError: it is none of these, or names a record that the source does not have.
+            ValueError: the stream is not of the records of one source, which `shuffle` and `repeat` alone have arranged.
+            EmptyStreamError: no record is left.
+
+        >>> from headrace import MapDataset
+        >>> stream = MapDataset.range(8).to_iter_dataset().map(lambda x: x * 10).batch(3)
+        >>> [batch.tolist() for batch in stream.omit([1, 5])]
+        [[0, 20, 30], [40, 60, 70]]
+        """
+        return self._made(without(self.chain_stream, omit))
 
     def limit(self, count: int) -> IterDataset[T]:
         """The first elements.

@@ -25,11 +25,15 @@ from ..loader.plan.joins import Apply, Joined, JoinPolicy, Read
 from ..loader.plan.joins import Node as Tree
 from ..loader.plan.leaf import Leaf
 from ..loader.plan.mix_rules import MixRows
+from ..loader.plan.omission import living_order, refuse_to_ask_later
 from ..loader.plan.rules import Again, All, First, Interleaved, InTurn
 from ..operations import Filter, ZipRows
 from ..samplers import Balance, NoSharding, ShardOptions
 from ..samplers.chain_order import ChainOrder
+from ..samplers.changing.living import OmittedKeys
+from ..samplers.changing.sampler import ChangingSampler
 from ..samplers.mix.order import MixOrder
+from ..samplers.mix.sampler import MixSampler
 from ..samplers.protocol import ENDLESS
 from ..samplers.sharding import as_shard_options
 from ..sources.mixed.source import MixedSource
@@ -118,12 +122,17 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
     Raises:
         TypeError, ValueError: as of `growth_of`; another leaf would keep the records that there are, and growth is not "hand".
     """
-    order = leaf.sampler.by_epochs() if isinstance(leaf.sampler, ChainOrder) else None
+    sampler: Any = leaf.sampler
+    omitted = sampler.omitted if isinstance(sampler, ChangingSampler) else OmittedKeys()
+    whole = sampler.sampler if isinstance(sampler, ChangingSampler) else sampler
+    order = whole.with_shard_options(leaf.shard).by_epochs() if isinstance(whole, ChainOrder) else None
     if order is None or node.repeats_batches or not getattr(leaf.source, "growing", False):
         growth_of(Evaluated(node) if node.grows else leaf.source, growth, leaf.shard)
         return leaf
     wanted = growth_of(leaf.source, growth, leaf.shard)
-    return dataclasses.replace(leaf, sampler=growing_order(order, leaf.source), growth=wanted)
+    refuse_to_ask_later(node.asks_records, wanted)
+    growing = growing_order(order, leaf.source)
+    return dataclasses.replace(leaf, sampler=growing.without(omitted.keys) if len(omitted) else growing, growth=wanted)
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
@@ -186,6 +195,30 @@ def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_le
     labels = names or map(str, range(count))
     inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
     return _joined(streams, Joined(inputs, Interleaved(count, min(cycle, count))))
+
+
+def without(stream: Stream, omit: Any) -> Stream:
+    """The elements without those of some records of its source.
+
+    Raises:
+        TypeError, RecordKeyError, SourceError: as of `keys_to_omit`.
+        ValueError: it is no stream of the records of one source, in whole epochs.
+        EmptyStreamError: no record is left.
+    """
+    base = _line(stream.tree)[-1]
+    orders = (ChainOrder, ChangingSampler, MixSampler)
+    if not (isinstance(base, Read) and isinstance(base.leaf.sampler, orders)) or isinstance(
+        base.leaf.source, Evaluated
+    ):
+        raise ValueError(
+            "omit() leaves out records of one source, and this stream's are of several streams, limited, repeated or cached, "
+            "or evaluated as a whole; put omit() before mix, zip, interleave, limit, repeat and cache, or after the source."
+        )
+    leaf = base.leaf
+    order = living_order(leaf.sampler, leaf.source, omit, leaf.growth)
+    return dataclasses.replace(
+        stream, tree=over_leaves(stream.tree, lambda leaf: dataclasses.replace(leaf, sampler=order))
+    )
 
 
 def limited(stream: Stream, count: int) -> Stream:
@@ -293,9 +326,10 @@ def _named(tree: Tree, name: str) -> Tree:
 def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
     """A tree whose source goes on with its next epochs; what is made of several, is empty, or has one epoch, begins anew."""
     base = _line(tree)[-1]
-    if not isinstance(base, Read) or base.leaf.in_order or not isinstance(base.leaf.sampler, ChainOrder):
+    orders = (ChainOrder, ChangingSampler)
+    if not isinstance(base, Read) or base.leaf.growth is not None or not isinstance(base.leaf.sampler, orders):
         return Joined((tree,), Again(epochs))
-    if not base.leaf.sampler.length:
+    if base.leaf.in_order or not len(base.leaf.sampler.with_shard_options(NoSharding())):
         return Joined((tree,), Again(epochs))
     return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.over(epochs)))
 

@@ -23,7 +23,7 @@ from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
 from .state.changed_mix import check_left
-from .state.changed_records import migrate
+from .state.changed_streams import migrate
 from .state.growing import OrderChangedError, WaitNotice, grown, lookout_of
 from .state.loader_state import LoaderState
 from .state.position import StreamPosition, StreamPositionAPI

@@ -125,7 +125,9 @@ class Chosen(OnSeveral):
             epoch_length=self.length if self.length < ENDLESS else sum(order.epoch_length for order in orders),
             maps=(ChosenKeys(self.choice, orders),),
             may_be_none=self.may_be_none,
-            alone=self.choice.sampler(dict(zip(self.names, orders))),
+            alone=self.choice.sampler(
+                {name: order.alone or order.order for name, (_, order) in zip(self.names, parts)}
+            ),
         )
 
 

@@ -108,6 +108,7 @@ class Node:
     reads_singly = _of_inputs("reads_singly", any)  # readers share many elements, one by one
     reads_ahead = _of_inputs("reads_ahead", _most)  # the number of threads that help; True for any number
     grows = _of_inputs("grows", any)  # a source below may have more records later
+    asks_records = _of_inputs("asks_records", any)  # a function, asked once, says which records are left out
     repeats_batches = _of_inputs("repeats_batches", any)  # batches end where the records of an epoch do
     seeds = _of_inputs("seeds", nearest_first)  # the nearest on each way down; the nearest first
     mixes = _of_inputs("mixes", _chained)  # weights: a state keeps them, so that a changed one is noticed

@@ -126,6 +126,12 @@ class LivingElements(Reordered):
     """The elements without those of some records of a source."""
 
     index_map: LivingIndices
+    by_function: bool  # which was asked of the records that there were
+
+    @property
+    def asks_records(self) -> bool:
+        """A function says which of them, and was not asked of those that come in later."""
+        return self.by_function
 
     @classmethod
     def of(cls, node: Node, omit: Any) -> Node:
@@ -137,7 +143,8 @@ class LivingElements(Reordered):
             EmptyStreamError: no record is left.
         """
         if isinstance(node, LivingElements):
-            return cls(node.input, LivingIndices(living_order(node.index_map.sampler, node.line.source, omit, None)))
+            order = living_order(node.index_map.sampler, node.line.source, omit, None)
+            return cls(node.input, LivingIndices(order), node.by_function or callable(omit))
         line = node.line
         if not line.moves_freely or line.batches or line.alone is not None or line.records is None:
             raise ValueError(
@@ -145,8 +152,18 @@ class LivingElements(Reordered):
                 "or of maps that look at the index; put it right after the source, or after its shuffle() and repeat()."
             )
         order = living_order(line.order, line.source, omit, None)
-        return cls(node, LivingIndices(order)) if isinstance(order, ChangingSampler) else node
+        if not isinstance(order, ChangingSampler):
+            return node
+        return cls(node, LivingIndices(order), callable(omit))
 
     @property
     def line(self) -> Line:
-        return dataclasses.replace(self.input.line.under(self.index_map), alone=self.index_map.sampler)
+        return self._alone(self.input.line)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        base, order = self.input.apart
+        return base, self._alone(order)
+
+    def _alone(self, line: Line) -> Line:
+        return dataclasses.replace(line.under(self.index_map), alone=self.index_map.sampler)

@@ -32,17 +32,22 @@ def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: Grow
         ValueError: the order is none from which records can be left out.
         EmptyStreamError: no record is left.
     """
-    if callable(omit) and growth is not None:
-        raise ValueError(
-            "omit= is a function of file and row, which is asked of the records that there are when the loader is made; those "
-            f'that come in later by growth={growth.at!r} would not be asked of. Pass growth="hand", or record keys.'
-        )
+    refuse_to_ask_later(callable(omit), growth)
     if omit is None and not hasattr(order, "without") and not hasattr(order, "resized"):
         return order  # which may have weights of 0 for what is gone
     keys = {name: of_part for name, of_part in keys_by_part(order, source, omit).items() if len(of_part)}
     if isinstance(order, MixSampler):
         return order.without(keys)
     return ChangingSampler.of(order).without(keys[""]) if keys else order
+
+
+def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
+    """Refuse a function that says which records are left out, where more come in. Raises ValueError."""
+    if asked and growth is not None:
+        raise ValueError(
+            "omit= is a function of file and row, which is asked of the records that there are when the loader is made; those "
+            f'that come in later by growth={growth.at!r} would not be asked of. Pass growth="hand", or record keys.'
+        )
 
 
 def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:

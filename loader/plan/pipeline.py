@@ -122,6 +122,11 @@ class Pipeline:
         assert below is not None, "a stage below a join"
         return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
 
+    def begins_anew(self, leaf: int) -> bool:
+        """True if a join reads a leaf again from its beginning."""
+        restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
+        return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
+
     def stage_on(self, leaf: int) -> Stage:
         return next(stage for stage in self.stages if stage.leaf == leaf)
 

@@ -8,7 +8,7 @@ mix, as a window of a `Pack`, is unfinished: it is made as it would have been.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -16,6 +16,7 @@ from ...common.fields import replaced
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
+from ..plan.fingerprint import Fingerprint
 from ..plan.lineage import ReshardHistory
 from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
@@ -33,6 +34,7 @@ def with_datasets_of_now(
         CheckpointError: what follows the mix is not as it was; or datasets were changed inside a window that needs them.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
+    orders: Any = state.fingerprint["sampler"]
     if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.fingerprint["sampler"]["joins"][-1]:
         return state
     moved = _Moved(pipeline, saved)
@@ -50,7 +52,7 @@ def with_datasets_of_now(
     state = dataclasses.replace(state, cursor=cursor, lineages=moved.lineages(state.lineages))
     cursor = take_up(pipeline, state, moved.mix)
     cursor = replaced(cursor, notes=(*cursor.notes[:-1], cursor.notes[-1][:1]))
-    return dataclasses.replace(state, cursor=cursor, fingerprint=pipeline.fingerprint)
+    return dataclasses.replace(state, cursor=cursor, fingerprint=moved.fingerprint(orders))
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
@@ -115,6 +117,17 @@ class _Moved:
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
         every = (known.get(name, [ReshardHistory()] * part.size.leaves) for name, part in self._parts.items())
         return tuple(lineage for each in every for lineage in each)
+
+    def fingerprint(self, saved: Mapping[str, Any]) -> Fingerprint:
+        """The identity of the pipeline, and the former orders of datasets that stay, by what a state says of its samplers."""
+        present: Any = self._pipeline.fingerprint
+        if not {"samplers"} <= saved.keys() & present["sampler"].keys():
+            return self._pipeline.fingerprint
+        left = iter(saved["samplers"])
+        known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
+        now = {name: present["sampler"]["samplers"][part.leaves] for name, part in self._parts.items()}
+        orders = [order for name in now for order in known.get(name, now[name])]
+        return Fingerprint({**present, "sampler": {**present["sampler"], "samplers": orders}})
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
         """The leftovers, except those of a dataset that was removed."""

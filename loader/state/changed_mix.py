@@ -193,11 +193,12 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
 
 
-def first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
-    """A position from which on no shard has read anything, and on which positions follow one another."""
-    lineage, shards = states[0].lineages[0], states[0].shard[1]
-    unit = pipeline.stage_on(0).unit  # what was begun, as a window of a Pack, is made as it would have been
-    reached = max(state.cursor.positions[0] + unit * any(state.cursor.skips) for state in states)
+def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0) -> int:
+    """A position of a leaf from which on no shard has read anything, and on which positions follow one another."""
+    lineage, shards = states[0].lineages[leaf], states[0].shard[1]
+    stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
+    own = slice(stage.number, stage.number + 1) if len(pipeline.leaves) > 1 else slice(None)
+    reached = max(state.cursor.positions[leaf] + stage.unit * any(state.cursor.skips[own]) for state in states)
     index = max(reached * shards, lineage.dense_from[0])
     return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
 
@@ -225,7 +226,7 @@ def _split_leftover(
 
 def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> int:
     """The number of positions of a run of a mix, by its states, or by its fingerprint."""
-    told = [state.place for state in states if state.place is not None]
+    told = [state.places[0] for state in states if state.places]
     return length_told(saved) if not told else told[0].length or ENDLESS
 
 

@@ -37,10 +37,10 @@ MOST_CHECKED = 1 << 22
 """Positions that are looked at, between the shard that has read least and the one that has read most."""
 
 
-def migrate(
+def migrate_records(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline and the states that go on; as `migrate_mix`, also where records were appended, or are left out.
+    """The pipeline of one leaf and the states that go on; as `migrate_mix`, also where records were appended, or are left out.
 
     With `strict`, more records may be left out than before and no fewer; what was appended must come after the same records.
 
@@ -48,13 +48,12 @@ def migrate(
         CheckpointError: fewer records are left out, or fewer are there; or a record that is left out now is within something
             that was begun.
     """
-    if len(pipeline.leaves) > 1 or not states:
-        return migrate_mix(pipeline, states, strict, run)
     if isinstance(pipeline.leaf.sampler, MixSampler):
+        states = _with_records(pipeline.leaf.sampler, states)
         return migrate_mix(*_with_parts(pipeline, pipeline.leaf.sampler, states, strict), strict, run)
     if isinstance(pipeline.leaf.sampler, OneEpoch):
         return migrate_mix(pipeline, _in_epoch(pipeline.leaf.sampler, states, strict), strict, run)
-    states = _with_records(pipeline, states)
+    states = _with_records(pipeline.leaf.sampler, states)
     latest = max(states, key=_changes_of)
     known = latest.fingerprint
     saved: Any = known["sampler"]
@@ -71,7 +70,8 @@ def migrate(
     if strict and _former_source(pipeline, sampler, history) != known["source"]:
         return pipeline, states  # comparing the fingerprints will tell
     if strict:
-        _check_omitted(history.last.omitted, sampler.omitted.digest)
+        name = pipeline.leaf.name
+        _check_omitted(history.last.omitted, sampler.omitted.digest, f" of {name}" if name else "")
     position, told, length = _from_where(former, states, history)
     changed = sampler.going_on(
         saved, position, told.place if told is not None and isinstance(told.place, int) else None
@@ -111,20 +111,30 @@ def _in_epoch(order: OneEpoch, states: Sequence[LoaderState], strict: bool) -> S
     ]
 
 
-def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
+def _with_records(sampler: Any, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
     """States that tell the number of records; those of a chain from which none are left out do not."""
-    sampler: Any = pipeline.leaf.sampler
-    saved = [state.fingerprint["sampler"] for state in states]
-    if not isinstance(sampler, ChangingSampler) or not all(isinstance(each, dict) for each in saved):
-        return states
+    told = [(state, _counted(sampler, state.fingerprint["sampler"])) for state in states]
     return [
         state
-        if "records" in each
-        else dataclasses.replace(
-            state, fingerprint=Fingerprint({**state.fingerprint, "sampler": {**each, "records": sampler.num_records}})
-        )
-        for state, each in zip(states, saved)
+        if saved is state.fingerprint["sampler"]
+        else dataclasses.replace(state, fingerprint=Fingerprint({**state.fingerprint, "sampler": saved}))
+        for state, saved in told
     ]
+
+
+def _counted(sampler: Any, saved: Any) -> Any:
+    """The fingerprint of an order that may change, with the number of records; any other as it is."""
+    if not isinstance(saved, dict):
+        return saved
+    if isinstance(sampler, MixSampler):
+        names = {f"part {short_repr(name)}": part for name, part in sampler.parts.items()}
+        parts = {name: _counted(part, saved[name]) for name, part in names.items() if name in saved}
+        return {**saved, **parts} if any(saved[name] is not part for name, part in parts.items()) else saved
+    return (
+        saved
+        if "records" in saved or not isinstance(sampler, ChangingSampler)
+        else {**saved, "records": sampler.num_records}
+    )
 
 
 def _changes_of(state: LoaderState) -> int:
@@ -161,7 +171,7 @@ def _with_parts(
     lasts = {name: History.of(saved[f"part {short_repr(name)}"]).last.position for name in parts}
     length = former_length(states, saved)
     position, counts = _place_in_mix(min(first_unread(pipeline, states), length), order_told(saved), lasts)
-    known_places = [each.place for each in states if each.place is not None]
+    known_places = [each.places[0] for each in states if each.places]
     told = next((each for each in known_places if min(each.position, length) == position), None)
     places = told.place if told is not None and isinstance(told.place, dict) else {}
     names = {name: f"part {short_repr(name)}" for name in parts}
@@ -271,7 +281,7 @@ def _from_where(
     Shards that have read unevenly at the end stand beyond it: the order is another one from the end on.
     """
     knowing = [state for state in states if _changes_of(state) == len(history.changes)]  # others tell former places
-    told = [state.place for state in knowing if state.place is not None]
+    told = [state.places[0] for state in knowing if state.places]
     length = next((each.length for each in told if each.length is not None), None)
     if length is None:
         length = _length(former.leaf.sampler)
@@ -328,16 +338,21 @@ def _positions_before(
     return positions[positions < position]
 
 
-def place_of(pipeline: Pipeline, state: LoaderState) -> LivingPlace | None:
-    """The value `place` of a state: None where no record is left out."""
-    sampler: Any = pipeline.leaves[0].sampler
-    if len(pipeline.leaves) > 1 or not isinstance(sampler, (ChangingSampler, MixSampler)):
+def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
+    """The value `places` of a state: of each leaf from which records are left out."""
+    found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
+    return {number: place for number, place in found if place is not None}
+
+
+def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> LivingPlace | None:
+    sampler: Any = pipeline.leaves[number].sampler
+    if not isinstance(sampler, (ChangingSampler, MixSampler)):
         return None
     parts = {"": sampler} if isinstance(sampler, ChangingSampler) else sampler.parts
     omitting = {name: part for name, part in parts.items() if isinstance(part, ChangingSampler) and len(part.omitted)}
     if not omitting:
         return None
-    position, total = first_unread(pipeline, [state]), _length(sampler)
+    position, total = first_unread(pipeline, [state], number), _length(sampler)
     length = None if total >= ENDLESS else total
     if isinstance(sampler, ChangingSampler):
         position = max(position, sampler.history.last.position)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -57,7 +57,7 @@ class LoaderState:
         ReshardHistory(),
     )  # for each leaf: what runs on other shards left of the order
     skipped: SkippedSteps = NONE_SKIPPED  # steps that the run leaves out
-    place: LivingPlace | None = None  # where records are left out
+    places: Mapping[int, LivingPlace] = field(default_factory=dict)  # by leaf, where records are left out
     version: int = VERSION  # of this layout
 
     def to_json(self) -> bytes:
@@ -71,13 +71,19 @@ class LoaderState:
         lineages = ",".join(lineage.json for lineage in self.lineages)
         skipped = json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
         unfinished = ",".join(json_text(_rest_values(rest)) for rest in cursor.unfinished)
-        place = "" if self.place is None else f'"place":{json_text(self.place.values)},'
+        place = f'"place":{json_text(self._place_values)},' if self.places else ""
         content = (
             f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
             f'{place}"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
             f'"version":{self.version}}}'
         )
         return sealed(content.encode())
+
+    @property
+    def _place_values(self) -> Any:
+        """The value "place": that of the only leaf, or by its number."""
+        by_leaf = {str(leaf): place.values for leaf, place in self.places.items()}
+        return by_leaf if len(self.lineages) > 1 else by_leaf["0"]
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain JSON values."""
@@ -134,11 +140,16 @@ class LoaderState:
         with _damage(skipped=skipped):
             steps, absorbed = map(_ranges, _list(skipped))
         with _damage(place=content.get("place")):
-            place = _place(content["place"]) if "place" in content else None
-        return cls(cursor, step, shard, fingerprint, read, SkippedSteps(steps, absorbed), place)
+            told = content.get("place", {})
+            places = {
+                int(leaf): _place(place) for leaf, place in (told if isinstance(told, dict) else {"0": told}).items()
+            }
+            if not places.keys() <= {*range(len(read))}:
+                raise ValueError
+        return cls(cursor, step, shard, fingerprint, read, SkippedSteps(steps, absorbed), places)
 
 
-NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished"}
+NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished", "place"} - {"places"}
 
 
 def sealed(content: bytes) -> bytes:

@@ -21,7 +21,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
 from ..plan.steps.skipped import SkippedSteps, within
 from ..stream.rows import Rows
-from .changed_records import place_of
+from .changed_records import places_of
 from .files import restore_later, write_later
 from .loader_state import LoaderState
 
@@ -53,8 +53,8 @@ class StreamPosition(NamedTuple):
             lineages=tuple(leaf.lineage for leaf in self.pipeline.leaves),
             skipped=self.skipped,
         )
-        place = place_of(self.pipeline, state)
-        return state if place is None else dataclasses.replace(state, place=place)
+        places = places_of(self.pipeline, state)
+        return dataclasses.replace(state, places=places) if places else state
 
     def get_state(self) -> bytes:
         return self.state.to_json()

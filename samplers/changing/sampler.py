@@ -273,6 +273,11 @@ class ChangingSampler:
         """The same order of a source of another generation."""
         return ChangingSampler(self.sampler, self.omitted, generation).with_shard_options(self.shard_options)
 
+    def over(self, epochs: int | None) -> ChangingSampler:
+        """The same order, which goes on with the next epochs, of a chain's order; None: for ever."""
+        order = self.sampler.over(epochs)
+        return ChangingSampler(order, self.omitted, self.generation).with_shard_options(self.shard_options)
+
     def without(self, keys: Positions) -> ChangingSampler:
         """The same order, of which these records never come either."""
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys))

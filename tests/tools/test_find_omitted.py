@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import headrace
@@ -20,7 +21,7 @@ def _state(loader, steps, state=None):
     with iter(loader) as iterator:
         if state is not None:
             iterator.set_state(state)
-        taken = [next(iterator).tolist() for _ in range(steps)]
+        taken = [np.ravel(next(iterator)).tolist() for _ in range(steps)]
         return taken, iterator.get_state()
 
 
@@ -74,12 +75,12 @@ def test_of_mixes_and_of_streams_whose_steps_are_not_known():
 
 
 def test_what_has_no_such_order_is_refused():
-    """A loader that leaves nothing out, and streams that are joined."""
+    """A loader that leaves nothing out; batches that are planned."""
     with pytest.raises(TraceError, match="leaves out no record; pass the keys"):
         headrace.find_omitted(_loader())
-    stream = headrace.IterDataset.mix([headrace.MapDataset.range(3).to_iter_dataset()] * 2)
-    with pytest.raises(TraceError, match="streams that are joined"):
-        headrace.find_omitted(stream, keys=[1])
+    planned = headrace.load([np.zeros(3)] * 4, transformations=[headrace.BudgetBatch(8, lengths=[3] * 4)], num_epochs=1)
+    with pytest.raises(TraceError, match="batches that are planned"):
+        headrace.find_omitted(planned, keys=[1])
 
 
 def test_the_command_says_so_and_its_status_too(tmp_path, capsys):
@@ -99,3 +100,36 @@ def test_the_command_says_so_and_its_status_too(tmp_path, capsys):
     (tmp_path / "keys.txt").write_text("3\n9\n")
     assert main(["find", str(program), "--omitted", "--keys", str(tmp_path / "keys.txt"), "--json"]) == 1
     assert {found["key"] for found in json.loads(capsys.readouterr().out)["found"]} == {9}
+
+
+def test_of_streams_that_are_joined():
+    """By the names of the streams; of one that is repeated, from its beginning."""
+    one = headrace.MapDataset.range(20).shuffle(seed=1).to_iter_dataset().filter(lambda key: key % 2 == 0)
+    other = headrace.MapDataset.range(30).to_iter_dataset()
+    mix = headrace.IterDataset.mix({"one": one, "other": other.omit([4])}, when_exhausted="repeat")
+    assert not headrace.find_omitted(mix)
+    found = headrace.find_omitted(mix, keys={"one": [3], "other": [4, 5]})
+    assert {(record.dataset, record.key, record.step) for record in found.found} == {
+        ("one", 3, None),
+        ("other", 5, None),
+    }
+    again = other.omit([7]).repeat(2)
+    _, state = _state(again, 20)
+    assert not headrace.find_omitted(again, 20, state)
+    assert {record.key for record in headrace.find_omitted(again, 20, state, keys={"0": [2, 7]}).found} == {2}
+    with pytest.raises(TraceError, match="streams one, other; pass keys by their names"):
+        headrace.find_omitted(mix, keys=[4])
+
+
+def test_a_function_of_the_program_that_fails_is_told_with_the_program(tmp_path, capsys):
+    """The line of the program, not our frames."""
+    from headrace.tools.command_line import main
+
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import headrace\n\n\nclass Sampler(headrace.IndexSampler):\n    def record_keys(self, positions):\n"
+        "        raise ArithmeticError('no keys')\n\n\nloader = headrace.DataLoader(data_source=range(9), sampler=Sampler(9))\n"
+    )
+    (tmp_path / "keys.txt").write_text("3\n")
+    assert main(["find", str(program), "--omitted", "--keys", str(tmp_path / "keys.txt")]) == 2
+    assert "train.py fails at line 6: ArithmeticError: no keys" in capsys.readouterr().err

@@ -18,23 +18,16 @@ from .trace import trace
 
 def print_trace(options: argparse.Namespace) -> int:
     """Run the command `trace`."""
-    program = Program.parsed(options.program)
-    with _loader(program, options) as loader:
-        try:
-            found = trace(
-                loader,
-                options.step,
-                options.checkpoint,
-                shards=options.shards,
-                epochs=options.epochs,
-                strict=not options.no_strict,
-            )
-            print(json.dumps(found.to_dict()) if options.json else found)
-        except (HeadraceError, OSError):
-            raise
-        except Exception:  # of a function of the program
-            with told_of(program.path):
-                raise
+    with _loader(Program.parsed(options.program), options) as loader:
+        found = trace(
+            loader,
+            options.step,
+            options.checkpoint,
+            shards=options.shards,
+            epochs=options.epochs,
+            strict=not options.no_strict,
+        )
+        print(json.dumps(found.to_dict()) if options.json else found)
     return 0
 
 
@@ -63,12 +56,22 @@ def print_diff(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _loader(program: Program, options: argparse.Namespace) -> Iterator[Any]:
-    """The loader of a program, or its first loop. What the program prints goes to standard error."""
+    """The loader of a program, or its first loop. What the program prints goes to standard error.
+
+    Raises:
+        ProgramError: a function of the program fails meanwhile.
+    """
     find = program.first_loop if options.runs else program.loader
     with ExitStack() as stack:
         with redirect_stdout(sys.stderr):
             loader = stack.enter_context(find(options.after_dashes))
-        yield loader
+        try:
+            yield loader
+        except (HeadraceError, OSError):
+            raise
+        except Exception:  # of a function of the program
+            with told_of(program.path):
+                raise
 
 
 @contextmanager

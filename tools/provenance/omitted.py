@@ -8,18 +8,21 @@ Nothing is taken on trust: the records at all positions are computed as the load
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.messages import first_few, short_repr
 from ...common.validation import whole_number
 from ...errors import TraceError
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.omission import keys_by_part
+from ...loader.plan.pipeline import Pipeline
 from ...loader.state.leftover import those_within
+from ...loader.state.position import StreamPosition
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.sampler import MixSampler
 from ...sources.omission.keys import OmitOfParts
@@ -40,7 +43,7 @@ class ReadRecord:
     Attributes:
         shard: that reads it.
         step: of the element; None: what comes decides it.
-        dataset: the part of a mix; "" where there is one.
+        dataset: the part of a mix, or the stream; "" where there is one.
         key: of the record in its source.
         position: in the sampler's order.
     """
@@ -109,15 +112,16 @@ def find_omitted(
     many. Reads no record; takes some 0.1 s for a million positions. A record that an operation drops counts as read.
 
     Args:
-        loader: as for `trace`, of one source or of a `MixSampler`.
+        loader: as for `trace`.
         since: the number of the first element, from 0.
         checkpoint: likewise; where the run stands. None (default): a run from the beginning, on the loader's shard.
-        keys: the records, as for `omit=` of a loader; None (default): those that the loader leaves out.
+        keys: the records, as for `omit=` of a loader; of streams that are joined, by their names. None (default): those that
+            the loader leaves out.
         shards: the number of shards that go on from the states of all shards; default: as many.
         strict: False goes on although source, sampler or operations are not those of the state.
 
     Raises:
-        TraceError: the loader leaves out none, or is of several streams; or the step is one of before the shards changed.
+        TraceError: the loader leaves out none, or plans batches; or the step is one of before the shards changed.
         CheckpointError: the state cannot be read, or is that of another pipeline.
         TypeError, RecordKeyError, SourceError: `keys` are none of the source.
 
@@ -134,50 +138,86 @@ def find_omitted(
     if checkpoint is None and iterator_of(loader) is not None:
         checkpoint = loader.get_state()
     states = [] if checkpoint is None else states_of(checkpoint)
-    wanted = _wanted(described, keys)
+    wanted = _wanted(described.pipeline, keys)
     told, count = shards_of(described, states, shards)
-    looked, hits, whole = 0, list[tuple[int, int | None, int, int]](), True
+    looked, hits, whole = 0, list[ReadRecord](), True
     for index in told:
         mine = [state for state in states if state.shard == (index, count)] or states
         mark = described.on(described.shard(index, count)).stand(mine, strict)
-        place = StartPoint.nearest(mark, since)
-        leaf = place.pipeline.leaf
-        first, unit = place.cursor.positions[0], place.pipeline.stages[0].unit
-        reached = max(first, mark.cursor.positions[0])
-        stop = min(leaf.total, reached + -(-2 * leaf.epoch_length // leaf.shard.shard_count))
-        whole = whole and stop == leaf.total
-        for local, position, key in _among(leaf, first, stop, wanted):
-            step = place.step + (local - first) // unit if place.pipeline.aligned else None
-            hits.append((index, step, position, key))
-        for rest in those_within(place.cursor.unfinished):  # what former shards had begun
-            former = place.pipeline.every_leaf[place.pipeline.read_by(0, place.pipeline.former_of(rest))]
-            begun = rest.cursor.positions[0]
-            found = _among(former, begun, min(former.total, begun + unit), wanted)
-            hits += [(index, None, position, key) for _, position, key in found]
-        looked += max(stop - first, 0)
-    records = tuple(_told(described.pipeline.leaf, *hit) for hit in sorted(hits, key=lambda hit: hit[2])[:MOST_TOLD])
-    return OmittedSearch(len(wanted), since, looked, whole, len(hits), records)
+        for number, of_leaf in wanted.items():
+            ended, positions, found = _in_leaf(mark, since, number, of_leaf)
+            whole, looked = whole and ended, looked + positions
+            hits += found
+    hits.sort(key=lambda hit: hit.position)
+    return OmittedSearch(sum(map(len, wanted.values())), since, looked, whole, len(hits), tuple(hits[:MOST_TOLD]))
 
 
-def _wanted(described: Described, keys: OmitOfParts | None) -> Int64s:
-    """The keys that are looked for, as the leaf's source counts them, ascending."""
-    pipeline = described.pipeline
-    if len(pipeline.leaves) > 1 or pipeline.leaf.in_order or pipeline.leaf.of_several:
+def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
+    """The keys that are looked for, by leaf, as its source counts them, ascending."""
+    names = [leaf.name or str(number) for number, leaf in enumerate(pipeline.leaves)]
+    if keys is not None and pipeline.joins:
+        if not isinstance(keys, Mapping) or not keys.keys() <= {*names}:
+            raise TraceError(
+                f"the loader is of the streams {first_few(names, 8)}; pass keys by their names, {{{short_repr(names[0])}: …}}."
+            )
+        by_leaf = {number: keys.get(name, ()) for number, name in enumerate(names)}
+    else:
+        by_leaf = dict.fromkeys(range(len(names)), keys)
+    found = {number: _wanted_of(pipeline.leaves[number], of_leaf) for number, of_leaf in by_leaf.items()}
+    if not any(map(len, found.values())):
+        raise TraceError("the loader leaves out no record; pass the keys that are looked for.")
+    return {number: of_leaf for number, of_leaf in found.items() if len(of_leaf)}
+
+
+def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
+    if keys is None and not isinstance(leaf.sampler, (ChangingSampler, MixSampler)):
+        return np.empty(0, np.int64)
+    if leaf.in_order or leaf.of_several:
         raise TraceError(
-            "find_omitted looks at the order of one source or of a MixSampler, which streams that are joined, sources that can "
-            "only be run through, and batches that are planned have not; trace() tells the records of a step."
+            "find_omitted looks at the orders of sources, which sources that can only be run through, and batches that are "
+            "planned, have not; trace() tells the records of a step."
         )
-    order: Any = pipeline.leaf.sampler
+    order: Any = leaf.sampler
     parts = order.parts if isinstance(order, MixSampler) else {"": order}
     if keys is not None:
-        found = keys_by_part(order, pipeline.leaf.source, keys)
+        found = keys_by_part(order, leaf.source, keys)
     else:
         found = {name: part.omitted.keys for name, part in parts.items() if isinstance(part, ChangingSampler)}
     places = {name: place for place, name in enumerate(parts)}
     wanted = [of_part.astype(np.int64) * len(parts) + places[name] for name, of_part in found.items()]
-    if not any(map(len, wanted)):
-        raise TraceError("the loader leaves out no record; pass the keys that are looked for.")
-    return np.sort(np.concatenate(wanted))
+    return np.sort(np.concatenate([np.empty(0, np.int64), *wanted]))
+
+
+def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> tuple[bool, int, list[ReadRecord]]:
+    """Looks for some records in a leaf of a shard.
+
+    Returns:
+        Whether the end of the stream was reached, the number of positions that were looked at, and what was found.
+    """
+    place = StartPoint.nearest(mark, since)
+    pipeline, leaf = place.pipeline, place.pipeline.leaves[number]
+    first, unit = place.cursor.positions[number], pipeline.stage_on(number).unit
+    if pipeline.begins_anew(number):
+        first = 0
+    reached = max(first, mark.cursor.positions[number])
+    stop = min(leaf.total, reached + -(-2 * leaf.epoch_length // leaf.shard.shard_count))
+    hits = []
+    for local, position, key in _among(leaf, first, stop, wanted):
+        step = place.step + (local - first) // unit if pipeline.aligned else None
+        hits.append(_told(leaf, step, position, key))
+    for rest in those_within(place.cursor.unfinished):  # what former shards had begun
+        if pipeline.joins:
+            raise TraceError(
+                "the checkpoint is of another number of shards, inside a window or a batch that is taken apart, of streams "
+                "that are joined: only reading tells its records. Pass one of another step."
+            )
+        former, begun = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))], rest.cursor.positions[0]
+        found = _among(former, begun, min(former.total, begun + unit), wanted)
+        hits += [
+            dataclasses.replace(_told(former, None, position, key), shard=leaf.shard.shard_index)
+            for _, position, key in found
+        ]
+    return stop == leaf.total, max(stop - first, 0), hits
 
 
 def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[int, int, int]]:
@@ -190,8 +230,9 @@ def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[
             yield first + place, int(positions[place]), int(keys[place])
 
 
-def _told(leaf: Leaf, shard: int, step: int | None, position: int, key: int) -> ReadRecord:
-    if not leaf.has_parts:
-        return ReadRecord(shard, step, "", key, position)
-    ((name, (own,)),) = leaf.by_part(np.array([key])).items()
-    return ReadRecord(shard, step, name, int(own), position)
+def _told(leaf: Leaf, step: int | None, position: int, key: int) -> ReadRecord:
+    name, own = leaf.name, key
+    if leaf.has_parts:
+        ((part, (own,)),) = leaf.by_part(np.array([key])).items()
+        name = "/".join(filter(None, (name, part)))
+    return ReadRecord(leaf.shard.shard_index, step, name, int(own), position)

@@ -1,0 +1,144 @@
+"""Resumes a pipeline whose order or records are not those of the run before: of one source, or of streams that are joined.
+
+In: the pipeline as its loader made it, and states. Out: both as they go on. Of joined streams each leaf goes on by itself, as
+if there were no other: what the joins choose are rows, whatever records these are made of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import CheckpointError
+from ...samplers.changing.history import HISTORY, OMITTED
+from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.mix.sampler import MixSampler
+from ..plan.compile import compiled
+from ..plan.cursor import Cursor
+from ..plan.fingerprint import Fingerprint
+from ..plan.joins import Apply, Read
+from ..plan.leaf import Leaf
+from ..plan.pipeline import Pipeline
+from .changed_mix import migrate_mix
+from .changed_records import migrate_records
+from .leftover import Run
+from .loader_state import LoaderState
+
+
+def migrate(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline and the states that go on; arguments as of `migrate_mix`.
+
+    Raises:
+        CheckpointError: as of `migrate_mix` and `migrate_records`.
+    """
+    if not states or not pipeline.joins:
+        return (migrate_records if states else migrate_mix)(pipeline, states, strict, run)
+    pipeline, states = migrate_mix(pipeline, states, strict, run)
+    for number in range(len(pipeline.leaves)):
+        if _may_change(pipeline.leaves[number], _orders(states[0])[number : number + 1]):
+            pipeline, states = _with_leaf(pipeline, states, number, strict, run)
+    return pipeline, states
+
+
+def _orders(state: LoaderState) -> list[Any]:
+    """The fingerprints of the leaves' orders."""
+    saved: Any = state.fingerprint["sampler"]
+    if not isinstance(saved, dict):
+        return []
+    orders = saved.get("samplers", [{name: value for name, value in saved.items() if name != "joins"}])
+    return orders if isinstance(orders, list) and len(orders) == len(state.lineages) else []
+
+
+def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
+    """True if records of a leaf are left out, or were in the run."""
+    orders = leaf.sampler.parts.values() if isinstance(leaf.sampler, MixSampler) else [leaf.sampler]
+    told = [each for order in saved if isinstance(order, dict) for each in (order, *order.values())]
+    changed = any(isinstance(each, dict) and each.keys() & {HISTORY, OMITTED} for each in told)
+    return bool(saved) and (changed or any(isinstance(order, ChangingSampler) for order in orders))
+
+
+def _with_leaf(
+    pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline, of which one leaf may have another order than in the run, and the states."""
+    leaf = pipeline.leaves[number]
+    alone = _alone(pipeline, number)
+    before = [_of_leaf(pipeline, alone, state, number) for state in states]
+    changed, after = migrate_records(alone, before, strict, run)
+    if changed.leaf.sampler is leaf.sampler and after == before:
+        return pipeline, states
+    if len(getattr(changed.leaf.sampler, "changes", ())) > _changes(before):
+        _check_between(pipeline, states, number)
+    leaves = (*pipeline.leaves[:number], changed.leaf, *pipeline.leaves[number + 1 :])
+    return dataclasses.replace(pipeline, leaves=leaves), [
+        _with_order(state, number, of_leaf) for state, of_leaf in zip(states, after)
+    ]
+
+
+def _alone(pipeline: Pipeline, number: int) -> Pipeline:
+    """A leaf and what is done to its records alone, as a pipeline."""
+    alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
+    assert alone.identity is not None
+    assert pipeline.identity is not None
+    source = _one(pipeline.identity.source, "sources", number)
+    return dataclasses.replace(alone, identity=dataclasses.replace(alone.identity, source=source))
+
+
+def _one(values: Any, name: str, number: int) -> Any:
+    """The fingerprint of a source among those of all."""
+    return values[name][number] if name in values else values
+
+
+def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
+    """The state of a leaf's own pipeline."""
+    stage = pipeline.stage_on(number).number
+    source = _one(state.fingerprint["source"], "sources", number)
+    told = {**alone.fingerprint, "source": source, "sampler": _orders(state)[number]}
+    return dataclasses.replace(
+        state,
+        cursor=Cursor((state.cursor.positions[number],), state.cursor.skips[stage : stage + 1]),
+        fingerprint=Fingerprint(told),
+        lineages=(state.lineages[number],),
+        places={0: state.places[number]} if number in state.places else {},
+    )
+
+
+def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
+    """The state, with what has become of a leaf's."""
+    saved: Any = state.fingerprint["sampler"]
+    order: Any = of_leaf.fingerprint["sampler"]
+    if "samplers" in saved:
+        orders = saved["samplers"]
+        sampler = {**saved, "samplers": [*orders[:number], order, *orders[number + 1 :]]}
+    else:
+        sampler = {**order, "joins": saved["joins"]}
+    lineages = (*state.lineages[:number], *of_leaf.lineages, *state.lineages[number + 1 :])
+    return dataclasses.replace(
+        state, fingerprint=Fingerprint({**state.fingerprint, "sampler": sampler}), lineages=lineages
+    )
+
+
+def _changes(states: Sequence[LoaderState]) -> int:
+    """The changes that an order has gone through, as states of its leaf tell."""
+    return max(
+        len(saved.get(HISTORY, ())) for state in states if isinstance(saved := state.fingerprint["sampler"], dict)
+    )
+
+
+def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
+    """Refuse another order of a leaf in the middle of what is made of several of its rows, or read again from the beginning."""
+    leaf = pipeline.leaves[number].name or "the source"
+    stages = {pipeline.stage_on(each).number for each in range(len(pipeline.leaves))}
+    if any(state.cursor.unfinished or pipeline.begun_at(pipeline.top, state.cursor) - stages for state in states):
+        raise CheckpointError(
+            f"other records of {leaf} are left out since, and the state stands inside a window of a Pack or window_shuffle, or "
+            "a batch that is taken apart, after streams were joined; take the state at another step."
+        )
+    if pipeline.begins_anew(number):
+        raise CheckpointError(
+            f"other records of {leaf} are left out since, and the stream is repeated from its beginning, where the records of "
+            "before would come again. Repeat the MapDataset, before to_iter_dataset(), whose states go on; or begin anew."
+        )
