@@ -86,7 +86,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
         return np.empty(0, np.int64)
     if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:
         return array.astype(np.int64)
-    listed = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
+    listed = array.ravel().tolist() if isinstance(indices, np.ndarray) or array.ndim == 0 else list(indices)
     if array.ndim != 1 or not all(type(index) is not bool and isinstance(index, (int, np.integer)) for index in listed):
         raise TypeError(f"indices {short_repr(indices)} are no list of whole numbers; pass dataset[[3, 1, 4]].")
     return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)

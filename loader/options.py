@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from numbers import Real
 from typing import Any, Literal, TypeVar
 
 from ..common.messages import a_kind_of, short_repr
+from ..common.system import usable_processors
 from ..common.validation import one_of, true_or_false, warn, whole_number
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=F
 
 
 def _most_by_default() -> int:
-    cpus = os.cpu_count() or 1
+    cpus = usable_processors()
     return max(cpus, min(4 * cpus, 32))
 
 
@@ -203,7 +203,7 @@ def _worker_count(count: Any, kind: str) -> int | Literal["cluster"] | Auto:
                 f'worker_count="cluster" goes with worker_kind="ray"; with {short_repr(kind)}, pass a number.'
             )
         return "cluster"
-    count = os.cpu_count() or 1 if count is None else count
+    count = usable_processors() if count is None else count
     return whole_number("worker_count", count, 0, None, 'a number of workers, "auto", or None for one per CPU')
 
 

@@ -43,8 +43,8 @@ REMARKS = {
     "DatasetIterator": (BETTER, "states continue with any number of workers"),
     "MapDataset": (
         BETTER,
-        "`ds[[3, 1, 4]]`; a generator is valid during the call only; a map that gives None leaves nothing out (`filter` does),"
-        " and a batch with it is an error",
+        "`ds[[3, 1, 4]]`; `slice` takes indices and `wrap_around`, as in Grain 0.2.19; a generator is valid during the call "
+        "only; a map that gives None leaves nothing out (`filter` does), and a batch with it is an error",
     ),
     "IterDataset": (
         BETTER,
@@ -68,14 +68,19 @@ REMARKS = {
     "InMemoryDataSource": (DIFFERS, "as `SharedMemoryDataSource`"),
     "ElasticIterator": (
         SAME,
-        "over streams of an interleave, too, as in Grain after 0.2.18; Orbax restores it on other numbers of processes",
+        "over streams of an interleave, too, as in Grain 0.2.19, but not over mixes and zips of these; Orbax restores it on "
+        "other numbers of processes, from Grain's checkpoints, too",
     ),
     "ConcatThenSplitIterDataset": (
         BETTER,
         "features of unequal length are not begun anew where one of them is cut twice",
     ),
     "InterleaveIterDataset": (DIFFERS, "threads and buffers do nothing; it is run through in one worker"),
-    "CheckpointHandler": (BETTER, "other numbers of processes read the states, too"),
+    "CheckpointHandler": (
+        BETTER,
+        "other numbers of processes read the states, too; of an `ElasticIterator`, the files of processes tell all: there are "
+        "no `shard_state_*.json`",
+    ),
     "PyGrainCheckpointHandler": (BETTER, "as `CheckpointHandler`"),
     "Sampler": (BETTER, "`__len__` may be missing, as in Grain; our samplers answer for many positions at once"),
     "pick_performance_config": (DIFFERS, "looks at sizes alone; the numbers may be others"),

@@ -249,6 +249,7 @@ class ReadRecords(NamedTuple):
     records: Sequence[Any]
     unread: Sequence[Unread] = ()
     seconds: float = 0.0  # in which they were being read, of all reads together
+    failure: Exception | None = None  # why there are no more, of a source that is run through
 
     def at(self, place: int) -> ReadRecords | None:
         """One of them; None if it was not read."""

@@ -176,7 +176,7 @@ class Worker:
         began = perf_counter()
         records, failure, stand = reader.read(task)
         self._reading, self._inputs = perf_counter() - began, len(records)
-        read = ReadRecords(records)
+        read = ReadRecords(records, failure=failure)
         block = self._run_whole(task, NO_BLOCKS, read)
         if block.failure is not None and self._may_skip(block.failure):
             block = self._without_failures(task, NO_BLOCKS, block.failure, read)
@@ -300,7 +300,7 @@ class Worker:
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
         """The records of a span, or batches of columns; after a failure those before it, and why."""
         if read is not None and self._columns is None and not read.unread:
-            return read.records, None
+            return read.records, read.failure
         reader = self._readers[task.leaf]
         if read is not None and self._columns is None:
             return reader.all_but_unread(task, read)

@@ -181,6 +181,17 @@ def test_its_own_error_comes_after_what_came_before(worker_count):
     assert "element 37" in raised.value.__notes__[0]
 
 
+@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_an_error_of_its_own_comes_in_place_of_the_batch_that_it_stops(on_error, worker_count):
+    """A batch that is not full comes at the end alone. Where a stream breaks, nothing can be skipped."""
+    stream = Count(50, fail_at=37).map(lambda x: x).batch(5).with_options(worker_count=worker_count, on_error=on_error)
+    iterator = iter(stream)
+    assert [next(iterator).tolist() for _ in range(7)] == [[*range(start, start + 5)] for start in range(0, 35, 5)]
+    with pytest.raises(ValueError, match="broken"):
+        next(iterator)
+
+
 def test_an_iterator_without_states_is_refused():
     """With what it lacks."""
 

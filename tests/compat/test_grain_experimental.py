@@ -1,6 +1,5 @@
 """The experimental names of `headrace.compat.grain` beside the real ones."""
 
-import json
 import os
 import struct
 
@@ -13,7 +12,6 @@ from pipelines import chosen
 import headrace
 import headrace.compat.grain as grain
 from headrace.compat.grain import experimental
-from headrace.errors import CheckpointError
 
 PROGRAMS = []
 
@@ -186,131 +184,6 @@ def test_streams_go_on_from_every_state(function):
     for stream in function(grain):
         if _elements(stream) != "an error":
             experimental.assert_equal_output_after_checkpoint(stream)
-
-
-def test_an_elastic_iterator_goes_on_on_other_shards():
-    """The state of any shard is that of all; the elements are Grain's."""
-
-    def shards(g, count, state=None):
-        dataset = g.MapDataset.range(40).shuffle(seed=1).map(lambda x: x * 2)
-        iterators = [
-            g.experimental.ElasticIterator(dataset, 12, g.sharding.ShardOptions(index, count)) for index in range(count)
-        ]
-        for iterator in iterators:
-            if state:
-                iterator.set_state(state)
-        return iterators
-
-    def elements(g):
-        first = shards(g, 3)
-        begun = [next(iterator) for iterator in first]
-        (state,) = {str(iterator.get_state()) for iterator in first}
-        then = shards(g, 2, first[0].get_state())
-        return begun, state, [list(iter(iterator)) for iterator in then]
-
-    both.runs_alike(elements)
-
-
-def interleaved(kept=lambda x: x % 3):
-    """A stream of seven datasets of unequal length, with a function and a filter; and all of its elements."""
-    each = [grain.MapDataset.range(100 * n, 100 * n + 3 * n + 2).shuffle(seed=n).to_iter_dataset() for n in range(7)]
-    stream = experimental.InterleaveIterDataset(each, cycle_length=2).filter(kept).map(lambda x: x + 1)
-    return stream, sorted(x + 1 for dataset in each for x in dataset if kept(x))
-
-
-def elastic(count, batch=12):
-    """An iterator for each shard."""
-    stream, _ = interleaved()
-    return [
-        experimental.ElasticIterator(stream, batch, grain.sharding.ShardOptions(index, count)) for index in range(count)
-    ]
-
-
-def flat(iterators):
-    """All that comes out of them."""
-    return [int(x) for iterator in iterators for batch in iterator for x in batch]
-
-
-@pytest.mark.parametrize("steps", [0, 1, 2, 9])
-def test_streams_go_on_on_other_shards(steps):
-    """From three shards to two, to four: each element comes once, wherever the shards stood. States go through JSON."""
-    seen, states = [], {}
-    for count in (3, 2, 12, 4):  # some of twelve have no dataset
-        shards = elastic(count)
-        for number, shard in enumerate(shards):
-            if states:
-                shard.set_shard_states(states)
-            seen += [int(x) for _ in range(max(steps - number, 0)) for x in next(shard, [])]
-        states = json.loads(json.dumps({n: s for shard in shards for n, s in shard.get_shard_states().items()}))
-        assert sorted(states, key=int) == list("0123456")
-    rest = elastic(1)[0]
-    rest.set_shard_states(states)
-    assert sorted(seen + flat([rest])) == interleaved()[1]
-
-
-def test_a_shard_of_a_stream_goes_on_in_the_same_order():
-    """From its own state, before and after a change of shards; another shard's is refused."""
-    first = elastic(3)
-    for shard in first:
-        next(shard)
-    states = {number: state for shard in first for number, state in shard.get_shard_states().items()}
-    shard, again = elastic(2)[0], elastic(2)[0]
-    shard.set_shard_states(states)
-    next(shard)
-    again.set_state(shard.get_state())
-    assert flat([again]) == flat([shard]) != []
-    with pytest.raises(CheckpointError, match="this shard has 1, 3, 5"):
-        elastic(2)[1].set_state(again.get_state())
-    other = elastic(2)
-    for each in other:
-        each.set_states([json.dumps(one.get_state()).encode() for one in first])
-    assert sorted(flat(other)) == sorted(flat(first))
-    with pytest.raises(CheckpointError, match="is no state of an ElasticIterator over a stream"):
-        other[0].set_states([{"x": 1}])
-    with pytest.raises(CheckpointError, match="states of the datasets 1, 3, 5 are missing"):
-        elastic(2)[1].set_shard_states({"0": None})
-
-
-def test_orbax_takes_the_shards_of_another_run(tmp_path):
-    """A stream of two processes goes on in one."""
-    first = elastic(2)
-    for number, shard in enumerate(first):
-        next(shard)
-        headrace.checkpoint.CheckpointHandler().save(tmp_path, shard)
-        (tmp_path / "process_0-of-1.json").rename(tmp_path / f"process_{number}-of-2.json")
-    whole = headrace.checkpoint.CheckpointHandler().restore(tmp_path, elastic(1)[0])
-    assert sorted(flat([whole])) == sorted(flat(first))
-
-
-def test_the_states_of_all_shards_of_a_map_dataset_are_one():
-    """Orbax's handler passes all of them, after a run on more or fewer processes."""
-    shards = [
-        experimental.ElasticIterator(grain.MapDataset.range(40), 4, grain.sharding.ShardOptions(n, 2)) for n in (0, 1)
-    ]
-    for shard in shards:
-        next(shard)
-    whole = experimental.ElasticIterator(grain.MapDataset.range(40), 4, grain.sharding.NoSharding())
-    whole.set_states([shard.get_state() for shard in shards])
-    assert next(whole).tolist() == [4, 5, 6, 7]
-    next(shards[1])
-    with pytest.raises(CheckpointError, match="2 states are not of one step"):
-        whole.set_states([shard.get_state() for shard in shards])
-
-
-def test_an_elastic_iterator_refuses_what_it_cannot_divide():
-    """A stream without an interleave, or with something after it that keeps elements; places by shard of what has indices."""
-    stream, _ = interleaved()
-    shard = grain.sharding.NoSharding()
-    with pytest.raises(ValueError, match="requires an InterleaveIterDataset"):
-        experimental.ElasticIterator(grain.MapDataset.range(9).to_iter_dataset(), 4, shard)
-    with pytest.raises(ValueError, match="does not support Batch after the interleave"):
-        experimental.ElasticIterator(stream.batch(2), 4, shard)
-    with pytest.raises(NotImplementedError, match="no workers"):
-        experimental.ElasticIterator(stream, 4, shard, multiprocessing_options=grain.MultiprocessingOptions(1))
-    with pytest.raises(NotImplementedError, match="get_shard_states is for streams"):
-        experimental.ElasticIterator(grain.MapDataset.range(9), 4, shard).get_shard_states()
-    with pytest.raises(TypeError, match="takes a MapDataset or an IterDataset, not a list"):
-        experimental.ElasticIterator([1], 4, shard)
 
 
 def test_an_index_can_be_asked_for_and_set():

@@ -123,8 +123,11 @@ def test_random_programs_run_as_with_grain(kind, share):
 
 
 def test_programs_that_differed_run_as_with_grain():
-    """A strict zip whose packed input fails where it should end; a part of a dataset that has no elements."""
-    run_all("datasets", [3722, 4048])
+    """A strict zip whose packed input fails where it should end; a part of a dataset that has no elements.
+
+    A window shuffle after a random map of batches; a batch of an interleave that fails in the middle of it.
+    """
+    run_all("datasets", [3722, 4048, 100818, 101296])
 
 
 @pytest.mark.long

@@ -125,11 +125,17 @@ class Indexed(Apply):
     """The upper end of a `MapDataset`: what comes out of it has the indices that Grain's states tell."""
 
 
-def counted(stream: Stream) -> tuple[Stream, int]:
+def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
     """A stream, of which element i stands at the positions from i times the number that is given.
 
     Where something is left out or added, a join of one counts what arrives: its rows have numbers.
+
+    Args:
+        stream: the elements.
+        one_to_one: as of the operation that comes next, see `applied`.
     """
+    if not one_to_one:
+        stream = kept_apart(stream)
     base, operations = line_of(stream.tree)
     shards = compiled(stream.tree).shard.shard_count
     by_position = isinstance(base, Joined) or (not base.leaf.in_order and shards == 1)
@@ -144,15 +150,20 @@ def counting(tree: Node) -> Node:
 
 
 def applied(operation: Operation, stream: Stream) -> Stream:
-    """Apply an operation to a stream.
+    """Apply an operation to a stream."""
+    below = stream if operation.one_to_one else kept_apart(stream)
+    return stream.on(Apply(below.tree, (operation,)), 1)
 
-    What leaves out or adds rows keeps apart from what has a state in Grain: that state counts the rows that come out of it, and
-    a stage those that come out of all its operations.
+
+def kept_apart(stream: Stream) -> Stream:
+    """A stream for an operation that leaves out, adds or moves rows: it keeps apart from what has a state in Grain.
+
+    That state counts the rows that come out of it, and a stage those that come out of all its operations.
     """
     _, operations = line_of(stream.tree)
-    mixed_up = not operation.one_to_one and any(hasattr(each, "below") for each in runs_of(operations)[-1])
-    tree = counting(stream.tree) if mixed_up else stream.tree
-    return stream.on(Apply(tree, (operation,)), 1)
+    if not any(hasattr(each, "below") for each in runs_of(operations)[-1]):
+        return stream
+    return dataclasses.replace(stream, tree=counting(stream.tree))
 
 
 def indexed(tree: Node) -> Node:

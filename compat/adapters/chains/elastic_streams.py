@@ -22,6 +22,7 @@ from ....operations import Filter
 from .files import InterleaveIterDataset, ParquetIterDataset
 from .iter_dataset import IterDataset, as_stream
 from .iterators import DatasetIterator
+from .states import is_grains
 
 _FRESH, _ENDED = None, "ended"
 ShardStates = dict[int, Any]
@@ -75,7 +76,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         Raises:
             CheckpointError: it is the state of another shard, or of another dataset.
         """
-        begun = _begun_with(state)
+        begun = self._places_before(state, self._own)
         if sorted(begun) != list(self._own):
             raise CheckpointError(
                 f"the state is of datasets {first_few(sorted(begun))}, and this shard has {first_few([*self._own])}; after a "
@@ -83,23 +84,24 @@ class ElasticStreamIterator(DatasetIterator[Any]):
             )
         self.close()
         self._begin(begun)
-        self._iterator.set_state(state["iterator"])
+        self._iterator.set_state(state.get("iterator", state))
 
     def set_states(self, states: Sequence[dict[str, Any]]) -> None:
         """Go on where shards stood that were more or fewer.
 
         Args:
-            states: of all of them, in any order.
+            states: of all of them; Grain's in the order of shards.
 
         Raises:
             CheckpointError: the state of one of this shard's datasets is missing.
         """
         places: ShardStates = {}
-        for state in states:
+        for number, state in enumerate(states):
             other = copy.copy(self)
-            other._own = sorted(begun := _begun_with(state))
+            own = range(number, len(self._interleave.datasets), len(states))
+            other._own = sorted(begun := self._places_before(state, own))
             other._begin(begun)
-            other._iterator.set_state(state["iterator"])
+            other._iterator.set_state(state.get("iterator", state))
             places |= other.get_shard_states()
             other.close()
         self.set_shard_states(places)
@@ -129,18 +131,32 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         """Go on where other shards stood.
 
         Args:
-            shard_states: what `get_shard_states()` of all of them gave, in one dict; numbers may be text, as JSON has them.
+            shard_states: what `get_shard_states()` of all of them gave, ours or Grain's, in one dict; numbers may be text, as
+                JSON has them.
 
         Raises:
             CheckpointError: the state of one of this shard's datasets is missing.
         """
-        states = {int(number): state for number, state in shard_states.items()}
+        states = {int(number): _of_grains(state) for number, state in shard_states.items()}
         if missing := [number for number in self._own if number not in states]:
             raise CheckpointError(
                 f"the states of the datasets {first_few(missing)} are missing; pass those of all shards, in one dict."
             )
         self.close()
         self._begin({number: states[number] for number in self._own})
+
+    def _places_before(self, state: Any, own: Sequence[int]) -> ShardStates:
+        """The places that the shard of a state had begun with; a state of Grain's has none, and is that of some datasets.
+
+        Raises:
+            CheckpointError: it is no such state.
+        """
+        try:
+            if is_grains(state) and "iterators_in_use_states" in state:
+                return dict.fromkeys(own, _FRESH)
+            return {int(number): each for number, each in state["begun_with"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise CheckpointError(f"{short_repr(state)} is no state of an ElasticIterator over a stream.") from None
 
     def start_prefetch(self) -> None:
         self._iterator.start_prefetch()
@@ -150,12 +166,11 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._iterator.close()
 
 
-def _begun_with(state: Any) -> ShardStates:
-    """The places that the shard of a state had begun with. Raises CheckpointError: it is no such state."""
-    try:
-        return {int(number): each for number, each in state["begun_with"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise CheckpointError(f"{short_repr(state)} is no state of an ElasticIterator over a stream.") from None
+def _of_grains(state: Any) -> Any:
+    """The place in a dataset, also from Grain's words."""
+    if not isinstance(state, dict) or "exhausted" not in state:
+        return state
+    return _ENDED if state["exhausted"] else state["state"]
 
 
 class _Begun(IterDataset[Any]):

@@ -97,7 +97,8 @@ class TFRecordIterDataset(IterDataset[bytes]):
 class InterleaveIterDataset(IterDataset[Any]):
     """An element of each of the open streams, in turn; where one has ended, the next is opened when its turn comes again.
 
-    A state is, for each place of the cycle, the number of the stream and its state; None where there is none open.
+    A state is, for each place of the cycle, the number of the stream and its state; None where there is none open. Streams that
+    are not open yet may have a state `later`, by their number, from which they begin.
 
     Args:
         datasets: streams, or datasets with random access; a `MapDataset` of these, too, of which few are made at a time.
@@ -131,24 +132,23 @@ class InterleaveIterDataset(IterDataset[Any]):
     def __iter__(self) -> Any:
         places = [None] * min(self.cycle_length, len(self.datasets))
         begin = {"open": places, "turn": 0, "next_dataset": 0}
-        if len(self.datasets) == 1:
-            return _OfOne(self._elements, begin, as_stream(self.datasets[0]))
-        return _Interleaved(self._elements, begin)
+        kind = _OfOne if len(self.datasets) == 1 else _Interleaved
+        return kind(self._elements, begin, self.datasets)
 
     def _elements(self, state: dict[str, Any]) -> Iterator[tuple[Any, Callable[[], dict[str, Any]]]]:
         """Also from a state of Grain's."""
         state = state if "open" in state else _of_grains(state)
-        turn, following, idle = state["turn"], state["next_dataset"], 0
+        turn, following, idle, later = state["turn"], state["next_dataset"], 0, dict(state.get("later", {}))
         opened: list[tuple[int, Any] | None] = [None if place is None else self._at(*place) for place in state["open"]]
 
         def reached() -> dict[str, Any]:
             places = [None if each is None else [each[0], each[1].get_state()] for each in opened]
-            return {"open": places, "turn": turn, "next_dataset": following}
+            return {"open": places, "turn": turn, "next_dataset": following, **_later(later)}
 
         try:
             while opened and idle <= len(opened):
                 if opened[turn] is None and following < len(self.datasets):
-                    opened[turn], following = self._at(following), following + 1
+                    opened[turn], following = self._at(following, later.pop(str(following), None)), following + 1
                 place, here = turn, opened[turn]
                 element = _NOTHING if here is None else next(here[1], _NOTHING)
                 idle, turn = idle + 1 if here is None else 0, (turn + 1) % len(opened)
@@ -172,27 +172,69 @@ class InterleaveIterDataset(IterDataset[Any]):
 
 
 class _Interleaved(Resumed[Any]):
-    """The elements of an interleave of several streams."""
+    """The elements of an interleave; it tells the place in each of its streams."""
 
-
-class _OfOne(Resumed[Any]):
-    """The elements of an interleave of one stream, which have the indices that they have in it."""
-
-    def __init__(self, begin: Any, state: Any, stream: Any) -> None:
+    def __init__(self, begin: Any, state: Any, datasets: Any) -> None:
         super().__init__(begin, state)
-        self._stream = stream
+        self._datasets, self._places = datasets, len(state["open"])
+
+    def get_state(self) -> dict[str, Any]:
+        state = super().get_state()
+        return state if "open" in state else _of_grains(state)
+
+    def get_shard_states(self) -> list[dict[str, Any]]:
+        """The place in each of the streams: 1 if it has ended, and its state."""
+        state = self.get_state()
+        known = dict(filter(None, state["open"]))
+        known |= {int(number): inner for number, inner in state.get("later", {}).items()}
+        found = []
+        for number in range(len(self._datasets)):
+            has_ended = number < state["next_dataset"] and number not in known
+            inner = known[number] if number in known else iter(as_stream(self._datasets[number])).get_state()
+            found.append({"exhausted": int(has_ended), "state": inner})
+        return found
+
+    def set_shard_states(self, shard_states: Sequence[dict[str, Any]]) -> None:
+        """Go on where each of the streams stood. Those that have not ended take turns anew, from the first.
+
+        Args:
+            shard_states: one for each stream, as `get_shard_states()` gives them.
+        """
+        self.set_state(state_of_streams(shard_states, self._places))
+
+
+def state_of_streams(shard_states: Sequence[dict[str, Any]], places: int) -> dict[str, Any]:
+    """The state of an interleave of which this is known of each stream, with so many places in its cycle."""
+    left = [[number, each["state"]] for number, each in enumerate(shard_states) if not each["exhausted"]]
+    is_open, later = left[:places], left[places:]
+    following = is_open[-1][0] + 1 if later else len(shard_states)
+    return {
+        "open": [*is_open, *[None] * (places - len(is_open))],
+        "turn": 0,
+        "next_dataset": following,
+        **_later({str(number): inner for number, inner in later}),
+    }
+
+
+def _later(states: dict[str, Any]) -> dict[str, Any]:
+    """The part of a state that is about streams that are not open yet; most states have none."""
+    return {"later": dict(states)} if states else {}
+
+
+class _OfOne(_Interleaved):
+    """The elements of an interleave of one stream, which have the indices that they have in it."""
 
     def next_index(self) -> int:
         """The index of the element that comes next."""
         (place,) = self.get_state()["open"]
-        inner = iter(self._stream)
+        inner = iter(as_stream(self._datasets[0]))
         if place is not None:
             inner.set_state(place[1])
         return int(inner.next_index())
 
     def go_to_index(self, index: int) -> None:
         """Go to the element at an index."""
-        inner = iter(self._stream)
+        inner = iter(as_stream(self._datasets[0]))
         inner.go_to_index(index)
         self.set_state({"open": [[0, inner.get_state()]], "turn": 0, "next_dataset": 1})
 
@@ -201,4 +243,9 @@ def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
     """Grain's state of an interleave as ours."""
     each = zip(state["iterators_in_use_indices"], state["iterators_in_use_states"], state["exhausted"])
     places = [None if over or inner is None else [number, inner] for number, inner, over in each]
-    return {"open": places, "turn": state["next_index_in_cycle"], "next_dataset": state["next_index_in_datasets"]}
+    return {
+        "open": places,
+        "turn": state["next_index_in_cycle"],
+        "next_dataset": state["next_index_in_datasets"],
+        **_later({str(number): inner for number, inner in state.get("future_states", {}).items()}),
+    }

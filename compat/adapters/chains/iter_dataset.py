@@ -268,7 +268,7 @@ class WindowShuffleIterDataset(Named[Any]):
 
     def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
         window = whole_number("window_size", window_size, 1, None, "a positive int")
-        stream, unit = counted(parent.chain_stream)
+        stream, unit = counted(parent.chain_stream, one_to_one=False)
         super().__init__(parent, applied(ShuffledWindows(window, seed, unit), stream))
 
 

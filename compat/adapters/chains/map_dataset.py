@@ -5,10 +5,11 @@ In: sources, and what is to be done to their records. Out: elements at any index
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ....chains.arguments import as_named, finite
+from ....chains.arguments import as_named, finite, indices_of
 from ....chains.map_dataset import Chain as OurChain
 from ....chains.map_dataset import MapDataset as OurMapDataset
 from ....chains.nodes.choices import ByMap, Choice, OneAfterAnother
@@ -21,6 +22,7 @@ from ....errors import StructureError
 from ....operations import RandomMapTransform
 from ....operations.function import as_kind
 from ....operations.transforms import fan_out_of
+from ....samplers.index_maps import IndexMap, Repeat, Selected, Slice
 from ....samplers.protocol import ENDLESS
 from ....sources import as_source
 from ..inner.stats import NO_STATS
@@ -77,6 +79,28 @@ class MapDataset(OurMapDataset[T]):
         kind = as_kind(RandomMapTransform, transform)
         own = seed_of("random_map", seed, self.root_node.seeds)
         return self._made(Applied(self.root_node, RandomAtIndex(kind, 1, own)))
+
+    def slice(  # type: ignore[override]
+        self, sl: builtins.slice | Sequence[int] | OurMapDataset[int], wrap_around: bool = False
+    ) -> MapDataset[T]:
+        """The elements at some indices: those that a slice of Python's means, or, as in Grain 0.2.19, any, in their order.
+
+        Args:
+            sl: a slice; or indices, in a list, an array, or a dataset, which is read once.
+            wrap_around: an index past the end is in the first epoch again; False (default): in the next one.
+
+        >>> list(MapDataset.range(10).slice([7, 2]))
+        [7, 2]
+        """
+        length = self.root_node.length
+        part: IndexMap
+        if isinstance(sl, builtins.slice):
+            part = Slice.of(sl, length)
+        else:
+            indices = sl[range(finite("slice", len(sl)))] if isinstance(sl, OurMapDataset) else sl
+            part = Selected(length if length < ENDLESS else 0, indices_of(indices))
+        node = Reordered(self.root_node, part)
+        return self._made(Reordered(node, Repeat(node.length, 1, False)) if wrap_around else node)
 
     def to_iter_dataset(
         self, read_options: Any = None, *, allow_nones: bool = False, **options: Any

@@ -31,13 +31,6 @@ def by_method(name: str, method: str) -> type[ByMethod]:
     return type(name, (ByMethod,), {"method": method, "__doc__": f"Makes `dataset.{method}(…)`."})
 
 
-class SliceMapDataset:
-    """Makes `dataset[slice]`."""
-
-    def __new__(cls, parent: Any, sl: slice) -> Any:
-        return parent[sl]
-
-
 class SharedMemoryArray:
     """Makes a plain array: batches come from workers in shared memory by themselves."""
 

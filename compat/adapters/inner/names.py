@@ -84,6 +84,8 @@ _OF_METHODS = {
     for kind in ("MapDataset", "IterDataset")
 } | {
     "RepeatMapDataset": by_method("RepeatMapDataset", "repeat"),
+    "SliceMapDataset": by_method("SliceMapDataset", "slice"),
+    "ReindexMapDataset": by_method("ReindexMapDataset", "slice"),
     "ShuffleMapDataset": by_method("ShuffleMapDataset", "shuffle"),
     "PrefetchIterDataset": by_method("PrefetchIterDataset", "to_iter_dataset"),
     "MultiprocessPrefetchIterDataset": by_method("MultiprocessPrefetchIterDataset", "mp_prefetch"),

@@ -3,9 +3,9 @@
 In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended, however it did. A worker takes
 `RunTasks` and `Returned` from its own channel, and sends `Done`, until that ends.
 
-It runs one thread, so that forking is safe; if unpacking the pipeline started others, each worker becomes a fresh
-interpreter instead. When the user's process is gone, the channel ends (or its parent changes), and the zygote ends all workers
-and itself. Should the zygote itself be killed, the kernel kills its workers.
+It runs one thread, so that forking is safe; if unpacking the pipeline started others, or the system does not tell, each worker
+becomes a fresh interpreter instead. When the user's process is gone, the channel ends (or its parent changes), and the zygote
+ends all workers and itself. Should the zygote itself be killed, the kernel kills its workers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import selectors
 import signal
 import socket
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....common import remote_errors as errors
+from ....common.system import can_fork, is_portable
 from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
@@ -117,7 +120,7 @@ class Zygote:
         return True
 
     def _spawn(self, worker: int, descriptor: int) -> None:
-        if len(os.listdir("/proc/self/task")) > 1:
+        if not can_fork():
             pid = self._spawn_fresh(worker, descriptor)
         else:
             zygote = os.getpid()
@@ -166,13 +169,19 @@ def run_worker(worker: int, descriptor: int, work: Any) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
+    """Have the kernel kill this process when its parent ends; a thread, where the kernel does not."""
+    if is_portable():
+        threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
         return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(CHECK_PARENT_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _keep_freed_memory() -> None:

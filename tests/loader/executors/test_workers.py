@@ -19,6 +19,7 @@ import pytest
 from damage import sealed
 from own_processes import workers, zygotes
 from pipelines import loader, stream
+from without import linux_only
 
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
@@ -155,6 +156,7 @@ def collapses() -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not collapses(), reason="the kernel has no large pages")
+@linux_only
 def test_memory_of_large_batches_stands_on_large_pages():
     """From the beginning in the worker that made it, and from the first look on where it was handed over."""
     size = (16 << 20) + 4096
@@ -169,6 +171,7 @@ def test_memory_of_large_batches_stands_on_large_pages():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems are not told where to map")
+@linux_only
 def test_memory_of_large_batches_asks_for_large_pages_and_goes_as_a_whole():
     """What is mapped to have room for the alignment goes with it."""
     for size, asks in {1 << 20: False, 16 << 20: True}.items():
