@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import machine
 import numpy as np
@@ -20,9 +24,10 @@ import psutil
 from measure import closing, frozen, keep_bytecode, settle_allocator, take_turn
 from rich.console import Console
 from tables import Samples, markdown, show, turns
-from workloads import digits, normalise
+from workloads import digits, large_images, normalise
 
 import headrace
+from headrace.common.system import TRANSPORT
 
 SMALL, LARGE = (2,), (224, 224, 3)
 """Shapes of float32 rows, 128 of which are a batch of 1 KB or of 77 MB."""
@@ -45,6 +50,7 @@ def main() -> int:
             "first batch, from iter(), with a source of 50 MB (ms)": _first_batches(options.rounds),
             "next() on a finished batch, the step before took long (µs)": _finished_batches(options.rounds),
             "records read per second, 2 workers (thousands)": _ragged(records, options.rounds),
+            "records per second on the portable transport, 2 workers (thousands)": _transports(records, options.rounds),
             "memory of all processes with a source of 50 MB, proportional (MB)": _memory(options.rounds),
         }
     show(console, tables)
@@ -102,6 +108,19 @@ def _ragged(records: list[Any], rounds: int) -> Samples:
             "ragged: map, Filter keeping a half, Batch(128)": lambda: rate([normalise, half, headrace.Batch(128)], 256),
         },
     )
+
+
+def _transports(records: list[Any], rounds: int) -> Samples:
+    images = large_images(Path()).headrace
+
+    def rate(name: str, source: list[Any]) -> list[float]:
+        with patch.dict(os.environ, {TRANSPORT: name}):
+            loader = headrace.load(source, transformations=[normalise], batch_size=128, worker_count=2, seed=0)
+            return [take_turn(loader, 128, 1.5).rate / 1e3]
+
+    sources, kinds = {"mnist": records, "images": images}, {"Linux": "", "portable": "portable"}
+    cases = product(sources.items(), kinds.items())
+    return turns(rounds, {f"{what}, {kind}": partial(rate, name, source) for (what, source), (kind, name) in cases})
 
 
 def _memory(rounds: int) -> Samples:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from ..common.messages import TEXT, shorten
 from ..errors import CheckpointError, ClosedError
+from ..files.descriptors import write_at
 from ..files.whole_files import WholeFile
 from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with_state
 
@@ -119,7 +120,7 @@ class StateFile:
         self.close()
 
     def _write(self, descriptor: int, content: bytes) -> None:
-        if os.pwrite(descriptor, content, 0) != len(content):
+        if write_at(descriptor, content, 0) != len(content):
             raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
 
     def _check_place(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from ..common.messages import first_few, short_repr, shorten
+from ..common.system import has_processes, usable_processors
 from ..common.validation import whole_number
 from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
@@ -105,7 +106,7 @@ def convert(
     if runner is None and runner_options:
         raise ConversionError(f"{first_few(list(runner_options))}: options of a runner go with runner= (--runner).")
     if workers is None:
-        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        count = usable_processors() if has_processes() else 0
     else:
         count = whole_number("workers", workers, 0, None, "a number of processes, or 0 for none")
     wanted = Wanted(

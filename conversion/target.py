@@ -10,7 +10,6 @@ again, to the same bytes. All may be done twice at the same time, as Beam does.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import json
@@ -28,6 +27,7 @@ from typing import Any, TypeVar
 
 from ..common.messages import shorten
 from ..errors import ConversionError, HeadraceError
+from ..files.descriptors import TO_CHANGE, lock
 from ..files.opened import stamp_of
 from ..files.paths import file_system_of
 from ..files.remote.store import ask
@@ -268,23 +268,21 @@ class LocalTarget(Target):
         """By a lock that goes with its process; what killed ones were writing is removed."""
         try:
             os.makedirs(self.place(WORKPLACE), exist_ok=True)
-            lock = os.open(self.place(f"{WORKPLACE}/lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            file = os.open(self.place(f"{WORKPLACE}/lock"), TO_CHANGE)
         except OSError as error:
             raise self._not_writable(error) from error
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not lock(file, wait=False):
                 raise ConversionError(
                     f"another process converts to {shorten(self.path)} now; wait for it, or pass another target."
-                ) from None
+                )
             self._clear()
             try:
                 yield
             finally:
                 self._clear()
         finally:
-            os.close(lock)
+            os.close(file)
 
     def _clear(self) -> None:
         with suppress(FileNotFoundError):

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MAP_FIXED = 0x10
+"""On Linux, macOS and the BSDs alike."""
 
 
 def map_to(address: int, size: int, access: int, descriptor: int) -> None:
-    """Map the beginning of a file to addresses that are mapped already. On Linux.
+    """Map the beginning of a file to addresses that are mapped already. On Linux and macOS.
 
     Args:
         address: a multiple of the page size.

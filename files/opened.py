@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..common.messages import TEXT, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
+from .descriptors import TO_READ, read_at
 from .stamps import Stamp, check_unchanged, local_stamp
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
@@ -131,9 +132,9 @@ class LocalFile:
 
     def __init__(self, path: str) -> None:
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(path, TO_READ)
             self.path, self.stamp = path, local_stamp(path)
-            os.pread(self._descriptor, 0, 0)  # a folder can be opened, but not read
+            read_at(self._descriptor, 0, 0)  # a folder can be opened, but not read
         except FileNotFoundError:
             raise SourceNotFoundError(f"no file {short_repr(path, TEXT)}") from None
         except OSError as error:
@@ -143,9 +144,9 @@ class LocalFile:
 
     def read(self, offset: int, length: int) -> bytes:
         try:
-            found = more = os.pread(self._descriptor, length, offset)
+            found = more = read_at(self._descriptor, length, offset)
             while more and len(found) < length:  # one call gives 2 GiB at most
-                more = os.pread(self._descriptor, length - len(found), offset + len(found))
+                more = read_at(self._descriptor, length - len(found), offset + len(found))
                 found += more
         except OSError as error:
             raise SourceError(f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}") from error
@@ -160,7 +161,7 @@ class LocalFile:
         """One call of the system for each: the page cache needs no more."""
         starts, sizes = (np.asarray(given, np.int64).tolist() for given in (offsets, lengths))
         try:
-            found = list(map(os.pread, repeat(self._descriptor), sizes, starts))
+            found = list(map(read_at, repeat(self._descriptor), sizes, starts))
         except OSError:  # `read` tells of which
             return list(map(self.read, starts, sizes))
         # None is longer than what was asked for: the sums tell.

@@ -6,8 +6,9 @@ copy of a whole file is kept as it is, as other libraries read it; its checksums
 
 from __future__ import annotations
 
-import os
 import zlib
+
+from .descriptors import read_at
 
 CHUNK_BYTES = 1 << 14
 """Bytes under one checksum, a crc32."""
@@ -42,13 +43,13 @@ def checked(descriptor: int, size: int, start: int, stop: int) -> bytes:
     """The bytes `[start, stop)` of a block that is kept with its checksums, or a DamagedPieceError; `size` is without these."""
     first, last = start // CHUNK_BYTES, -(-stop // CHUNK_BYTES)
     begin, end = first * CHUNK_BYTES, min(last * CHUNK_BYTES, size)
-    data = os.pread(descriptor, end - begin, begin)
-    if sums_of(data) != os.pread(descriptor, SUM_BYTES * (last - first), size + SUM_BYTES * first):
+    data = read_at(descriptor, end - begin, begin)
+    if sums_of(data) != read_at(descriptor, SUM_BYTES * (last - first), size + SUM_BYTES * first):
         raise DamagedPieceError
     return data[start - begin : stop - begin]
 
 
 def is_whole(descriptor: int, size: int, sums: bytes) -> bool:
     """True if a copy of a file agrees with its checksums; takes some 0.2 s a gigabyte, and the time of reading it."""
-    found = (sums_of(os.pread(descriptor, _AT_ONCE, at)) for at in range(0, size, _AT_ONCE))
+    found = (sums_of(read_at(descriptor, _AT_ONCE, at)) for at in range(0, size, _AT_ONCE))
     return b"".join(found) == sums

@@ -81,7 +81,9 @@ def put_whole(written: str, path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Have a file or a folder on the disk."""
+    """Have a file or a folder on the disk. Windows opens no folders; it sees to their entries."""
+    if os.name == "nt" and os.path.isdir(path):
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from numbers import Real
 from typing import Any, Literal, TypeVar
 
 from ..common.messages import a_kind_of, short_repr
+from ..common.system import usable_processors
 from ..common.validation import one_of, true_or_false, warn, whole_number
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=F
 
 
 def _most_by_default() -> int:
-    cpus = os.cpu_count() or 1
+    cpus = usable_processors()
     return max(cpus, min(4 * cpus, 32))
 
 
@@ -117,8 +117,9 @@ class ExecutionOptions:
         worker_buffer_size: finished batches held ready for each worker (default 1).
         timeout: seconds that a task may take in a worker process or actor; None (default) for no limit.
         read_options: how records are read ahead; None: `ReadOptions()`.
-        worker_init_fn: called in each worker process before its first task, with its number, from 0, and how many there are.
-            It must not change what comes: that is the same with any number of workers. Default: none.
+        worker_init_fn: called in each worker process before anything of source and operations is unpickled there, with its
+            number, from 0, and how many there are. Each worker then unpickles for itself: only large arrays share memory. It
+            must not change what comes: that is the same with any number of workers. Default: none.
         ray_options: what each actor needs and where it goes: arguments of Ray's `.options()`, such as `num_cpus` (default 1),
             `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
         address: of the Ray cluster, "host:port"; "auto": the one that runs on this machine. None (default): the one that this
@@ -203,7 +204,7 @@ def _worker_count(count: Any, kind: str) -> int | Literal["cluster"] | Auto:
                 f'worker_count="cluster" goes with worker_kind="ray"; with {short_repr(kind)}, pass a number.'
             )
         return "cluster"
-    count = os.cpu_count() or 1 if count is None else count
+    count = usable_processors() if count is None else count
     return whole_number("worker_count", count, 0, None, 'a number of workers, "auto", or None for one per CPU')
 
 

@@ -18,7 +18,6 @@ and any of them may be killed at any moment:
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from typing import BinaryIO
 
 from ...common.messages import shorten
 from ...errors import HeadraceError, SourceError
+from ..descriptors import TO_CHANGE, TO_READ, lock, read_at, unlock, write_at
 from ..whole_files import private_folder
 
 _FILLED = 0.96
@@ -38,8 +38,6 @@ _TOUCH_SECONDS = 1.0
 
 _PART = ".part"
 _SUMS = ".sums"
-
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 _TRIES = 100
 """To make a file whose folder somebody clears away meanwhile. Chosen."""
@@ -54,7 +52,7 @@ class Cache:
     def open(self, name: str, size: int) -> int | None:
         """A descriptor of a piece of so many bytes, for the caller to close; None if it is not there."""
         try:
-            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path(name), TO_READ)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -127,27 +125,27 @@ class Cache:
 
     def _reserved(self, descriptor: int, size: int) -> bool:
         with self._used() as used:
-            total = int.from_bytes(os.pread(used, 8, 0), "little")
+            total = int.from_bytes(read_at(used, 8, 0), "little")
             if total + size > self.budget:
                 total = self._make_room(size)
             fits = total + size <= self.budget
             if fits:
                 os.ftruncate(descriptor, size)  # under the lock: whoever counts the folder sees all that is reserved
                 total += size
-            os.pwrite(used, total.to_bytes(8, "little"), 0)
+            write_at(used, total.to_bytes(8, "little"), 0)
             return fits
 
     def release(self, size: int) -> None:
         with self._used() as used:
-            total = int.from_bytes(os.pread(used, 8, 0), "little")
-            os.pwrite(used, max(total - size, 0).to_bytes(8, "little"), 0)
+            total = int.from_bytes(read_at(used, 8, 0), "little")
+            write_at(used, max(total - size, 0).to_bytes(8, "little"), 0)
 
     @contextmanager
     def _used(self) -> Iterator[int]:
         """The file with the number of bytes, locked."""
         descriptor = _opened(os.path.join(self.folder, "used"), self.folder)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock(descriptor)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -222,28 +220,26 @@ class Claim:
 def _locked(path: str, wait: bool) -> int | None:
     """A descriptor of a file, locked; None if another one has the lock."""
     descriptor = _opened(path, os.path.dirname(os.path.dirname(path)))
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    if lock(descriptor, wait):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _opened(path: str, folder: str) -> int:
     """A descriptor of a file, which is made where it is not there; and so is its folder, which others may clear away."""
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
-            return os.open(path, _FLAGS, 0o666)
+            return os.open(path, TO_CHANGE, 0o666)
         with suppress(FileNotFoundError, FileExistsError):  # cleared away between two steps of this
             private_folder(folder)
             private_folder(os.path.dirname(path))
-    return os.open(path, _FLAGS, 0o666)
+    return os.open(path, TO_CHANGE, 0o666)
 
 
 def _unlock(descriptor: int) -> None:
     """Not by closing alone: a process that was forked meanwhile has the file open, too."""
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    unlock(descriptor)
     os.close(descriptor)
 
 

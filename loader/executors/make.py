@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...common.system import has_processes
 from ...errors import MissingExtraError
 from ..options import INSIDE_A_TASK, Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
@@ -56,10 +57,16 @@ def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, 
 def _on_processes(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int | None = None
 ) -> PooledExecutor:
+    if not has_processes():
+        count = workers or options.workers
+        raise ValueError(
+            f'worker_count={count}: worker processes need Linux or macOS; pass worker_kind="thread" or worker_count=0, or run '
+            "the program in WSL 2."
+        )
     from .pooled import PooledExecutor
     from .processes.transport import ProcessTransport
 
-    return PooledExecutor(pipeline, options, observer, ProcessTransport(pipeline, options, observer.slabs, workers))
+    return PooledExecutor(pipeline, options, observer, ProcessTransport(pipeline, options, observer.slabs.add, workers))
 
 
 def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.distinct import distinct
+from ...common.system import anonymous_file
 from .draws import Floats, Int64s, exponentials, key_of, words
 
 try:
@@ -132,7 +132,7 @@ class _SharedTables:
     def __init__(self, count: int) -> None:
         self._count = count
         self._size = _HEADER + 4 * count
-        self._descriptor = _anonymous_file()
+        self._descriptor = anonymous_file("headrace-orders")
         weakref.finalize(self, os.close, self._descriptor)
         os.ftruncate(self._descriptor, 2 * self._size)
         memory = mmap.mmap(self._descriptor, 2 * self._size)
@@ -167,10 +167,3 @@ class _SharedTables:
     def _unlock(self, slot: int) -> None:
         if fcntl is not None:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, slot)
-
-
-def _anonymous_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("headrace-orders")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

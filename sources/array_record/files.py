@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from ...common.lazy_exports import optional_library
 from ...common.messages import TEXT, short_repr, shorten
 from ...errors import SourceError, SourceNotFoundError
+from ...files.descriptors import write_at
 from ...files.opened import OpenFile, check_open_file, local_copy, open_file
 from ...files.paths import PathLike, find_files, path_list, text_of
 from ...files.stamps import Stamp
@@ -161,7 +162,7 @@ def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
     head = min(tail, _HEAD_BYTES)
     with tempfile.NamedTemporaryFile(prefix="headrace-") as copy:
         for place, part in zip((0, tail), file.read_many([0, tail], [head, file.size - tail])):
-            os.pwrite(copy.fileno(), part, place)
+            write_at(copy.fileno(), part, place)
         yield copy.name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import threading
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...common.system import usable_processors
 from ...loader.iterator import DataLoaderIterator
 from ...loader.options import Auto, ExecutionOptions
 from ...loader.plan.pipeline import Pipeline
@@ -132,7 +132,7 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
         gil=lock.middle,
         workers=_workers(execution, after.host),
         worker_kind=execution.worker_kind,
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_processors(),
         step_known=step_known,
         feeding=Feeding(*((now - then) / steps for now, then in zip(fed[2:], former[2:]))) if fed and former else None,
         start=start,

@@ -1,7 +1,8 @@
 """Messages between the user's process, the zygote and the workers, and the channel that carries them.
 
 In: messages, and file descriptors that go along. Out: the same in the other process. One message is one packet; one too large
-for a packet travels in anonymous memory.
+for a packet travels in anonymous memory. Where the system has no sockets of packets, a packet is bytes of a stream after their
+number.
 """
 
 from __future__ import annotations
@@ -15,12 +16,21 @@ import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ....common.system import anonymous_file, is_portable
 from ...work.tasks import Task
 from ..pool import Kill, Spawn
 from ..transport import NamedRows, Ready
 
 PACKET = 64 << 10
 """Bytes of the largest packet. Chosen: messages have under 1 KB (measured), unless errors or rows of objects are in them."""
+
+STREAM_PACKET = 2000
+"""… on a stream, which takes so many at once if it takes any (`SO_SNDLOWAT` is 2,048): a sender never waits in the middle."""
+
+_STREAM_BUFFER = 256 << 10
+"""Bytes that wait in a stream; some systems have room for few packets by themselves."""
+
+_PREFIX = 4  # bytes of the number before a packet
 
 MAX_DESCRIPTORS = 64
 """The most descriptors that one packet brings. Further ones come before, in packets without a message."""
@@ -45,6 +55,7 @@ class Start(NamedTuple):
 
     search_path: list[str]
     environment: dict[str, str]
+    each_unpacks: bool  # workers unpack the payload, for `worker_init_fn` to come first
 
 
 class Exited(NamedTuple):
@@ -99,7 +110,9 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
-        self._buffer = bytearray(PACKET + 1)
+        self._is_stream = end.type == socket.SOCK_STREAM
+        self._most = 1 + (STREAM_PACKET if self._is_stream else PACKET)
+        self._buffer, self._prefix = bytearray(self._most), bytearray(_PREFIX)
         self._has_message, self._has_room = select.poll(), select.poll()
         self._has_message.register(end, select.POLLIN)
         self._has_room.register(end, select.POLLOUT)
@@ -107,7 +120,13 @@ class Channel:
     @staticmethod
     def pair() -> tuple[Channel, socket.socket]:
         """Our end, and the one to give away."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if not is_portable():
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            return Channel(ours), theirs
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _STREAM_BUFFER)
         return Channel(ours), theirs
 
     def fileno(self) -> int:
@@ -121,22 +140,26 @@ class Channel:
         """
         ahead = max(len(descriptors) - MAX_DESCRIPTORS + 1, 0)
         for start in range(0, ahead, MAX_DESCRIPTORS):
-            socket.send_fds(self.socket, [_AHEAD], list(descriptors[start : min(start + MAX_DESCRIPTORS, ahead)]))
+            self._send_packet(_AHEAD, descriptors[start : min(start + MAX_DESCRIPTORS, ahead)])
         descriptors = descriptors[ahead:]
         data = _IN_PACKET + pickle.dumps((_NUMBERS[type(message)], *message), protocol=5)
-        if len(data) <= PACKET + 1 and not descriptors:
-            self.socket.send(data)
+        if len(data) <= self._most:
+            self._send_packet(data, descriptors)
             return
-        if len(data) <= PACKET + 1:
-            socket.send_fds(self.socket, [data], list(descriptors))
-            return
-        memory = os.memfd_create("headrace-message")
+        memory = anonymous_file("headrace-message")
         try:
             with open(memory, "wb", closefd=False) as file:
                 file.write(memoryview(data)[1:])
-            socket.send_fds(self.socket, [_IN_MEMORY], [memory, *descriptors])
+            self._send_packet(_IN_MEMORY, [memory, *descriptors])
         finally:
             os.close(memory)
+
+    def _send_packet(self, data: bytes, descriptors: Sequence[int]) -> None:
+        if self._is_stream:
+            data = len(data).to_bytes(_PREFIX, "little") + data
+        sent = socket.send_fds(self.socket, [data], list(descriptors)) if descriptors else self.socket.send(data)
+        if sent < len(data):  # of a stream
+            self.socket.sendall(data[sent:])
 
     def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
         """As `send`, if there is room for several packets, or the other end is gone; False: there is none."""
@@ -154,7 +177,7 @@ class Channel:
         descriptors: list[int] = []
         while True:
             try:
-                size, ancillary, flags, _ = self._receive_packet()
+                size, ancillary, flags = self._receive_packet()
             except ConnectionError:
                 return None
             if size == 0:
@@ -172,13 +195,33 @@ class Channel:
                     file.seek(0)
                     return _message(pickle.loads(file.read())), descriptors
 
-    def _receive_packet(self) -> Any:
+    def _receive_packet(self) -> tuple[int, list[Any], int]:
+        """Bytes of the next packet, which are in the buffer then; 0: the connection has ended. What came along, and flags."""
+        if not self._is_stream:
+            return self._from_socket(self._buffer)
+        size, ancillary, flags = self._from_socket(self._prefix)
+        if 0 < size < _PREFIX:
+            size += self._fill(memoryview(self._prefix)[size:])
+        if size < _PREFIX:
+            return 0, ancillary, flags
+        return self._fill(memoryview(self._buffer)[: int.from_bytes(self._prefix, "little")]), ancillary, flags
+
+    def _from_socket(self, place: bytearray) -> tuple[int, list[Any], int]:
         room = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
         try:
-            return self.socket.recvmsg_into([self._buffer], room)
+            return self.socket.recvmsg_into([place], room)[:3]
         except ConnectionResetError:
             # The other end went away without reading all that we sent. What it had sent before still comes after this.
-            return self.socket.recvmsg_into([self._buffer], room)
+            return self.socket.recvmsg_into([place], room)[:3]
+
+    def _fill(self, place: memoryview) -> int:
+        """Bytes received, as many as there are places; 0: the sender ended before that."""
+        size = 0
+        while size < len(place):
+            if not (count := self.socket.recv_into(place[size:])):
+                return 0
+            size += count
+        return size
 
     def readable(self) -> bool:
         """True if `receive` would return at once."""

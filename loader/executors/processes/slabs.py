@@ -24,6 +24,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+from ....common.system import anonymous_file
 from ....files.mmap_files import map_to
 from ....operations.protocol import ArraySpec
 from ....operations.trees import flatten
@@ -48,7 +49,7 @@ def create_shared(size: int) -> int:
         OSError: no memory or no descriptor is to be had; the message names the limit.
     """
     try:
-        descriptor = os.memfd_create("headrace-slab")
+        descriptor = anonymous_file("headrace-slab")
         os.ftruncate(descriptor, size)
         return descriptor
     except OSError as error:
@@ -69,7 +70,7 @@ def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np
 
 def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
     """At an address that is a multiple of a large page if the memory is large: otherwise the system maps none there."""
-    large = size >= LARGE_PAGE
+    large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
     reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
     whole = np.frombuffer(reserved, np.uint8)
     start = -whole.ctypes.data % LARGE_PAGE if large else 0

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....common.pickled import pickled
+from ....common.system import anonymous_file
 from ...interrupts import Uninterrupted, wait_until
 from ..pool import Kill, Spawn
 from .channel import Channel, Start
@@ -32,14 +33,13 @@ _PROGRAM = "import gc; gc.disable(); from headrace.loader.executors.processes.zy
 """Without the garbage collector, importing takes a tenth less; `main` turns it on again."""
 
 _HINTS = {
-    signal.SIGKILL: " (the system may have run out of memory: use fewer workers or smaller batches)",
-    signal.SIGSEGV: " (a crash in native code)",
-    signal.SIGBUS: " (shared memory may be used up)",
+    "SIGKILL": " (the system may have run out of memory: use fewer workers or smaller batches)",
+    "SIGSEGV": " (a crash in native code)",
+    "SIGBUS": " (shared memory may be used up)",
 }
 
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Else NumPy and pyarrow start threads when they are imported, and the zygote could not fork."""
-
 
 _HEADER, _ALIGNMENT = 16, 64  # bytes
 
@@ -48,7 +48,7 @@ class Payload:
     """Anonymous memory for a value. It is there as long as somebody has its descriptor, here or in another process."""
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("headrace-payload")
+        self.descriptor = anonymous_file("headrace-payload")
 
     def pack(self, value: Any, name: str) -> None:
         """Put a value there.
@@ -123,11 +123,11 @@ class Spawner:
             finally:
                 theirs.close()
 
-    def send_start(self, payload: int) -> None:
-        """Tell it what to unpack, and where its modules are."""
+    def send_start(self, payload: int, each_unpacks: bool) -> None:
+        """Tell it what to unpack, or to leave that to each worker, and where its modules are."""
         environment = {**os.environ, **_NO_THREADS}
         with contextlib.suppress(OSError):  # it is gone already; its channel says so
-            self.channel.send(Start(list(sys.path), environment), [payload])
+            self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
         """Have a worker made; the channel to it."""
@@ -146,7 +146,9 @@ class Spawner:
         self._channels.pop(worker).close()
 
     def kill_if_stopped(self) -> None:
-        """A zygote that was stopped cannot do what it is asked for: kill it."""
+        """A zygote that was stopped cannot do what it is asked for: kill it, where the system tells."""
+        if not hasattr(os, "waitid"):
+            return
         flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
         if self._process is not None and os.waitid(os.P_PID, self._process, flags) is not None:
             self._was_stopped = True
@@ -196,8 +198,8 @@ def description(status: int) -> str:
     'with exit code 3'
     """
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"by signal {signal.Signals(number).name}{_HINTS.get(number, '')}"  # type: ignore[call-overload]
+        name = signal.Signals(os.WTERMSIG(status)).name
+        return f"by signal {name}{_HINTS.get(name, '')}"
     return f"with exit code {os.waitstatus_to_exitcode(status)}"
 
 

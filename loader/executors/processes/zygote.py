@@ -3,9 +3,9 @@
 In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended, however it did. A worker takes
 `RunTasks` and `Returned` from its own channel, and sends `Done`, until that ends.
 
-It runs one thread, so that forking is safe; if unpacking the pipeline started others, each worker becomes a fresh
-interpreter instead. When the user's process is gone, the channel ends (or its parent changes), and the zygote ends all workers
-and itself. Should the zygote itself be killed, the kernel kills its workers.
+It runs one thread, so that forking is safe; if unpacking the pipeline started others, or the system does not tell, each worker
+becomes a fresh interpreter instead. When the user's process is gone, the channel ends (or its parent changes), and the zygote
+ends all workers and itself. Should the zygote itself be killed, the kernel kills its workers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import selectors
 import signal
 import socket
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,13 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....common import remote_errors as errors
+from ....common.system import can_fork, is_portable
 from ....operations.protocol import ArraySpec
-from ...options import INSIDE_A_TASK, ExecutionOptions
+from ...options import INSIDE_A_TASK
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease
 from ...work.tasks import NO_BLOCKS, Blocks, RecordsAhead
 from ..pool import Kill, Spawn
-from ..task_runner import TaskRunner
+from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import Ready, named_blocks
 from .channel import Broken, Channel, Done, Encoded, Exited, Returned, RunTasks, SlabName, Start
 from .slabs import Encoder, ExportedSlabs, attach_shared, decode
@@ -67,12 +70,10 @@ class Zygote:
         sys.path[:] = start.search_path
         os.environ.clear()
         os.environ.update(start.environment)
-        try:
-            self._work = unpack(self._payload)
-        except BaseException as error:
-            error.add_note("headrace: a worker process could not unpickle the pipeline.")
-            self._channel.send(Broken(errors.encode(error)))
-            return False
+        if not start.each_unpacks:
+            self._work = _unpacked(self._payload, self._channel)
+            if self._work is None:
+                return False
         _keep_freed_memory()
         gc.freeze()
         gc.enable()
@@ -117,7 +118,7 @@ class Zygote:
         return True
 
     def _spawn(self, worker: int, descriptor: int) -> None:
-        if len(os.listdir("/proc/self/task")) > 1:
+        if not can_fork():
             pid = self._spawn_fresh(worker, descriptor)
         else:
             zygote = os.getpid()
@@ -133,7 +134,7 @@ class Zygote:
         self._selector.close()
         self._channel.close()
         _die_with(zygote)
-        run_worker(worker, descriptor, self._work)
+        run_worker(worker, descriptor, self._payload, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -160,19 +161,39 @@ class Zygote:
             os.waitpid(pid, 0)
 
 
-def run_worker(worker: int, descriptor: int, work: Any) -> None:
-    """Be worker number `worker`, with this end of a channel; `work` is what was unpacked."""
-    WorkerProcess(worker, Channel(socket.socket(fileno=descriptor)), *work).run()
+def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> None:
+    """Be worker number `worker`, with this end of a channel; `work` is what was unpacked of the payload, if it was."""
+    begin_worker(worker)
+    channel = Channel(socket.socket(fileno=descriptor))
+    if (work := work or _unpacked(payload, channel)) is not None:
+        gc.enable()
+        WorkerProcess(worker, channel, *work).run()
+
+
+def _unpacked(payload: int, channel: Channel) -> Any:
+    """The pipeline; None if it cannot be unpacked, which the channel is told."""
+    try:
+        return unpack(payload)
+    except Exception as error:
+        error.add_note("headrace: a worker process could not unpickle the pipeline.")
+        channel.send(Broken(errors.encode(error)))
+        return None
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
+    """Have the kernel kill this process when its parent ends; a thread, where the kernel does not."""
+    if is_portable():
+        threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
         return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(CHECK_PARENT_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _keep_freed_memory() -> None:
@@ -192,13 +213,13 @@ def _keep_freed_memory() -> None:
 class WorkerProcess:
     """The state of a worker process."""
 
-    def __init__(self, number: int, channel: Channel, pipeline: Pipeline, options: ExecutionOptions) -> None:
+    def __init__(self, number: int, channel: Channel, setup: WorkerSetup, pipeline: Pipeline) -> None:
         self._number = number
         self._channel = channel
         self._own = ExportedSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
-        self._runner = TaskRunner(number, pipeline, options, self._allocate, self._encode)
+        self._runner = TaskRunner(number, setup, pipeline, self._allocate, self._encode)
         self._waiting: deque[tuple[RunTasks, list[int], RecordsAhead | None]] = deque()
         self._trouble: Exception | None = None  # in receiving
 
@@ -297,9 +318,7 @@ def main() -> None:
         worker, descriptor, payload = arguments
         _die_with(os.getppid())
         _keep_freed_memory()
-        work = unpack(payload)
-        gc.enable()
-        run_and_exit(lambda: run_worker(worker, descriptor, work))
+        run_and_exit(lambda: run_worker(worker, descriptor, payload))
     descriptor, parent, dies_with_parent = arguments
     if dies_with_parent:
         _die_with(parent)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from own_processes import zygote, zygotes
 from pipelines import chosen
+from without import linux_only
 
 import headrace
 from headrace.loader.executors.processes.spawner import Spawner
@@ -224,6 +225,7 @@ def test_a_zygote_that_is_stopped_again_and_again_is_an_error(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked to end it")
+@linux_only
 def test_a_stopped_zygote_ends_with_the_users_process(tmp_path):
     """Although it cannot look whether that is there."""
     program = tmp_path / "program.py"

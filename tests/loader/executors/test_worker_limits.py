@@ -19,6 +19,7 @@ import psutil
 import pytest
 from own_processes import everything, workers
 from pipelines import chosen, loader, stream
+from without import linux_only
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler
@@ -138,6 +139,7 @@ def _may_mount() -> bool:
 
 
 @pytest.mark.skipif(not _may_mount(), reason="needs the right to mount a small /dev/shm")
+@linux_only
 def test_little_shared_memory_is_enough(tmp_path):
     """With 64 MB under /dev/shm, batches of 20 MB come: theirs has no name there, nor its limit."""
     (tmp_path / "shell").write_text('mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"')
@@ -237,6 +239,7 @@ def test_many_epochs_leave_nothing(epochs):
     assert not _more_than(before)
 
 
+@linux_only
 def test_a_further_worker_costs_little_memory():
     """Less than 12 MB of proportional set size for each, with a source of 50 MB that all share."""
 

@@ -19,6 +19,7 @@ import pytest
 from damage import sealed
 from own_processes import workers, zygotes
 from pipelines import loader, stream
+from without import linux_only
 
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
@@ -27,6 +28,7 @@ from headrace.loader.executors.processes import slabs
 from headrace.loader.executors.processes.channel import Channel, Returned, RunTasks
 from headrace.loader.executors.processes.slabs import attach_shared, create_shared
 from headrace.loader.executors.processes.zygote import WorkerProcess
+from headrace.loader.executors.task_runner import WorkerSetup
 from headrace.loader.executors.transport import Ready
 from headrace.loader.interrupts import wait_until
 from headrace.loader.options import ExecutionOptions
@@ -85,7 +87,8 @@ def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
 
     pipeline = iter(load(range(8), transformations=[wait], batch_size=4))._pipeline
     end = Channel(theirs)
-    worker = WorkerProcess(0, end, pipeline, ExecutionOptions(read_options=ReadOptions(num_threads=0)))
+    options = ExecutionOptions(read_options=ReadOptions(num_threads=0))
+    worker = WorkerProcess(0, end, WorkerSetup(options, None), pipeline)
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     assert isinstance(ours.receive()[0], Ready)
@@ -155,6 +158,7 @@ def collapses() -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not collapses(), reason="the kernel has no large pages")
+@linux_only
 def test_memory_of_large_batches_stands_on_large_pages():
     """From the beginning in the worker that made it, and from the first look on where it was handed over."""
     size = (16 << 20) + 4096
@@ -169,6 +173,7 @@ def test_memory_of_large_batches_stands_on_large_pages():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems are not told where to map")
+@linux_only
 def test_memory_of_large_batches_asks_for_large_pages_and_goes_as_a_whole():
     """What is mapped to have room for the alignment goes with it."""
     for size, asks in {1 << 20: False, 16 << 20: True}.items():

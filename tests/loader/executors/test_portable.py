@@ -1,0 +1,96 @@
+"""Workers where parts of Linux are missing, and where the user asks for the transport that needs none of them."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from without import PARTS, folder_without
+
+import headrace
+
+PROGRAM = """
+    import json, os, signal, sys
+    import numpy as np
+    import headrace
+    from headrace.common.system import is_portable
+
+    class DiesOnce:
+        def __init__(self, marker):
+            self.marker = marker
+
+        def __call__(self, x):
+            if x == 77 and not os.path.exists(self.marker):
+                open(self.marker, "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return np.full(3000, x)
+
+    def loader(workers, *operations, batch=8):
+        return headrace.DataLoader(
+            data_source=range(400), sampler=headrace.IndexSampler(400, shuffle=True, seed=3, num_epochs=1),
+            operations=[*operations, headrace.Batch(batch)], worker_count=workers)
+
+    def firsts(batches):
+        return [batch[:, 0].tolist() for batch in batches]
+
+    whole = firsts(loader(0, DiesOnce(__file__)))
+    marker = __file__ + ".died"
+    ragged = (lambda x: np.full(3000, x), headrace.Filter(lambda x: x[0] % 3 > 0))
+    iterator = iter(loader(2, DiesOnce(marker)))
+    begun = [next(iterator)[:, 0].tolist() for _ in range(7)]
+    state = iterator.get_state()
+    iterator.close()
+    resumed = iter(loader(3, DiesOnce(marker)))
+    resumed.set_state(state)
+    kept = list(loader(2, lambda x: np.full(300_000, x), batch=20))
+    failed = ""
+    try:
+        list(loader(1, lambda x: 1 // (x - 5)))
+    except ZeroDivisionError as error:
+        failed = "divided"
+    print(json.dumps({
+        "portable": is_portable(),
+        "same": begun + firsts(resumed) == whole,
+        "died": os.path.exists(marker),
+        "regrouped": firsts(loader(2, *ragged)) == firsts(loader(0, *ragged)),
+        "kept": sorted(int(value) for batch in kept for value in batch[:, -1]) == list(range(400)),
+        "failed": failed,
+    }))
+    """
+
+
+def outcome(tmp_path: Path, **environment: str) -> dict:
+    """What the program says of itself."""
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    told = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}
+    )
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+AS_EVERYWHERE = {"died": True, "same": True, "regrouped": True, "kept": True, "failed": "divided"}
+
+
+@pytest.mark.parametrize("parts", [PARTS, *[pytest.param((part,), marks=pytest.mark.long) for part in PARTS]], ids=str)
+def test_workers_do_without_what_only_linux_has(tmp_path, parts):
+    """The stream is the same, through the death of a worker and a resume; large batches are kept, and errors come."""
+    path = os.pathsep.join([str(folder_without(parts, tmp_path)), os.environ.get("PYTHONPATH", "")])
+    is_portable = parts != ("os.sched_getaffinity",)
+    assert outcome(tmp_path, PYTHONPATH=path) == {"portable": is_portable, **AS_EVERYWHERE}
+
+
+def test_a_user_can_ask_for_the_portable_transport(tmp_path):
+    """To look for a fault of one of the two, or where a sandbox forbids a part of Linux."""
+    assert outcome(tmp_path, HEADRACE_TRANSPORT="portable") == {"portable": True, **AS_EVERYWHERE}
+
+
+def test_an_unknown_transport_is_refused(monkeypatch):
+    """The message says what there is."""
+    monkeypatch.setenv("HEADRACE_TRANSPORT", "fast")
+    with pytest.raises(ValueError, match=r"HEADRACE_TRANSPORT='fast' must be \"portable\"; unset it"):
+        next(iter(headrace.load(range(8), batch_size=4, worker_count=1)))
