@@ -1,12 +1,23 @@
-"""Wider random programs for the real Grain and for ours: packings of trees, lazy interleaves, transforms; packings alone.
+"""Wider random programs for the real Grain and for ours: packings of trees, lazy interleaves; packings; loaders.
 
-In: a number. Out: a function of a Grain that makes a stream; the same number gives the same one.
+In: a number. Out: a function of a Grain that makes a stream, or a loader; the same number gives the same one.
 """
 
 import random
 
 import numpy as np
-from grain_programs import More, document, flat_map, noisy, number_of, stream, transform
+from grain_programs import (
+    LOADER_OPERATIONS,
+    More,
+    array_of,
+    document,
+    every_so_manieth,
+    flat_map,
+    noisy,
+    number_of,
+    stream,
+    transform,
+)
 
 
 def nested(x):
@@ -218,3 +229,71 @@ def end_to_end(g, r, stream, lengths, meta):
         split_full_length_features=r.random() < 0.5,
         **bos,
     )
+
+
+class Sampler:
+    """An order of one's own, with or without a length."""
+
+    def __init__(self, g, records, seed):
+        self.made, self.records, self.seed = g.RecordMetadata, records, seed
+
+    def __getitem__(self, index):
+        if index >= self.records:
+            raise IndexError(index)
+        generator = None if self.seed is None else np.random.Generator(np.random.Philox(key=self.seed + index))
+        return self.made(index=index, record_key=index * 7 % self.records, rng=generator)
+
+
+class SamplerOfLength(Sampler):
+    """The same; tells how long it is."""
+
+    def __len__(self):
+        return self.records
+
+
+def some_records(n):
+    """An operation on an iterator of records, which leaves some out."""
+
+    def kept(records):
+        for record in records:
+            if number_of(record.data) % (n % 3 + 2):
+                yield type(record)(record.metadata, (record.data, n))
+
+    return kept
+
+
+OPERATIONS = LOADER_OPERATIONS | {
+    "records": lambda g, n: some_records(n),
+    "map operation": lambda g, n: g.python.MapOperation(lambda x: (x, n)),
+    "filter operation": lambda g, n: g.python.FilterOperation(every_so_manieth(n)),
+    "random map operation": lambda g, n: g.python.RandomMapOperation(
+        lambda x, rng: (x, None if rng is None else rng.random())
+    ),
+}
+
+
+def wider_loader_program(number):
+    """A loader with a sampler of one's own, or operations of all kinds."""
+
+    def made(g):
+        r = random.Random(number)
+        records, count = r.randint(1, 60), r.randint(1, 3)
+        shard = g.sharding.ShardOptions(r.randrange(count), count, r.random() < 0.5)
+        sampler = r.choice(
+            [
+                lambda: g.samplers.IndexSampler(records, shard, shuffle=True, num_epochs=2, seed=records),
+                lambda: g.samplers.IndexSampler(records, shard, num_epochs=1, seed=None),
+                lambda: Sampler(g, records, r.choice([None, 4])),
+                lambda: SamplerOfLength(g, records, r.choice([None, 4])),
+            ]
+        )()
+        names = r.choices([*OPERATIONS], k=r.randint(0, 5))
+        operations = [OPERATIONS[name](g, r.randrange(21)) for name in names]
+        if r.random() < 0.3:
+            last = r.choice([g.transforms.Batch, g.python.BatchOperation])(r.randint(1, 4))
+            operations += [transform(g, "Map", lambda self, x: array_of(x)), last]
+        return g.DataLoader(
+            data_source=range(100, 100 + records), sampler=sampler, operations=operations, shard_options=shard
+        )
+
+    return made
