@@ -22,6 +22,7 @@ from ...loader.plan.joins import Node as Tree
 from ...loader.plan.rules import InTurn
 from ...operations import Operation
 from ...sources import RangeDataSource
+from ...sources.mixed.source import MixedSource
 from .chains.iter_dataset import TakenApart
 
 
@@ -62,7 +63,7 @@ def get_element_spec(ds: Any) -> Any:
     if hasattr(ds, "_element_spec"):  # a class of the user's, which may say it in Grain's way
         return getattr(ds, "_element_spec")  # noqa: B009
     tree = ds.chain_stream.tree
-    if isinstance(tree, Read) and tree.leaf.in_order:
+    if isinstance(tree, Read) and getattr(tree.leaf.source, "dataset", None) is ds:
         _unknown(type(ds).__name__)
     return _of_tree(tree)
 
@@ -78,7 +79,7 @@ def _of_node(node: Node) -> Any:
     if isinstance(node, (Seeded, Reordered)):
         return _of_node(node.input)
     if isinstance(node, Applied):
-        return _after(_of_node(node.input), node.operation)
+        return _after(lambda: _of_node(node.input), node.operation)
     return _unknown(node.kind)
 
 
@@ -87,7 +88,7 @@ def _of_tree(tree: Tree) -> Any:
     if isinstance(tree, Read):
         return _of_source(tree.leaf.source)
     if isinstance(tree, Apply):
-        return reduce(_after, tree.operations, _of_tree(tree.input))
+        return reduce(_later, tree.operations, lambda: _of_tree(tree.input))()
     inputs = tree.inputs if isinstance(tree.rule, InTurn) else tree.inputs[:1]
     specs = tuple(map(_of_tree, inputs))
     return specs if isinstance(tree.rule, InTurn) else specs[0]
@@ -98,20 +99,26 @@ def _of_source(source: Any) -> Any:
         return ShapeDtypeStruct((), np.int64)
     if isinstance(source, Evaluated):
         return _of_node(source.root_node)
+    if isinstance(source, MixedSource):
+        return _of_source(next(iter(source.parts.values())))
     return get_element_spec(source.dataset) if hasattr(source, "dataset") else _unknown(type(source).__name__)
 
 
-def _after(spec: Any, operation: Operation) -> Any:
-    """The spec of what an operation makes of elements."""
+def _later(below: Callable[[], Any], operation: Operation) -> Callable[[], Any]:
+    return lambda: _after(below, operation)
+
+
+def _after(below: Callable[[], Any], operation: Operation) -> Any:
+    """The spec of what an operation makes of elements. As in Grain, an error of its own comes before those of what is below."""
     transform = getattr(operation, "transform", operation)
     method = getattr(transform, "method", "")
     if isinstance(operation, TakenApart) and operation.told_as == "batch_idx":
-        return _Rows(spec)
+        return _Rows(below())
     if hasattr(operation, "batch_fn"):
-        return _of_batch(spec, operation)
+        return _of_batch(below(), operation)
     if method in ("", "filter"):
-        return spec
-    return _unknown("FlatMap") if method == "flat_map" else _of_transform(spec, transform)
+        return below()
+    return _unknown("FlatMap") if method == "flat_map" else _teller_of(transform).output_spec(below())
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,8 @@ def _of_batch(spec: Any, batch: Any) -> Any:
     return _mapped(lambda leaf: ShapeDtypeStruct((rows, *leaf.shape), leaf.dtype), spec)
 
 
-def _of_transform(spec: Any, transform: Any) -> Any:
+def _teller_of(transform: Any) -> Any:
+    """The object that has `output_spec`. Raises ValueError: there is none."""
     teller = transform if hasattr(transform, "output_spec") else transform.function
     if not hasattr(teller, "output_spec"):
         name = (
@@ -146,7 +154,7 @@ def _of_transform(spec: Any, transform: Any) -> Any:
             f"Cannot infer element spec for transform {name} because it does not implement `output_spec` method; give it "
             "output_spec(self, input_spec)."
         )
-    return teller.output_spec(spec)
+    return teller
 
 
 def _mapped(function: Callable[[Any], Any], spec: Any) -> Any:

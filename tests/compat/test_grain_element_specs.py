@@ -1,6 +1,8 @@
 """Specs of elements, beside those of the real Grain: shapes, dtypes, and the errors where nobody tells them."""
 
 import both
+import grain_programs
+import grain_wider_programs
 import numpy as np
 import pytest
 
@@ -42,6 +44,10 @@ KNOWN = {
     "a zip": lambda g: g.experimental.ZipIterDataset([stream(g), numbers(g).batch(2).to_iter_dataset()]),
     "a zip by index": lambda g: g.experimental.ZipMapDataset([numbers(g), numbers(g)]).batch(2),
     "a mix": lambda g: g.MapDataset.mix([numbers(g), numbers(g)]),
+    "a mix as a stream": lambda g: g.MapDataset.mix([numbers(g), numbers(g)]).to_iter_dataset().batch(2),
+    "options over an interleave": lambda g: g.experimental.WithOptionsIterDataset(
+        g.experimental.InterleaveIterDataset([stream(g)], cycle_length=1), g.experimental.DatasetOptions()
+    ),
     "a mix of streams": lambda g: g.IterDataset.mix([stream(g), stream(g)]).batch(4),
     "batches of another size": lambda g: g.experimental.RebatchIterDataset(
         numbers(g).batch(2).to_iter_dataset(), 3
@@ -58,6 +64,12 @@ UNKNOWN = {
     "a source": lambda g: g.MapDataset.source([1, 2]),
     "a function for batches": lambda g: numbers(g).batch(2, batch_fn=list),
     "a spec that fails": lambda g: numbers(g).batch(2).map(doubling(g)),
+    "a function after a flat map": lambda g: g.experimental.FlatMapIterDataset(
+        stream(g), grain_programs.flat_map(g, 2)
+    ).map(str),
+    "a flat map after a function": lambda g: g.experimental.FlatMapIterDataset(
+        stream(g).map(str), grain_programs.flat_map(g, 2)
+    ),
     "a packing": lambda g: g.experimental.FirstFitPackIterDataset(
         stream(g), length_struct={"x": 2}, num_packing_bins=1
     ),
@@ -77,3 +89,22 @@ def test_specs_that_nobody_tells_are_errors_of_grains_kind(name):
         both.real.experimental.get_element_spec(UNKNOWN[name](both.real))
     with pytest.raises(theirs.type):
         grain.experimental.get_element_spec(UNKNOWN[name](grain))
+
+
+def told_of(g, program):
+    """The spec of a random program's elements, or its error."""
+    try:
+        return str(g.experimental.get_element_spec(program(g)))
+    except Exception as error:
+        return error
+
+
+@pytest.mark.parametrize("kind", [grain_programs.program, grain_wider_programs.wider_program])
+def test_specs_of_random_programs_are_those_of_grain(kind):
+    """Or errors of the same kind."""
+    for number in range(40):
+        with both.quiet():
+            expected = told_of(both.real, kind(number))
+        found = told_of(grain, kind(number))
+        same = isinstance(found, type(expected)) if isinstance(expected, Exception) else found == expected
+        assert same, f"program {number}: {expected!r}, {found!r}"

@@ -81,7 +81,7 @@ class MapDataset(OurMapDataset[T]):
         own = seed_of("random_map", seed, self.root_node.seeds)
         return self._made(Applied(self.root_node, RandomAtIndex(kind, 1, own)))
 
-    def slice(  # type: ignore[override]
+    def slice(
         self, sl: builtins.slice | Sequence[int] | OurMapDataset[int], wrap_around: bool = False
     ) -> MapDataset[T]:
         """The elements at some indices: those that a slice of Python's means, or, as in Grain 0.2.19, any, in their order.

@@ -6,7 +6,7 @@ In: dicts of arrays. Out: dicts of rows, with segment ids and positions.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -129,7 +129,7 @@ class ConcatThenSplitIterDataset(Packing):
                 f"Parent element has structure {found}, length_struct {sorted(names)}; each feature needs a length."
             )
         stops = {name: length_of(features[name]) for name in names}
-        numbers = {name for name in names if np.ndim(features[name]) == 0}
+        numbers = frozenset(name for name in names if np.ndim(features[name]) == 0)
         return _Piece(features, before, dict.fromkeys(names, 0), stops, numbers)
 
     def _put(self, piece: _Piece, pieces: list[_Piece], room: dict[str, int]) -> _Piece | None:
@@ -177,7 +177,7 @@ class _Piece:
     before: Later
     starts: Mapping[str, int]
     stops: Mapping[str, int]
-    numbers: Set[str]
+    numbers: frozenset[str]
 
     def length(self, name: str) -> int:
         return self.stops[name] - self.starts[name]
