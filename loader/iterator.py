@@ -189,6 +189,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @execution.setter
     def execution(self, options: ExecutionOptions) -> None:
+        self._running.end()  # workers of a former run have other options
         self._execution = options
 
     @property
@@ -332,7 +333,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         start = _start(pipeline, state)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
         skipped, observer = SkippedRecords(self._skipped.limit), Observer()
-        self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
+        same = loaders is self._loaders and pipeline.runs_like(self._pipeline)
+        # after this nothing is called, so that an interrupt finds all of it done or nothing
+        self._running.end(observer if same else None)
         self._loaders, self._pipeline, self._start, self._run, self._from_start = loaders, pipeline, start, None, False
         self._step = self._first_step = state.step
         self._skipped_steps, self._skipped, self._observer, self._ended = skipped_steps, skipped, observer, False

@@ -48,7 +48,7 @@ class PoolWorld:
                     self.held[worker] = []
                 case Give(worker, jobs):
                     self.give(worker, list(jobs))
-                case Kill(worker) if not self.pool.knows(worker):
+                case Kill(worker) if worker not in self.pool.workers:
                     assert self.held.pop(worker) == [], "its jobs would be lost"
                     self.gone.add(worker)
                 case Kill(worker):

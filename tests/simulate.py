@@ -238,12 +238,14 @@ def _play_resumed(program: Program, world: World) -> None:
     states = [(0, iterator.get_state())]
     for _ in range(20 * MOST):
         if chance.random() < 0.05:
-            if chance.random() < 0.5:
+            if closes := chance.random() < 0.3:
                 iterator.close()
             step, state = chance.choice(states) if chance.random() < 0.5 else (step, iterator.get_state())
             world.note(f"goes on from step {step}")
-            iterator, whole = iter(program.stream(**world.options())), False
-            iterator.set_state(state)
+            if closes or chance.random() < 0.5:
+                iterator = iter(program.stream(**world.options()))
+            _go_to(iterator, state)
+            whole = False
             _hold(iterator.get_state() == state, "a state that was set is another one")
         if step == len(expected) and not program.ends:
             break
@@ -279,6 +281,15 @@ def _play_resumed(program: Program, world: World) -> None:
     if whole and program.skips and program.ends:
         _hold(iterator.skipped_count >= program.skipped, "what failed is not counted")
     iterator.close()
+
+
+def _go_to(iterator: Any, state: bytes) -> None:
+    """Set a state. Whoever interrupted that asks again."""
+    while True:
+        try:
+            return iterator.set_state(state)
+        except KeyboardInterrupt:
+            continue
 
 
 def _play_elastic(program: tuple[Recipe, Any], world: World) -> None:

@@ -306,7 +306,7 @@ class AutoExecutor(Executor):
         seconds, inputs, tasks, waited = self._measured(now)
         if seconds < (STRETCH_SECONDS if tasks >= LEAST_TASKS else LONGEST_SECONDS):
             return None
-        return Stretch(seconds, inputs, waited, self._observer.slab_bytes)
+        return Stretch(seconds, inputs, waited, self._observer.slabs.now)
 
     def close(self) -> None:
         """Close all of them; what was found out is for the next epoch."""

@@ -66,7 +66,7 @@ def _on_processes(
     from .pooled import PooledExecutor
     from .processes.transport import ProcessTransport
 
-    return PooledExecutor(pipeline, options, observer, ProcessTransport(pipeline, options, observer.slabs, workers))
+    return PooledExecutor(pipeline, options, observer, ProcessTransport(pipeline, options, observer.slabs.add, workers))
 
 
 def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:

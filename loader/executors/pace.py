@@ -30,7 +30,6 @@ TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
 """Likewise spans of the plan, or groups. Set by the packet: the tags of more have no room in it."""
 
-
 INLINE_UNITS = 8
 """Likewise spans of rows that are no batches, where no message is sent. Chosen: small against `TASK_BYTES`."""
 
@@ -39,7 +38,6 @@ WAITING_SHARE = 0.1
 
 STILL_WAITING = 0.98
 """What is left of that share after a task that did not wait: as enough are under way then, it says little. Chosen."""
-
 
 OBJECT_SHARE = 1 / 8
 """Of the smallest object store, for the rows of one task. Chosen."""

@@ -11,6 +11,7 @@ The rules:
 * a worker ends: its jobs are given again, each alone. The one that it was at is divided if that is possible. If not, and it
   was given alone, it counts one more try, and after `MAX_TRIES` it is given up.
 * workers are lost that no job is to blame for: their jobs are given again, with no try counted.
+* jobs are dropped: those that wait are forgotten; what workers have is done, and not given again if a worker ends at it.
 * a job takes longer than the timeout: its worker is killed, once, and the above follows.
 * a worker is one too many: it is given nothing more, and killed when it has done what it has; nobody is told of its end.
 * all workers end at once, with the process that makes them: all is made anew and all jobs are given again, in their order. If
@@ -23,6 +24,7 @@ from bisect import insort
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -42,6 +44,7 @@ class Job:
     series: int | None = None  # it goes on where the job before it ended that has the same
     alone: bool = field(default=True, init=False)  # its worker got it without others: it is at fault if that ends
     tries: int = field(default=0, init=False)  # workers that ended at it
+    dropped: bool = field(default=False, init=False)  # nobody wants it any more
 
 
 J = TypeVar("J", bound=Job)
@@ -126,10 +129,6 @@ class _Worker(Generic[J]):
 _LOAD = attrgetter("load")
 
 
-def _number(jobs: Sequence[Job]) -> int:
-    return jobs[0].number
-
-
 class WorkerPool(Generic[J]):
     """At most `worker_count` workers and their jobs. With a `timeout`, no job may take more seconds than that.
 
@@ -200,17 +199,21 @@ class WorkerPool(Generic[J]):
         if self._depth is not None:
             self._depth = max(self._depth, depth)
 
-    def knows(self, worker: int) -> bool:
-        """True if it is one of the workers: not if it was let go."""
-        return worker in self._workers
-
     @property
     def workers(self) -> list[int]:
+        """Without those that were let go."""
         return list(self._workers)
 
     @property
     def is_idle(self) -> bool:
         return not self._waiting and not any(worker.jobs for worker in self._workers.values())
+
+    def drop_jobs(self, most_seconds: float) -> bool:
+        """Nobody wants the jobs any more. False: some worker will be busy with them for longer than that."""
+        self._waiting.clear()
+        for job in chain.from_iterable(worker.jobs for worker in self._workers.values()):
+            job.dropped = True
+        return all(worker.load <= most_seconds for worker in self._workers.values())
 
     @property
     def ready_count(self) -> int:
@@ -219,7 +222,7 @@ class WorkerPool(Generic[J]):
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
         """Have new jobs done, all by one worker."""
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
-        insort(self._waiting, jobs, key=_number)
+        insort(self._waiting, jobs, key=lambda jobs: jobs[0].number)
         return actions + self.give_waiting(now)
 
     def give_waiting(self, now: float) -> list[Action[J]]:
@@ -292,8 +295,8 @@ class WorkerPool(Generic[J]):
             reason = f"was stopped after timeout={self._timeout} s"
         if self._depth is not None and not gone.ready:
             return self._failed_to_begin(f"a worker {reason} before it began")
-        if not gone.jobs:
-            return [Warn(f"worker {worker} {reason} while it was idle")]
+        if not gone.jobs or gone.jobs[0].dropped:
+            return [Warn(f"worker {worker} {reason} while it was idle"), *self._assign_again(gone.jobs, now)]
         head = gone.jobs.popleft()
         # One that was killed for a job that it then answered ended at the next one by chance.
         head.tries += head.alone and gone.late in (None, head)
@@ -348,8 +351,8 @@ class WorkerPool(Generic[J]):
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
         """Have jobs done again, each alone; and those that wait for a worker, which may have been the last one."""
-        for job in jobs:
-            insort(self._waiting, [job], key=_number)
+        for job in [job for job in jobs if not job.dropped]:
+            insort(self._waiting, [job], key=lambda jobs: jobs[0].number)
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
 
     def late_at(self) -> float:

@@ -34,6 +34,9 @@ from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, St
 
 LOGGER = logging.getLogger("headrace")
 
+LONG_SECONDS = 1.0
+"""Of work that nobody wants any more: workers that have more of it are ended. Chosen: about what it takes to start others."""
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
@@ -145,8 +148,7 @@ class PooledExecutor(Executor):
     def resize(self, workers: int, buffer: int) -> None:
         self._worker_count, self._buffer_size = workers, buffer
         self._windows.clear()
-        self._act(self._pool.resize(workers))
-        self._act(self._pool.let_go())
+        self._act([*self._pool.resize(workers), *self._pool.let_go()])
 
     def has_begun(self) -> bool:
         self.handle_events(wait=False)
@@ -243,13 +245,13 @@ class PooledExecutor(Executor):
 
     def _handle_event(self, event: Event) -> None:
         match event:
-            case Ended(worker, how) if self._pool.knows(worker):
+            case Ended(worker, how) if worker in self._pool.workers:
                 self._observer.worker_ended(worker, how)
             case AllEnded(how):
                 for worker in self._pool.workers:
                     self._observer.worker_ended(worker, how)
             case Lost(workers, how):
-                for worker in filter(self._pool.knows, workers):
+                for worker in filter(self._pool.workers.__contains__, workers):
                     self._observer.worker_ended(worker, how)
             case Store(name, nbytes):
                 self._budget = self._budget or Budget(len(self._pipeline.stages))
@@ -348,6 +350,14 @@ class PooledExecutor(Executor):
 
     def block_given_up(self, handle: PooledHandle) -> Block:
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
+
+    def drop_tasks(self, observer: Observer) -> bool:
+        """Workers finish what they were given, if that is little: no reads are under way, and no long work."""
+        if any(map(self._pace.waits, self._windows)) or not self._pool.drop_jobs(LONG_SECONDS):
+            return False
+        self._gathered, self._stalled = [], []
+        self._observer = observer.after(self._observer)
+        return True
 
     def close(self) -> None:
         self._transport.close()

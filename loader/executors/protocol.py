@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar, Protocol
 
+from ..timing.observer import Observer
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
@@ -65,6 +66,13 @@ class Executor(Protocol):
         Called by `stream.ordered`, once for each task, in the order of the stage's elements; and once for each part of a
         task whose block says that it was divided.
         """
+
+    def drop_tasks(self, observer: Observer) -> bool:
+        """Drop all tasks, for those of another place, counted by that observer. False: `close` follows, as it is quicker.
+
+        Called by `run_handle`, when the iterator goes elsewhere in its pipeline. No handle is asked any more.
+        """
+        return False
 
     def close(self) -> None:
         """Stop; drop what is not finished. Nothing else is called after it.

@@ -210,5 +210,12 @@ class Pipeline:
         """Without the columns: the source has them, and they would be sent twice."""
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
+    def runs_like(self, other: Pipeline) -> bool:
+        """True if tasks are the same work in both, which come of one loader: the histories of their shards are the same."""
+        histories = [
+            ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers]) for one in (self, other)
+        ]
+        return histories[0] == histories[1]
+
     def with_leaf(self, leaf: Leaf) -> Pipeline:
         return dataclasses.replace(self, leaves=(leaf,))

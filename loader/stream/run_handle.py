@@ -1,6 +1,6 @@
 """An iterator's run: an executor, and the flow of elements from it. Opened and ended by one thread at a time.
 
-In: how to open them. Out: elements.
+In: how to open them. Out: elements. An executor outlives a run where the next one is of the same pipeline, from another place.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from weakref import WeakSet
 from ...errors import InUseError
 from ..executors.protocol import Executor
 from ..interrupts import Uninterrupted
+from ..timing.observer import Observer
 from .flow import Flow
 
 T = TypeVar("T")
@@ -30,6 +31,7 @@ class RunHandle:
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened
         self._executor: Executor | None = None
+        self._kept = False  # the executor is that of the last run, for the next one
         self._changing = False
         _ALL.add(self)
 
@@ -37,22 +39,24 @@ class RunHandle:
         """Open a run, in the place of the last one. Raises InUseError: as `end`."""
 
         def begin() -> Elements:
-            self._end()  # if that was interrupted
-            self._executor = make_executor()
-            flow = make_flow(self._executor)
+            if not self._kept:
+                self._end()  # if that was interrupted
+            executor = self._executor or make_executor()
+            self._executor, self._kept = executor, False
+            flow = make_flow(executor)
             flow.begin()
             self.elements = iter(flow)
             return self.elements
 
         return self._alone(begin)
 
-    def end(self) -> None:
-        """End the run, if there is one.
+    def end(self, next_observer: Observer | None = None) -> None:
+        """End the run, if there is one; with the observer of a next one, of the same pipeline, keep the executor if it can be.
 
         Raises:
             InUseError: somebody else is at it: another thread, or what a signal's handler interrupts.
         """
-        self._alone(self._end)
+        self._alone(lambda: self._end(next_observer))
 
     def finish(self) -> None:
         """End the run, at the end of its elements, which is found again from now on."""
@@ -69,9 +73,10 @@ class RunHandle:
             self._changing = False
         return changed
 
-    def _end(self) -> None:
+    def _end(self, next_observer: Observer | None = None) -> None:
         """Each is forgotten after it is closed: closing may be interrupted."""
         with Uninterrupted():
+            whole = self._kept or self.elements is not None  # not if an interrupt came while it was opened
             if self.elements is not None:
                 try:
                     self.elements.close()
@@ -79,15 +84,17 @@ class RunHandle:
                     raise in_use("iterator") from None
                 self.elements = None
             if self._executor is not None:
-                self._executor.close()
-                self._executor = None
+                self._kept = whole and next_observer is not None and self._executor.drop_tasks(next_observer)
+                if not self._kept:
+                    self._executor.close()
+                    self._executor = None
 
     def after_fork(self) -> None:
         """In a forked child: the threads are gone, and the processes are its parent's."""
-        if self._executor is not None:
+        if self._executor is not None and not self._kept:
             self.elements = _of_the_parent() if self._executor.elsewhere else None
         self._executor = None
-        self._changing = False
+        self._kept = self._changing = False
 
 
 def _nothing() -> Elements:

@@ -110,6 +110,18 @@ class Ledger:
         return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
 
+class SharedBytes:
+    """Bytes of memory that is shared with the workers of one executor."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    def add(self, change: int) -> None:
+        """So many bytes more, or fewer, are shared."""
+        self.now += change
+        self.most = max(self.most, self.now)
+
+
 class Observer:
     """Watches one iterator from its start, or from a state on. Its thread makes notes; any may ask."""
 
@@ -117,7 +129,7 @@ class Observer:
         self.waits = Waits()
         self.worker_count: int | None = None  # where that changes, and the options do not tell
         self.started = self.ended = 0
-        self.slab_bytes = self.most_slab_bytes = 0
+        self.slabs = SharedBytes()
         self._ledger = Ledger()
         self._added = 0  # rows of it, to the sums
         self._stages: dict[int, StageSums] = {}
@@ -152,10 +164,10 @@ class Observer:
         self.ended += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
-    def slabs(self, change: int) -> None:
-        """So many bytes more, or fewer, are shared with workers."""
-        self.slab_bytes += change
-        self.most_slab_bytes = max(self.most_slab_bytes, self.slab_bytes)
+    def after(self, former: Observer) -> Observer:
+        """This one, of the workers of a former run: their number, and the memory that is shared with them."""
+        self.worker_count, self.slabs = former.worker_count, former.slabs
+        return self
 
     def stages(self) -> dict[int, StageSums]:
         self._add_up()
@@ -180,13 +192,13 @@ class Observer:
             stages=tuple(sums.stats(number, names[number], elapsed) for number, sums in stages if sums.timed_inputs),
             records=sum(sums.inputs for number, sums in stages if names[number].reads),
             nbytes=sum(sums.nbytes for number, sums in stages if names[number].ends),
-            shared_bytes=self.slab_bytes,
+            shared_bytes=self.slabs.now,
             **more,
         )
 
     def worker_stats(self) -> WorkerStats:
         """The work of workers between the first of the last tasks and the last one."""
-        return worker_stats(self._ledger.since(0), self.started, self.ended, self.slab_bytes, self.most_slab_bytes)
+        return worker_stats(self._ledger.since(0), self.started, self.ended, self.slabs.now, self.slabs.most)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
         return tuple(self._workers)

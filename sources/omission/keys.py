@@ -59,6 +59,8 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
         return chosen_by(source, omit)
     if isinstance(omit, (str, bytes, os.PathLike)):
         name = text_of(omit)
+        if os.path.isdir(name):
+            raise SourceError(f"omit={short_repr(name, TEXT)} is a folder; {REMEDY}.")
         try:
             keys = keys_in_file(name, storage_options)
         except SourceNotFoundError as error:

@@ -228,7 +228,13 @@ def _bytes(bounds: Bounds) -> bytes:
 def _read_index(place: str, path: str) -> MegatronIndex:
     """Read the file at `place`; `path` is for messages."""
     with closing(open_file(place)) as file:
-        head = file.read(0, min(file.size, _HEADER.size)).ljust(_HEADER.size, b"\0")
+        head = bytes(file.read(0, min(file.size, _HEADER.size)))
+    if len(head) < _HEADER.size and (head + MAGIC[len(head) :]).startswith(MAGIC):
+        raise SourceError(
+            f"{shorten(path)} has {len(head)} bytes, and the header of an index of Megatron's takes {_HEADER.size}; it is cut "
+            "off, or still being written."
+        )
+    head = head.ljust(_HEADER.size, b"\0")
     magic, version, code, sequences, documents = _HEADER.unpack(head)
     if magic != MAGIC:
         raise SourceError(f"{shorten(path)} is no index of Megatron's: it begins with {magic!r}, not with {MAGIC!r}.")

@@ -170,3 +170,9 @@ def test_a_file_of_keys_that_is_not_there_is_told_with_the_remedy(tmp_path):
         SourceNotFoundError, match=r"omit='.*none\.txt' is no file of keys: .*pass an array of record keys"
     ):
         keys_to_omit(range(10), tmp_path / "none.txt")
+
+
+def test_a_folder_is_no_file_of_keys(tmp_path):
+    """It is told as such, with the remedy."""
+    with pytest.raises(SourceError, match=r"omit='.*' is a folder; pass an array of record keys"):
+        keys_to_omit(range(10), tmp_path)

@@ -301,3 +301,60 @@ def test_balanced_streams_differ_by_what_shards_get():
         balance=headrace.Balance(lengths, batches=2),
     )
     assert "in blocks of 8 → costs" in str(headrace.diff(balanced, several))
+
+
+def _omitting(gone=None, **options):
+    return headrace.load(range(40), **{"shuffle": True, "seed": 0, "batch_size": 4, "omit": gone, **options})
+
+
+def _state_after(loader, steps, state=None):
+    with iter(loader) as iterator:
+        if state is not None:
+            iterator.set_state(state)
+        for _ in range(steps):
+            next(iterator)
+        return iterator.get_state()
+
+
+def test_records_that_are_left_out_differ_where_they_would_come():
+    """Of loaders, chains and mixes the step is the first one delivered that differs; a run that left out later is the same."""
+    keys = [int(key) for step in range(10) for key in _omitting().records_at(step)]
+    chain = headrace.MapDataset.source(range(40)).shuffle(seed=1).repeat()
+    for one, two, what in (
+        (_omitting(), _omitting([keys[9]]), "left out 0 → 1; position 9"),
+        (_omitting([keys[21]]), _omitting([keys[30]]), "left out 1 → 1 others; position 21"),
+        (chain.batch(4), chain.omit([3, 8]).batch(4), "left out 0 → 2"),
+        (chain.to_iter_dataset().batch(4), chain.to_iter_dataset().batch(4).omit([8]), "left out 0 → 1"),
+    ):
+        found = headrace.diff(one, two)
+        pairs = zip(*(map(np.ndarray.tolist, each) for each in (one, two)))
+        first = next(step for step, (batch, other) in enumerate(pairs) if batch != other)
+        assert (found.step, [reason.what for reason in found.reasons]) == (first, ["records"])
+        assert what in found.reasons[0].told
+    before = _state_after(_omitting(), 3)
+    after = _state_after(_omitting([keys[30]]), 2, before)
+    assert not headrace.diff(after, _omitting([keys[30]]))
+    assert headrace.diff(before, after).step == 3
+    early = _state_after(_omitting([keys[2]]), 2, before)
+    assert headrace.diff(early, _omitting([keys[2]])).step == 0
+
+
+def test_records_that_are_left_out_of_a_part_are_told_by_its_name():
+    """Of a mix; of streams that are joined the step is not known."""
+    parts = {"a": range(20), "b": range(30)}
+
+    def mix(gone=None):
+        sampler = headrace.MixSampler(parts, {"a": 1, "b": 2}, when_exhausted="repeat", shuffle=True, seed=0)
+        return headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(5)], omit=gone)
+
+    found = headrace.diff(mix(), mix({"a": [3]}))
+    first = next(
+        step
+        for step in range(99)
+        if mix().records_at(step)["a"].tolist() != mix({"a": [3]}).records_at(step)["a"].tolist()
+    )
+    assert found.step == first
+    assert "part 'a': left out 0 → 1; position" in found.reasons[0].told
+    one, other = (headrace.MapDataset.range(count).to_iter_dataset() for count in (9, 8))
+    joined = headrace.diff(headrace.IterDataset.mix([one, other]), headrace.IterDataset.mix([one.omit([3]), other]))
+    assert (joined.step, [reason.told for reason in joined.reasons]) == (None, ["stream 0: left out 0 → 1"])

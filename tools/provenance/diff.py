@@ -30,7 +30,7 @@ from ...samplers.mix.sampler import PASSING
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
 from .orders import OrderDifference, first_difference, rows_in_step
-from .records import records_difference
+from .records import records_differences
 from .streams import Described, states_of
 
 MOST_DEALT = 1 << 16
@@ -113,10 +113,12 @@ def diff(one: Any, two: Any) -> Difference:
         two = replace(two, alike=two.pipeline.fingerprint_like(one.fingerprint))
     elif two.pipeline is None and one.pipeline is not None:
         one = replace(one, alike=one.pipeline.fingerprint_like(two.fingerprint))
-    records = list(_of_records(one, two))
-    orders = () if records else (_of_source, _of_order)
+    records = records_differences([side.alike["sampler"] for side in (one, two)], [one.pipeline, two.pipeline])
+    # what follows from records that were appended or left out is told of no source and order
+    orders = (_of_source, _of_order) if records is None else () if records else (_of_source,)
     compared = (*orders, _of_operations, _of_batches, _of_deal, _of_loops, _of_left_out, _of_history)
-    found = [reason for compare in compared for reason in compare(one, two)] + records
+    found = [reason for compare in compared for reason in compare(one, two)]
+    found += [Reason("records", each.told, _first_step(one, two, each)) for each in records or ()]
     return Difference(tuple(sorted(found, key=lambda reason: (reason.step is None, reason.step or 0))))
 
 
@@ -192,13 +194,6 @@ def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[st
 def _first_step(one: _Side, two: _Side, found: OrderDifference) -> int | None:
     shards = max(one.shards or 1, two.shards or 1)
     return min((step for side in (one, two) if (step := side.step_of(found, shards)) is not None), default=None)
-
-
-def _of_records(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Records that were appended or left out: what follows from them is told of no source and order."""
-    found = records_difference(one.alike["sampler"], two.alike["sampler"])
-    if found is not None:
-        yield Reason("records", found.told, _first_step(one, two, OrderDifference(found.position)))
 
 
 def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:

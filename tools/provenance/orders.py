@@ -17,6 +17,7 @@ from ...common.messages import first_few
 from ...errors import HeadraceError
 from ...loader.plan.pipeline import Pipeline
 from ...samplers import BlockShuffle, IndexSampler, NoSharding
+from ...samplers.changing.history import HISTORY, OMITTED
 from ...samplers.mix.ends import length_told, order_told
 from ...samplers.mix.order import MixOrder
 from ...samplers.mix.stage import ONE
@@ -91,32 +92,33 @@ def first_difference(
     for orders in (_of_mixes(*told), _of_joins(*told), list(map(_of_pipeline, pipelines)), list(map(_of_index, told))):
         one, two = orders
         if one is not None and two is not None:
-            return _compared(one, two)
+            return compared(one, two)
     return OrderDifference(0)
 
 
-def _compared(one: Order, two: Order) -> OrderDifference | None:
+def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderDifference | None:
+    """The first position, from one on, of so many, at which two orders differ; None: they do not."""
     if one.stages and (one.stages, one.length) == (two.stages, two.length):
         return None
-    start = 0  # the first position at which one of the stages of two mixes is not that of the other
     if one.stages != two.stages:
         pairs = zip_longest(one.stages, two.stages)
+        # the first position at which one of the stages of two mixes is not that of the other
         start = int(min(stage[0] for pair in pairs if pair[0] != pair[1] for stage in pair if stage))
     end = min(one.length, two.length)
     names = list(dict.fromkeys((*one.names, *two.names)))
     numbers = [np.array([names.index(name) for name in order.names], dtype=np.int64) for order in (one, two)]
-    for first in range(start, min(end, start + MOST), _BLOCK):
-        positions = np.arange(first, min(first + _BLOCK, end, start + MOST), dtype=np.int64)
+    for first in range(start, min(end, start + most), _BLOCK):
+        positions = np.arange(first, min(first + _BLOCK, end, start + most), dtype=np.int64)
         (parts, keys), (other_parts, other_keys) = one.places(positions), two.places(positions)
         differ = np.flatnonzero((numbers[0][parts] != numbers[1][other_parts]) | (keys != other_keys))
         if len(differ):
             position = first + int(differ[0])
             told = f"{one.told(position)} → {two.told(position)}"
             return OrderDifference(position, told, _changed_shares(one, two, position), one.of_rows)
-    if one.length != two.length and end <= start + MOST:
+    if one.length != two.length and end <= start + most:
         longer = "second" if one.length < two.length else "first"
         return OrderDifference(end, f"only the {longer} goes on", of_rows=one.of_rows)
-    return OrderDifference(None, f"the first {min(end, start + MOST):,} records are the same")
+    return OrderDifference(None, f"the first {min(end, start + most):,} records are the same")
 
 
 def _changed_shares(one: Order, two: Order, position: int) -> str:
@@ -158,7 +160,8 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
 
 def _of_index(told: Mapping[str, Any]) -> Order | None:
     """The order of an `IndexSampler`, made again from its fingerprint."""
-    if told.get("kind") not in ("IndexSampler", "SequentialSampler") or told.get("algorithm") != "headrace":
+    known = told.get("kind") in ("IndexSampler", "SequentialSampler") and told.get("algorithm") == "headrace"
+    if not known or {HISTORY, OMITTED} & told.keys():
         return None
     shuffle = told["shuffle"]
     try:

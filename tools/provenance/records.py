@@ -1,42 +1,123 @@
 """The first place at which two streams have other records: appended ones, or without some.
 
-In: what fingerprints say of two orders. Out: the position, and words.
+In: what fingerprints say of two orders, and the samplers, where these are known. Out: the position, and words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from ...errors import HeadraceError
+from ...loader.plan.pipeline import Pipeline
+from ...samplers import NoSharding
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History, OrderChange
-from ...samplers.changing.sampler import lasting
+from ...samplers.changing.sampler import ChangingSampler, lasting
+from .orders import MOST, Order, OrderDifference, compared, first_difference
+
+Told = Mapping[str, Any]
 
 
-class RecordsDifference(NamedTuple):
-    """The first difference of the records of two orders."""
+def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | None]) -> list[OrderDifference] | None:
+    """Compares orders that differ in nothing but the records that were appended or are left out.
 
-    position: int
-    told: str  # in words
+    Args:
+        told: the fingerprints of two samplers.
+        pipelines: of the two; None where only a checkpoint is known.
 
-
-def records_difference(one: Mapping[str, Any], two: Mapping[str, Any]) -> RecordsDifference | None:
-    """Compares two fingerprints of samplers. Returns None where nothing was appended or left out, or where else they differ."""
-    known = {HISTORY, OMITTED, GENERATION}
-    if not known & {*one, *two} or lasting(one) != lasting(two) or one == two:
+    Returns:
+        The first position with another record, where that is known, and in words what was changed; none, where the records are
+        the same all the same. None where they differ in nothing of that kind, or in more.
+    """
+    (one, two), (rest, other_rest) = zip(*map(_taken_apart, told))
+    changed = {name: _histories(one[name], two[name]) for name in one if name in two and one[name] != two[name]}
+    if one.keys() != two.keys() or rest != other_rest or not changed:
         return None
-    first, second = (_all_of(History.of(each)) for each in (one, two))
+    said = {name: _words(*histories) for name, histories in changed.items() if histories is not None}
+    if len(said) < len(changed):
+        return None
+    if "" in said:
+        return _of_one_order(said[""], changed[""] or (), pipelines)
+    found = OrderDifference(0) if "joins" in rest else first_difference(*told, pipelines)
+    words = "; ".join(f"{name}: {each}" for name, each in said.items())
+    if found is None or found.told == "":
+        return [] if found is None else [OrderDifference(None, words)]
+    at = "" if found.position is None else f"position {found.position:,}: "
+    return [OrderDifference(found.position, f"{words}; {at}{found.told}")]
+
+
+def _taken_apart(told: Told) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The orders of a mix, or of joined streams, by name, and all else; of one order, that, by the name ""."""
+    rest = {name: value for name, value in told.items() if name == "joins"}
+    if "samplers" in told:
+        return {f"stream {number}": order for number, order in enumerate(told["samplers"])}, rest
+    if told.get("kind") == "MixSampler":
+        parts = {name: value for name, value in told.items() if name.startswith("part ")}
+        return parts, {name: value for name, value in told.items() if name not in parts}
+    return {"": {name: value for name, value in told.items() if name not in rest}}, rest
+
+
+def _histories(one: Told, two: Told) -> tuple[History, History] | None:
+    """The changes of two orders; None where they differ in more."""
+    if not {HISTORY, OMITTED, GENERATION} & {*one, *two} or lasting(one) != lasting(two):
+        return None
+    return History.of({**_records(two), **one}), History.of({**_records(one), **two})
+
+
+def _records(told: Told) -> dict[str, Any]:
+    """The number of records, for an order of a chain that does not tell its own."""
+    return {"records": told["records"]} if "records" in told else {}
+
+
+def _first(one: History, two: History) -> tuple[int, OrderChange, OrderChange]:
+    """The position of the first change that one of two orders has not, and what holds in both from there on."""
+    first, second = (_all_of(each) for each in (one, two))
     same = next((at for at, pair in enumerate(zip(first, second)) if pair[0] != pair[1]), min(len(first), len(second)))
     position = min(each[same].position for each in (first, second) if same < len(each))
     before, after = (each[min(same, len(each) - 1)] for each in (first, second))
+    return position, before, after
+
+
+def _words(one: History, two: History) -> str:
+    _, before, after = _first(one, two)
     parts = []
     if before.generation != after.generation:
         parts.append(f"generation {before.generation} → {after.generation}")
     if before.records != after.records:
         parts.append(f"records {before.records:,} → {after.records:,}")
     if before.omitted != after.omitted:
-        parts.append(f"left out {_count(before)} → {_count(after)}")
-    told = ", ".join(parts) or "changes at other positions"
-    return RecordsDifference(position, f"{told} from position {position:,} on")
+        others = " others" if _count(before) == _count(after) else ""
+        parts.append(f"left out {_count(before)} → {_count(after)}{others}")
+    return ", ".join(parts) or "changes at other positions"
+
+
+def _of_one_order(
+    words: str, histories: Sequence[History], pipelines: Sequence[Pipeline | None]
+) -> list[OrderDifference]:
+    position, before, after = _first(*histories)
+    if (before.generation, before.records) == (after.generation, after.records):
+        orders = [_order(*side, pipelines) for side in zip(pipelines, histories)]
+        last = max(each.last.position for each in histories)
+        most = min(last - position + 2 * after.records, MOST)  # an epoch after the last changes shows all
+        try:
+            found = None if None in orders else compared(*orders, start=position, most=most)  # type: ignore[arg-type]
+        except HeadraceError:  # other keys were left out then, which are not known
+            return [OrderDifference(position, f"{words} from position {position:,} on")]
+        if None not in orders and (found is None or found.position is None):
+            return [] if len({each.last.omitted for each in histories}) == 1 else [OrderDifference(None, words)]
+        if found is not None:
+            return [OrderDifference(found.position, f"{words}; position {found.position:,}: {found.told}")]
+    return [OrderDifference(position, f"{words} from position {position:,} on")]
+
+
+def _order(pipeline: Pipeline | None, history: History, pipelines: Sequence[Pipeline | None]) -> Order | None:
+    """The order of a side; of a checkpoint, that of the other side's sampler, with its changes."""
+    if pipeline is not None:
+        return Order.of_sampler(pipeline.leaf.sampler.with_shard_options(NoSharding()))
+    sampler: Any = next((each.leaf.sampler for each in pipelines if each is not None), None)
+    if not isinstance(sampler, ChangingSampler):
+        return None
+    return Order.of_sampler(sampler.with_history(history).with_shard_options(NoSharding()))
 
 
 def _all_of(history: History) -> list[OrderChange]:

@@ -41,7 +41,6 @@ _HINTS = {
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Else NumPy and pyarrow start threads when they are imported, and the zygote could not fork."""
 
-
 _HEADER, _ALIGNMENT = 16, 64  # bytes
 
 

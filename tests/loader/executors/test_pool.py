@@ -81,6 +81,26 @@ def test_a_worker_that_ends_without_work_is_made_again_for_the_next_job():
     assert pool.assign(jobs, 0.0) == [Spawn(1), Give(1, jobs)]
 
 
+def test_jobs_that_are_dropped_are_not_given_again():
+    """Those that wait are forgotten; one at which its worker ends, and those after it, are neither tried again nor to blame."""
+    for ends in (
+        lambda pool: pool.ended(0, "x", 1.0),
+        lambda pool: pool.all_ended("x", 1.0),
+        lambda p: p.lost([0], "x", 1.0),
+    ):
+        pool, (divisible, *others) = _pool(1), [Job(0, True, 1.0), *_jobs(3)[1:]]
+        for job in (divisible, others[0]):
+            pool.assign([job], 0.0)
+        assert pool.drop_jobs(2.0)
+        assert not any(isinstance(action, (Give, Divide, GiveUp)) for action in ends(pool))
+        assert [action for action in pool.assign([others[1]], 2.0) if isinstance(action, Give)] == [
+            Give(1, [others[1]])
+        ]
+    pool = _pool(1)
+    pool.assign([Job(0, False, 3.0)], 0.0)
+    assert not pool.drop_jobs(2.9)
+
+
 def test_a_job_with_parts_is_divided_when_its_worker_ends():
     """Any part may be at fault, so that none of them counts a try."""
     pool, jobs = _pool(), _jobs(2, divisible=True)
@@ -220,7 +240,7 @@ class _World:
                     held = [job for jobs in self.workers.values() for job in jobs]
                     assert not any(job in held or job.number in self.settled for job in jobs), "done twice"
                     self.workers[worker] += jobs
-                case Kill(worker) if not self.pool.knows(worker):  # it was let go
+                case Kill(worker) if worker not in self.pool.workers:  # it was let go
                     assert self.workers.pop(worker) == [], "its jobs would be lost"
                 case Divide(job) | GiveUp(job, _):
                     self.settle([job])

@@ -43,7 +43,7 @@ class Played:
         self.zygote = FakeSpawner()
         self.observer = Observer()
         options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout)
-        self.transport = ProcessTransport(pipeline, options, self.observer.slabs, spawner=self.zygote)
+        self.transport = ProcessTransport(pipeline, options, self.observer.slabs.add, spawner=self.zygote)
         self.executor = PooledExecutor(pipeline, options, self.observer, self.transport)
         for worker in self.zygote.workers.values():
             worker.begin()
