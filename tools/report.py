@@ -1,4 +1,4 @@
-"""What to send with a report of a fault: versions, the platform, and a pipeline in words. In: a program. Out: lines of text.
+"""Facts to send with a report of a fault: versions, the platform, a pipeline in words. In: a program. Out: lines of text.
 
 No data, paths or environment, and nothing that a program named: of a pipeline, numbers and the names of our classes alone.
 """

@@ -21,7 +21,9 @@ PROGRAM = """
     loader = headrace.DataLoader(
         data_source=headrace.JsonLinesDataSource({path!r}),
         sampler=headrace.IndexSampler(3, shuffle=True, seed=11, num_epochs=2),
-        operations=[Confidential(), secret_names, headrace.Filter(lambda record: record["ssn"] != "secret value"), headrace.Batch(2)],
+        operations=[
+            Confidential(), secret_names, headrace.Filter(lambda record: record["ssn"] != "secret value"), headrace.Batch(2)
+        ],
         worker_count=2,
     )
     """
@@ -75,7 +77,8 @@ def test_a_report_of_a_mix_of_streams_tells_its_joins(tmp_path, capsys):
     path = tmp_path / "program.py"
     path.write_text(
         "import headrace\n"
-        "parts = {'secret': headrace.MapDataset.range(4).to_iter_dataset(), 'other': headrace.MapDataset.range(9).to_iter_dataset()}\n"
+        "one, two = (headrace.MapDataset.range(count).to_iter_dataset() for count in (4, 9))\n"
+        "parts = {'secret': one, 'other': two}\n"
         "mixed = headrace.IterDataset.mix(parts).batch(2)\n"
     )
     assert main(["report", f"{path}:mixed"]) == 0
