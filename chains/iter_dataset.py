@@ -259,8 +259,8 @@ class IterDataset(
         Args:
             options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers`,
                 `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
-            worker_init_fn: called in each process before its first task, with its number, from 0, and how many there are, to
-                open a connection for example. It must not change what comes. Default: none.
+            worker_init_fn: called in each process before anything is unpickled, with its number, from 0, and their count.
+                Opens a connection for example. It must not change what comes. Default: none.
             sequential_slice: accepted, and does nothing: elements come in the order of the dataset, whoever makes them.
 
         >>> from headrace import MapDataset

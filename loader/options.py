@@ -117,8 +117,9 @@ class ExecutionOptions:
         worker_buffer_size: finished batches held ready for each worker (default 1).
         timeout: seconds that a task may take in a worker process or actor; None (default) for no limit.
         read_options: how records are read ahead; None: `ReadOptions()`.
-        worker_init_fn: called in each worker process before its first task, with its number, from 0, and how many there are.
-            It must not change what comes: that is the same with any number of workers. Default: none.
+        worker_init_fn: called in each worker process before anything of source and operations is unpickled there, with its
+            number, from 0, and how many there are. Each worker then unpickles for itself: only large arrays share memory. It
+            must not change what comes: that is the same with any number of workers. Default: none.
         ray_options: what each actor needs and where it goes: arguments of Ray's `.options()`, such as `num_cpus` (default 1),
             `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
         address: of the Ray cluster, "host:port"; "auto": the one that runs on this machine. None (default): the one that this

@@ -48,8 +48,7 @@ REMARKS = {
     ),
     "IterDataset": (
         BETTER,
-        "the stream of 0 workers, whatever their number; `sequential_slice` does nothing; "
-        "`worker_init_fn` is called after the dataset was unpickled, in Grain before",
+        "the stream of 0 workers, whatever their number; `sequential_slice` does nothing",
     ),
     "Batch": (
         DIFFERS,

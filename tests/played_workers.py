@@ -114,7 +114,7 @@ class FakeSpawner(Spawner):
         self.channel, self._zygote = FakeChannel.pair_of_fakes()
         self.starts += 1
 
-    def send_start(self, payload: int) -> None:
+    def send_start(self, payload: int, each_unpacks: bool) -> None:
         """There is nothing to unpack."""
 
     def spawn(self, worker: int) -> Channel:

@@ -39,9 +39,9 @@ ROOMS = (
 MOST_FLOORS = 10
 
 MOST = {
-    "product lines": 65_275,  # wanted: 40,000
+    "product lines": 65_353,  # wanted: 40,000
     "files of loader/executors": 24,  # wanted: 24
-    "lines of loader/executors": 5_202,  # wanted: 3,000
+    "lines of loader/executors": 5_245,  # wanted: 3,000
     "modules in circles of imports": 0,  # wanted: 0
     "private attributes of others": 10,  # wanted: 10; one is Keras's, whose fit asks for it in place of an argument
     "docstrings that hide their subject": 27,  # wanted: 39

@@ -6,9 +6,14 @@ In: an error of a batch or a join. Out: the same error; Grain's words stand befo
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from ...common.messages import shorten
-from ...errors import JoinError, StructureError
+import cloudpickle
+
+from ...common.messages import short_repr, shorten
+from ...errors import JoinError, PicklingError, StructureError
+from ...loader import DataLoaderIterator
+from ...loader.plan.pipeline import Pipeline
 
 _ZIP = re.compile(r"^zip: argument (\d+) is shorter than argument (\d+)")
 _STRUCTURE = "Expected all input elements to have the same structure but got:"
@@ -24,6 +29,39 @@ def reword(error: StructureError | JoinError) -> None:
             error.add_note(f"headrace: {ours}")
     elif not ours.startswith(_STRUCTURE):
         error.args = (f"{_STRUCTURE} {ours}",)
+
+
+class NotedIterator(DataLoaderIterator):
+    """An iterator whose pipeline may not be one for workers: then the user's own error comes, with Grain's note."""
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
+        except PicklingError as error:
+            raise _noted(error, self.pipeline) from None
+
+    def start_prefetch(self) -> None:
+        try:
+            super().start_prefetch()
+        except PicklingError as error:
+            raise _noted(error, self.pipeline) from None
+
+
+def _noted(error: PicklingError, pipeline: Pipeline) -> BaseException:
+    own = error.__cause__ or error
+    parts = [*(leaf.source for leaf in pipeline.leaves), *pipeline.operations]
+    culprit = next((part for part in parts if not _can_be_pickled(part)), "the pipeline")
+    own.add_note(f"Dataset: {short_repr(culprit)} cannot be pickled!")
+    own.add_note(f"headrace: {shorten(error, _MOST)}")
+    return own
+
+
+def _can_be_pickled(part: Any) -> bool:
+    try:
+        cloudpickle.dumps(part)
+    except Exception:
+        return False
+    return True
 
 
 def _zipped(short: str, long: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...common.global_random import reseed
 from ...operations.protocol import Allocate
@@ -23,6 +23,44 @@ from .reads import ReadAhead
 
 T = TypeVar("T")
 
+_number: int | None = None  # of the worker that this process is
+
+
+def begin_worker(number: int) -> None:
+    """This process is a worker from now on. Called before it unpickles anything."""
+    global _number
+    _number = number
+    reseed()
+
+
+class WorkerSetup(NamedTuple):
+    """Options of a worker, and the failure of its `worker_init_fn`, with which all its tasks fail."""
+
+    options: ExecutionOptions
+    failure: Failure | None
+
+
+class OptionsFirst:
+    """Options, which a worker unpickles as `WorkerSetup`: `worker_init_fn` is called before what follows is unpickled."""
+
+    def __init__(self, options: ExecutionOptions) -> None:
+        self._options = options
+
+    def __reduce__(self) -> tuple[Callable[[ExecutionOptions], WorkerSetup], tuple[ExecutionOptions]]:
+        return _set_up, (self._options,)
+
+
+def _set_up(options: ExecutionOptions) -> WorkerSetup:
+    if options.worker_init_fn is None or _number is None:
+        return WorkerSetup(options, None)
+    number = _number % options.workers  # one that stands for another that crashed has a number in the same range
+    try:
+        options.worker_init_fn(number, options.workers)
+    except Exception as error:
+        error.add_note(f"headrace: worker_init_fn failed in worker {number} of {options.workers}.")
+        return WorkerSetup(options, Failure(error))
+    return WorkerSetup(options, None)
+
 
 class TaskRunner(Generic[T]):
     """A worker's pipeline, ready to run, and what `encode` makes of rows: that, and how many bytes it is."""
@@ -30,13 +68,12 @@ class TaskRunner(Generic[T]):
     def __init__(
         self,
         number: int,
+        setup: WorkerSetup,
         pipeline: Pipeline,
-        options: ExecutionOptions,
         allocate: Allocate,
         encode: Callable[[Any], tuple[T, int]],
     ) -> None:
-        reseed()
-        self._unready = _init_worker(options, number)
+        options, self._unready = setup
         self._pipeline = pipeline
         self._encode = encode
         self._worker = Worker(
@@ -70,19 +107,6 @@ class TaskRunner(Generic[T]):
             packing = ended - times.ended
             block.times = TaskTimes(times.worker, times.began, ended, times.reading, packing, *times[5:])
         return block.header, rows
-
-
-def _init_worker(options: ExecutionOptions, worker: int) -> Failure | None:
-    """Call `worker_init_fn`; why no task can be done, if that fails."""
-    if options.worker_init_fn is None:
-        return None
-    number = worker % options.workers  # one that stands for another that crashed has a number in the same range
-    try:
-        options.worker_init_fn(number, options.workers)
-    except Exception as error:
-        error.add_note(f"headrace: worker_init_fn failed in worker {number} of {options.workers}.")
-        return Failure(error)
-    return None
 
 
 def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]) -> tuple[Block, T]:

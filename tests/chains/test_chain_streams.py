@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from itertools import islice
 
 import numpy as np
@@ -321,6 +322,55 @@ def test_a_function_is_called_in_each_worker_before_its_first_task():
     assert [x for x, _ in found] == list(range(40))
     assert {name for _, name in found} <= {"0 of 2", "1 of 2"}
     assert "OF_A_TEST" not in os.environ
+
+
+class NeedsSetting:
+    """A source that cannot be unpickled but where a setting was made."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return index
+
+    def __reduce__(self):
+        return _unpickled_with_setting, ()
+
+
+def _unpickled_with_setting():
+    if "OF_A_TEST" not in os.environ:
+        raise LookupError("there is no setting")
+    return NeedsSetting()
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_function_is_called_in_each_worker_before_anything_else_is_unpickled(fresh, monkeypatch):
+    """The source finds what the function has set, also in workers that are fresh interpreters; what both have is one thing."""
+    if fresh:
+        monkeypatch.setenv("HEADRACE_TRANSPORT", "portable")
+    shared = []
+
+    def sets(number, count):
+        os.environ["OF_A_TEST"] = "set"
+        shared.append(number)
+
+    stream = MapDataset.source(NeedsSetting()).map(lambda x: (x, len(shared))).to_iter_dataset()
+    assert list(stream.mp_prefetch(2, sets)) == [(x, 1) for x in range(20)]
+    for unset in (None, lambda number, count: None):
+        with pytest.raises(LookupError, match="there is no setting") as caught:
+            list(stream.mp_prefetch(2, unset))
+        assert any("could not unpickle the pipeline" in note for note in caught.value.__notes__)
+
+
+def test_a_function_that_seeds_a_worker_has_the_last_word():
+    """Global random numbers are those of its seed."""
+
+    def seeds(number, count):
+        random.seed(7)
+
+    stream = MapDataset.range(1).map(lambda x: random.random()).to_iter_dataset()
+    with pytest.warns(UserWarning, match="draws from the global generator"):
+        assert list(stream.mp_prefetch(1, seeds)) == [random.Random(7).random()]
 
 
 def test_what_fails_before_the_first_task_of_a_worker_is_told_as_it_is():

@@ -1,5 +1,7 @@
 """MapDataset and IterDataset of `headrace.compat.grain` beside the real ones."""
 
+import re
+
 import both
 import numpy as np
 import pytest
@@ -327,3 +329,42 @@ def test_records_of_unequal_structure_are_a_type_error_in_a_loader():
     for g in (both.real, grain):
         with both.quiet(), pytest.raises(TypeError, match="structure"):
             list(loader(g))
+
+
+class Unpicklable:
+    """Something that no worker can have."""
+
+    def __getstate__(self):
+        raise LookupError("it is bound to this process")
+
+
+@pytest.mark.parametrize("kind", ["map dataset", "iter dataset", "loader"])
+def test_what_cannot_be_pickled_is_the_users_error_with_grains_note(kind):
+    """The exception that pickling raised, with a note "Dataset: … cannot be pickled!" and one with the path to the culprit."""
+    bound = Unpicklable()
+
+    def function(element):
+        return bound and element
+
+    class Mapped(grain.transforms.Map):
+        def map(self, element):
+            return function(element)
+
+    def stream(kind):
+        chain = grain.MapDataset.range(4)
+        if kind == "loader":
+            sampler = grain.samplers.IndexSampler(4, num_epochs=1)
+            return grain.DataLoader(data_source=range(4), sampler=sampler, operations=[Mapped()], worker_count=1)
+        chain = (
+            chain.map(Mapped()).to_iter_dataset() if kind == "map dataset" else chain.to_iter_dataset().map(function)
+        )
+        return chain.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+
+    iterator = iter(stream(kind))
+    for begin in (iterator.start_prefetch, iterator.__next__):
+        with pytest.raises(LookupError, match="bound to this process") as caught:
+            begin()
+        noted = "".join(caught.value.__notes__)
+        assert re.search(r"Dataset: Map.* cannot be pickled!", noted)
+        assert "which cannot be pickled" in noted
+    iterator.close()

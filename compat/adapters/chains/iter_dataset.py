@@ -147,7 +147,7 @@ class IterDataset(OurIterDataset[T]):
 
         Args:
             options: `MultiprocessingOptions`; None (default): 10 workers.
-            worker_init_fn: called in each process before its first task.
+            worker_init_fn: called in each process before anything of the dataset is unpickled.
             sequential_slice: does nothing: the order is the same.
         """
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options

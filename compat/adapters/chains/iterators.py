@@ -13,14 +13,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from ....common.fields import replaced
 from ....common.messages import a_kind_of
 from ....errors import JoinError, StructureError
-from ....loader import DataLoaderIterator
 from ....loader.plan.cursor import Subtree
 from ....loader.plan.joins import Node
 from ....loader.plan.rules import All, First
 from ....loader.state.files import restore_later, write_later
 from ....loader.state.loader_state import LoaderState
 from ..inner.stats import NO_STATS
-from ..wording import reword
+from ..wording import NotedIterator, reword
 from .states import chain_state_after, is_grains, is_of_another_mix
 
 T = TypeVar("T")
@@ -125,7 +124,7 @@ class Resumed(DatasetIterator[T]):
         super().close()
 
 
-class EngineRun(DataLoaderIterator):
+class EngineRun(NotedIterator):
     """An iterator of ours, that goes to a place as a value."""
 
     def go_to(self, state: LoaderState, strict: bool = True) -> None:

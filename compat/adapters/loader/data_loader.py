@@ -12,7 +12,6 @@ from ....common.identity.values import digest
 from ....common.validation import warn
 from ....errors import StructureError
 from ....loader import DataLoader as OurLoader
-from ....loader import DataLoaderIterator as OurIterator
 from ....loader.plan.build import dropped_records
 from ....operations import Operation
 from ....operations.identity import fingerprint
@@ -25,7 +24,7 @@ from ....sources.run_through import RunThroughSource
 from ...grain_state import state_after
 from ..options import MultiprocessingOptions
 from ..transforms import Batch, grain_method
-from ..wording import reword
+from ..wording import NotedIterator, reword
 from .operations import newer, with_one_generator
 from .record_stream import RecordStream
 from .records import IndexSampler, shard_of
@@ -109,7 +108,7 @@ class DataLoader(OurLoader):
         return MultiprocessingOptions(execution.workers, execution.worker_buffer_size)
 
 
-class DataLoaderIterator(OurIterator):
+class DataLoaderIterator(NotedIterator):
     """One pass over a loader's stream. Its states are bytes; those of Grain's iterators are read, too."""
 
     def __next__(self) -> Any:

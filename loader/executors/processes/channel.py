@@ -55,6 +55,7 @@ class Start(NamedTuple):
 
     search_path: list[str]
     environment: dict[str, str]
+    each_unpacks: bool  # workers unpack the payload, for `worker_init_fn` to come first
 
 
 class Exited(NamedTuple):

@@ -123,11 +123,11 @@ class Spawner:
             finally:
                 theirs.close()
 
-    def send_start(self, payload: int) -> None:
-        """Tell it what to unpack, and where its modules are."""
+    def send_start(self, payload: int, each_unpacks: bool) -> None:
+        """Tell it what to unpack, or to leave that to each worker, and where its modules are."""
         environment = {**os.environ, **_NO_THREADS}
         with contextlib.suppress(OSError):  # it is gone already; its channel says so
-            self.channel.send(Start(list(sys.path), environment), [payload])
+            self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
         """Have a worker made; the channel to it."""

@@ -17,6 +17,7 @@ from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
+from ..task_runner import OptionsFirst
 from ..transport import AllEnded, Answered, Ended, Event, Message, Ready, Transport
 from .channel import Broken, Channel, Done, Exited, Returned, RunTasks, SlabName
 from .slabs import WorkerSlabs
@@ -55,6 +56,7 @@ class ProcessTransport(Transport):
         spawner: Spawner | None = None,
     ) -> None:
         self.worker_count = worker_count or options.workers
+        self._each_unpacks = options.worker_init_fn is not None
         self._slabs_of = partial(WorkerSlabs, keep_descriptors=len(pipeline.stages) > 1, note_bytes=note_bytes)
         self._workers: dict[int, _Remote] = {}
         self._events: list[Event] = []
@@ -65,14 +67,14 @@ class ProcessTransport(Transport):
             self._finalizer = weakref.finalize(self, _close, self._spawner, self._selector, self._payload)
         try:
             self._spawner.begin()  # boots while the pipeline is packed
-            self._payload.pack((pipeline, options), "the pipeline")
+            self._payload.pack((OptionsFirst(options), pipeline), "the pipeline")
             self._start_zygote()
         except BaseException:
             self.close()
             raise
 
     def _start_zygote(self) -> None:
-        self._spawner.send_start(self._payload.descriptor)
+        self._spawner.send_start(self._payload.descriptor, self._each_unpacks)
         self._selector.register(self._spawner.channel, selectors.EVENT_READ, None)
 
     def start(self, worker: int) -> None:
@@ -159,6 +161,8 @@ class ProcessTransport(Transport):
                 self._forget(worker.slabs.drop(done.dropped))
         elif isinstance(received[0], Ready):
             self._events.append(received[0])
+        elif isinstance(received[0], Broken):
+            raise errors.decode(received[0].error)
 
     def _hear_spawner(self) -> None:
         received = self._spawner.channel.receive()

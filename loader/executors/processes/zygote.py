@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 from ....common import remote_errors as errors
 from ....common.system import can_fork, is_portable
 from ....operations.protocol import ArraySpec
-from ...options import INSIDE_A_TASK, ExecutionOptions
+from ...options import INSIDE_A_TASK
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease
 from ...work.tasks import NO_BLOCKS, Blocks, RecordsAhead
 from ..pool import Kill, Spawn
-from ..task_runner import TaskRunner
+from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import Ready, named_blocks
 from .channel import Broken, Channel, Done, Encoded, Exited, Returned, RunTasks, SlabName, Start
 from .slabs import Encoder, ExportedSlabs, attach_shared, decode
@@ -70,12 +70,10 @@ class Zygote:
         sys.path[:] = start.search_path
         os.environ.clear()
         os.environ.update(start.environment)
-        try:
-            self._work = unpack(self._payload)
-        except BaseException as error:
-            error.add_note("headrace: a worker process could not unpickle the pipeline.")
-            self._channel.send(Broken(errors.encode(error)))
-            return False
+        if not start.each_unpacks:
+            self._work = _unpacked(self._payload, self._channel)
+            if self._work is None:
+                return False
         _keep_freed_memory()
         gc.freeze()
         gc.enable()
@@ -136,7 +134,7 @@ class Zygote:
         self._selector.close()
         self._channel.close()
         _die_with(zygote)
-        run_worker(worker, descriptor, self._work)
+        run_worker(worker, descriptor, self._payload, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -163,9 +161,23 @@ class Zygote:
             os.waitpid(pid, 0)
 
 
-def run_worker(worker: int, descriptor: int, work: Any) -> None:
-    """Be worker number `worker`, with this end of a channel; `work` is what was unpacked."""
-    WorkerProcess(worker, Channel(socket.socket(fileno=descriptor)), *work).run()
+def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> None:
+    """Be worker number `worker`, with this end of a channel; `work` is what was unpacked of the payload, if it was."""
+    begin_worker(worker)
+    channel = Channel(socket.socket(fileno=descriptor))
+    if (work := work or _unpacked(payload, channel)) is not None:
+        gc.enable()
+        WorkerProcess(worker, channel, *work).run()
+
+
+def _unpacked(payload: int, channel: Channel) -> Any:
+    """The pipeline; None if it cannot be unpacked, which the channel is told."""
+    try:
+        return unpack(payload)
+    except Exception as error:
+        error.add_note("headrace: a worker process could not unpickle the pipeline.")
+        channel.send(Broken(errors.encode(error)))
+        return None
 
 
 def _die_with(parent: int) -> None:
@@ -201,13 +213,13 @@ def _keep_freed_memory() -> None:
 class WorkerProcess:
     """The state of a worker process."""
 
-    def __init__(self, number: int, channel: Channel, pipeline: Pipeline, options: ExecutionOptions) -> None:
+    def __init__(self, number: int, channel: Channel, setup: WorkerSetup, pipeline: Pipeline) -> None:
         self._number = number
         self._channel = channel
         self._own = ExportedSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
-        self._runner = TaskRunner(number, pipeline, options, self._allocate, self._encode)
+        self._runner = TaskRunner(number, setup, pipeline, self._allocate, self._encode)
         self._waiting: deque[tuple[RunTasks, list[int], RecordsAhead | None]] = deque()
         self._trouble: Exception | None = None  # in receiving
 
@@ -306,9 +318,7 @@ def main() -> None:
         worker, descriptor, payload = arguments
         _die_with(os.getppid())
         _keep_freed_memory()
-        work = unpack(payload)
-        gc.enable()
-        run_and_exit(lambda: run_worker(worker, descriptor, work))
+        run_and_exit(lambda: run_worker(worker, descriptor, payload))
     descriptor, parent, dies_with_parent = arguments
     if dies_with_parent:
         _die_with(parent)

@@ -158,4 +158,4 @@ class Checked:
     def _unpickled(self) -> str:
         """As an operation may be another one after a pickle by intent, without a cache, say."""
         data, buffers = self._pickled
-        return identity_of(pickle.loads(data, buffers=buffers)[0])
+        return identity_of(pickle.loads(data, buffers=buffers)[1])

@@ -31,6 +31,7 @@ from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
 from ..pace import limits_of, tasks_ahead
+from ..task_runner import OptionsFirst
 from ..transport import Answered, Ended, Event, Lost, Message, Ready, Room, Store, Transport
 from .agreement import Begun, Checked
 from .cluster import LOOK_SECONDS, Cluster, join, needs_of
@@ -94,7 +95,7 @@ class RayTransport(Transport):
             self._finalizer = weakref.finalize(self, _close, self._remotes, self._cluster, os.getpid())
             OF_THIS_PROCESS.add(self)
         try:
-            data, buffers = pickled((pipeline, options), "the pipeline")
+            data, buffers = pickled((OptionsFirst(options), pipeline), "the pipeline")
             self._checked = Checked(pipeline, data, buffers)
             self._payload = ray.put((data, memory_of(buffers)))
         except BaseException:

@@ -27,13 +27,13 @@ import ray
 from ....common import remote_errors as errors
 from ....common.fields import replaced
 from ....operations.trees import flatten
-from ...options import INSIDE_A_TASK, ExecutionOptions
+from ...options import INSIDE_A_TASK
 from ...plan.pipeline import Pipeline
 from ...work.slabs import SlabPool
 from ...work.stacked_rows import RowStack, StackedRows, side_by_side
 from ...work.stopwatch import bytes_of
 from ...work.tasks import Task
-from ..task_runner import TaskRunner
+from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import NamedRows, named_blocks
 from .agreement import Begun, identity_of, release_here
 
@@ -174,17 +174,18 @@ class RayWorker:
         self._error: bytes | None = None
         self._identity = ""
         sys.path += [path for path in search_path if path not in sys.path]
+        begin_worker(number)
         try:
             self._open(*pickle.loads(payload[0], buffers=payload[1]))
         except BaseException as error:
             error.add_note("headrace: a worker could not unpickle the pipeline.")
             self._error = errors.encode(error)
 
-    def _open(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
+    def _open(self, setup: WorkerSetup, pipeline: Pipeline) -> None:
         self._stages = pipeline.stages
         self._identity = identity_of(pipeline)
         pool = SlabPool()
-        self._runner = TaskRunner(self._number, pipeline, options, pool.allocate, lambda rows: stored(rows, pool))
+        self._runner = TaskRunner(self._number, setup, pipeline, pool.allocate, lambda rows: stored(rows, pool))
 
     def begin(self) -> Begun:
         node, clock = ray.get_runtime_context().get_node_id(), time.time() - time.perf_counter()

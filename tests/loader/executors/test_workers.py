@@ -28,6 +28,7 @@ from headrace.loader.executors.processes import slabs
 from headrace.loader.executors.processes.channel import Channel, Returned, RunTasks
 from headrace.loader.executors.processes.slabs import attach_shared, create_shared
 from headrace.loader.executors.processes.zygote import WorkerProcess
+from headrace.loader.executors.task_runner import WorkerSetup
 from headrace.loader.executors.transport import Ready
 from headrace.loader.interrupts import wait_until
 from headrace.loader.options import ExecutionOptions
@@ -86,7 +87,8 @@ def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
 
     pipeline = iter(load(range(8), transformations=[wait], batch_size=4))._pipeline
     end = Channel(theirs)
-    worker = WorkerProcess(0, end, pipeline, ExecutionOptions(read_options=ReadOptions(num_threads=0)))
+    options = ExecutionOptions(read_options=ReadOptions(num_threads=0))
+    worker = WorkerProcess(0, end, WorkerSetup(options, None), pipeline)
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     assert isinstance(ours.receive()[0], Ready)
