@@ -62,7 +62,7 @@ def every_so_manieth(n):
 def leaf(g, r):
     """Consecutive numbers."""
     start = r.randrange(200)
-    return g.MapDataset.range(start, start + r.choice([1, 2, 3, 5, 8, 13, 21]))
+    return g.MapDataset.range(start, start + r.choice(r.sizes))
 
 
 def several(make, g, r, depth):
@@ -115,6 +115,7 @@ class Fewer(random.Random):
 
     map_methods, stream_methods, packs = MAP_METHODS, STREAM_METHODS, 0.25
     endless = 0  # share of datasets that are repeated without end, of which a part is taken
+    sizes = (1, 2, 3, 5, 8, 13, 21)
 
 
 class More(Fewer):

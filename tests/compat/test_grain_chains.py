@@ -292,6 +292,13 @@ REFUSED = {
     ),
     "batch after a filter": lambda g, _: g.MapDataset.range(4).filter(bool).batch(2),
     "shuffle without a seed": lambda g, _: g.MapDataset.range(4).shuffle(),
+    "concatenation of what never ends": lambda g, _: g.MapDataset.concatenate([g.MapDataset.range(4).repeat()]),
+    "mix with an empty dataset": lambda g, _: g.MapDataset.mix([g.MapDataset.range(4), g.MapDataset.range(0)]),
+    "document longer than a row": lambda g, _: list(
+        g.experimental.FirstFitPackIterDataset(
+            numbers_of(g, 2).map(lambda x: {"x": np.zeros(9)}), length_struct={"x": 8}, num_packing_bins=1
+        )
+    ),
 }
 
 

@@ -8,12 +8,19 @@ from functools import partial
 
 import both
 import grain_programs
+import grain_wider_programs
 import pytest
+from grain._src.core.exceptions import PyGrainInternalError
 
 import headrace.compat.grain as grain
 
 MOST = 30
-CRASHES = (IndexError, AssertionError, KeyError)  # of Grain's own code, in the middle of its packings
+CRASHES = (
+    IndexError,
+    AssertionError,
+    KeyError,
+    PyGrainInternalError,
+)  # of Grain's own code, in the middle of its packings
 REFUSED = "no FlatMap after a batch of what another one, or a Filter, gave"  # the only states of Grain's that are
 LONG, SHARES = 1200, 12
 
@@ -103,6 +110,8 @@ def runs_as_grain(program, number):
 PROGRAMS = {
     "datasets": grain_programs.program,
     "more datasets": partial(grain_programs.program, kind=grain_programs.More),
+    "wider datasets": grain_wider_programs.wider_program,
+    "packings": grain_wider_programs.packing_program,
     "loaders": grain_programs.loader_program,
 }
 
@@ -122,12 +131,20 @@ def test_random_programs_run_as_with_grain(kind, share):
     run_all(kind, range(share * 10, share * 10 + 10))
 
 
-def test_programs_that_differed_run_as_with_grain():
-    """A strict zip whose packed input fails where it should end; a part of a dataset that has no elements.
+DIFFERED = {
+    "a strict zip whose packed input fails where it should end": ("datasets", 3722),
+    "a part of a dataset that has no elements": ("datasets", 4048),
+    "a window shuffle after a random map of batches": ("datasets", 100818),
+    "a batch of an interleave that fails in the middle of it": ("datasets", 101296),
+    "a number in a document that is cut": ("packings", 100),
+}
 
-    A window shuffle after a random map of batches; a batch of an interleave that fails in the middle of it.
-    """
-    run_all("datasets", [3722, 4048, 100818, 101296])
+
+@pytest.mark.parametrize("program", DIFFERED)
+def test_programs_that_differed_run_as_with_grain(program):
+    """Each of them once gave other elements, or ended otherwise."""
+    kind, number = DIFFERED[program]
+    run_all(kind, [number])
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from ....chains.nodes.items import Applied, FlatMapped
 from ....chains.nodes.joins import Chosen, Zipped
 from ....chains.nodes.node import Node, Source
 from ....chains.nodes.reordered import Reordered
+from ....common.messages import first_few
 from ....common.validation import warn, whole_number
 from ....errors import StructureError
 from ....operations import RandomMapTransform
@@ -139,7 +140,10 @@ class MapDataset(OurMapDataset[T]):
         """All elements of the first dataset, then those of the second, and so on."""
         named = _nodes("concatenate", datasets)
         named = {name: node for name, node in named.items() if node.length} or named
-        lengths = [finite(f"concatenate (dataset {name})", node.length) for name, node in named.items()]
+        lengths = [
+            finite(f"Cannot concatenate infinite datasets (dataset {name})", node.length)
+            for name, node in named.items()
+        ]
         return _chosen(named, OneAfterAnother(tuple(lengths)))
 
     @staticmethod
@@ -157,9 +161,10 @@ class MapDataset(OurMapDataset[T]):
         """
         named = _nodes("mix", datasets)
         lengths = tuple(node.length for node in named.values())
-        if not all(lengths):
+        if empty := [number for number, length in enumerate(lengths) if not length]:
             raise ValueError(
-                f"mix: all datasets must have elements; there are {list(lengths)[:20]}. Leave the empty ones out."
+                f"All datasets must have positive length for mixing, but dataset(s) at index {first_few(empty)} have none; "
+                "leave these out."
             )
         return _chosen(named, Mix(lengths, whole_weights(weights, len(lengths))))
 

@@ -51,6 +51,9 @@ Later: TypeAlias = Callable[[], dict[str, Any]]
 """Makes a state."""
 
 
+_PACKERS = {"first": "PackedBatch", "best": "packer"}  # as Grain names them in an error that programs look for
+
+
 def length_of(value: Any) -> int:
     """Tokens of a feature; a number is one."""
     return 1 if np.ndim(value) == 0 else len(value)
@@ -192,9 +195,10 @@ class Bins:
         parts = [_at(element, path) for path in self._paths]
         lengths = np.array([length_of(part) for part in parts], dtype=np.int64)
         if (lengths > self._capacities).any():
+            found, packer = self._structure.unflatten(lengths.tolist()), _PACKERS[self._pack.fit]
             raise PackError(
-                f"a document has {self._structure.unflatten(lengths.tolist())} tokens, and a row {self._pack.length_struct}; "
-                "truncate documents to that."
+                f"Inputs to {packer} must be truncated to max length: a document has {found} tokens, and a row "
+                f"{self._pack.length_struct}."
             )
         fits = self._bins_that_fit(lengths[:, None], self._capacities[:, None])
         if not fits.any():

@@ -6,7 +6,7 @@ In: dicts of arrays. Out: dicts of rows, with segment ids and positions.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -80,7 +80,8 @@ class ConcatThenSplitIterDataset(Packing):
         if ours["starts"] is None:
             return self._rows(parent, None, ours["delivered"])
         whole = self._whole(next(parent), lambda: ours["parent"])
-        return self._rows(parent, replace(whole, starts={**whole.starts, **ours["starts"]}), ours["delivered"])
+        cut = {name: start for name, start in ours["starts"].items() if name not in whole.numbers}
+        return self._rows(parent, replace(whole, starts={**whole.starts, **cut}), ours["delivered"])
 
     def _rows(self, parent: Any, rest: _Piece | None, passed: int) -> Iterator[tuple[Any, Later]]:
         ended = False
@@ -128,18 +129,20 @@ class ConcatThenSplitIterDataset(Packing):
                 f"Parent element has structure {found}, length_struct {sorted(names)}; each feature needs a length."
             )
         stops = {name: length_of(features[name]) for name in names}
-        return _Piece(features, before, dict.fromkeys(names, 0), stops)
+        numbers = {name for name in names if np.ndim(features[name]) == 0}
+        return _Piece(features, before, dict.fromkeys(names, 0), stops, numbers)
 
     def _put(self, piece: _Piece, pieces: list[_Piece], room: dict[str, int]) -> _Piece | None:
         """Put as much of a piece into a row as there is room for; gives what is left."""
         over = {name: piece.length(name) > room[name] for name in room}
-        if any(over[name] for name in self.meta_features if name in over):
+        uncut = piece.numbers.union(self.meta_features)  # are whole in both pieces
+        if any(over[name] for name in uncut if name in over):
             return piece
         taken = {name: room[name] if over[name] else piece.length(name) for name in room}
         rest: _Piece | None = None
-        if any(over.values()):  # features that are passed along are whole in both pieces
-            points = {name: piece.starts[name] + taken[name] for name in room if name not in self.meta_features}
-            if not any(points.values()):
+        if any(over.values()):
+            points = {name: piece.starts[name] + taken[name] for name in room if name not in uncut}
+            if not any(points.values()) and not piece.numbers.difference(self.meta_features):
                 return piece
             rest = replace(piece, starts={**piece.starts, **points})
             piece = replace(piece, stops={**piece.stops, **points})
@@ -168,12 +171,13 @@ class ConcatThenSplitIterDataset(Packing):
 
 @dataclass(frozen=True)
 class _Piece:
-    """The rest of a document: of each feature the tokens from `starts` to `stops`."""
+    """The rest of a document: of each feature the tokens from `starts` to `stops`; numbers are whole in each piece."""
 
     features: Element
     before: Later
     starts: Mapping[str, int]
     stops: Mapping[str, int]
+    numbers: Set[str]
 
     def length(self, name: str) -> int:
         return self.stops[name] - self.starts[name]
