@@ -187,7 +187,7 @@ class IterDataset(
         less, was left out go on.
 
         Args:
-            omit: as of `MapDataset.omit`; of a mix of `MapDataset`s, a dict of these by the name of the dataset. Default: only
+            omit: as of `MapDataset.omit`; of a mix of map datasets, a dict of these by the name of the dataset. Default: only
                 those that the source says are gone.
 
         Raises:

@@ -37,6 +37,7 @@ hypothesis.settings.load_profile("same every time")
 def pytest_addoption(parser):
     """The option that adds the long tests."""
     parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
+    parser.addoption("--release", action="store_true", help="also ask what only a release must have")
 
 
 class RootIsNoPackage:

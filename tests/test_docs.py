@@ -26,6 +26,7 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "_site" not in page.parts),
 ]
 MODULES = ["headrace", *(module.name for module in pkgutil.walk_packages(headrace.__path__, "headrace."))]
+MODULES.remove("headrace.setup")  # of the tree alone; running it builds a package
 WITH_KERAS = ("headrace.compat.keras.adapter", "headrace.compat.keras.callback", "docs/how-to/keras.md-0")
 """Long, as its import alone takes seconds."""
 BESIDE = ("headrace.tests", "headrace.examples", "headrace.benchmarks", "headrace.docs", "headrace.build")

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from setuptools import find_packages
 
 import headrace
 
@@ -69,24 +70,12 @@ def test_ruff_has_nothing_against_the_name_of_a_clone(clone):
     assert found.returncode == 0, found.stdout
 
 
-def test_every_folder_with_code_is_a_listed_package():
-    """The packages in pyproject.toml are the folders of the tree."""
-    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
-    listed = set(settings["tool"]["setuptools"]["packages"])
-    beside = {"tests", "examples", "benchmarks", "docs", "build", "dist"}
-    found = {
-        ".".join(("headrace", *path.parent.relative_to(CHECKOUT).parts))
-        for path in CHECKOUT.rglob("__init__.py")
-        if not any(part in beside or part.startswith(".") for part in path.relative_to(CHECKOUT).parts)
-    }
-    assert listed == found
-
-
 def test_every_file_of_data_is_listed():
     """Files that are no code, beside the code that reads them, are a part of the package."""
     settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]
     listed = {(package, name) for package, names in settings["package-data"].items() for name in names}
-    folders = {package: CHECKOUT.joinpath(*package.split(".")[1:]) for package in settings["packages"]}
+    packages = ["headrace", *(f"headrace.{name}" for name in find_packages(CHECKOUT))]
+    folders = {package: CHECKOUT.joinpath(*package.split(".")[1:]) for package in packages}
     kinds = {".json", ".html", ".typed"}
     found = {
         (package, file.name) for package, folder in folders.items() for file in folder.iterdir() if file.suffix in kinds

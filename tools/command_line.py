@@ -1,4 +1,4 @@
-"""The commands `bench`, `plan`, `convert`, `verify`, `trace`, `find`, `diff`, `checkpoint …`, and `headrace --version`.
+"""The commands `bench`, `plan`, `convert`, `verify`, `trace`, `find`, `diff`, `report`, `checkpoint …`, and `--version`.
 
 In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences, for
 `find` if there is something; 2 for what cannot be done; 130 after Ctrl-C.
@@ -108,7 +108,7 @@ def _number(flag: str, help: str, what: str = "seconds, such as 0.05", **setting
     return _option(flag, type=read, help=help, **settings)
 
 
-_WITH_MORE = ("bench", "convert", "diff", "find", "plan", "trace")
+_WITH_MORE = ("bench", "convert", "diff", "find", "plan", "report", "trace")
 """Commands that take arguments of somebody else's, after two dashes."""
 
 _JSON = _option("--json", action="store_true", help="print JSON")
@@ -225,6 +225,12 @@ A conversion that was stopped goes on when it is run again.""",
         _option("--run", **_RUN, help="run the program as a shell would, up to its first loop"),
         _JSON,
         epilog="the status is 1 if one is read",
+    ),
+    "report": _command(
+        "[PROGRAM.py[:name]]: what to send with a report of a fault: versions, platform, the pipeline; no data, no paths",
+        "report:print_report",
+        _option("program", nargs="?", help="a file of Python, maybe with the name of a loader or of what makes one"),
+        _option("--run", **_RUN, help="run the program as a shell would, up to its first loop"),
     ),
     "diff": _command(
         "ONE TWO, programs or checkpoints: the first step at which they differ, and why; the status is 1 if they do",

@@ -49,7 +49,7 @@ class Choice(Protocol):
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
-    def sampler(self, orders: Mapping[str, ChainOrder]) -> VectorSampler | None:
+    def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
         """A sampler of the records of datasets in these orders, where there is one."""
         return None
 

@@ -7,6 +7,8 @@ one, to hold against it, and differences in words.
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,12 +26,43 @@ FINGERPRINT_VERSIONS = (1, 2)
 """Of the fingerprint in a state; version 1 does not name itself."""
 
 
+PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
+"""The name of a fingerprint that is packed; its least length as text, and the greatest."""
+
+
 class Fingerprint(dict[str, Any]):
     """The identity of source, sampler and operations, by name. Does not change."""
 
     @cached_property
     def json(self) -> str:
-        return json_text(self)
+        """JSON text for a state: a long one, as of a mix of a thousand parts, is packed to a fifth, {"packed": …}."""
+        text = json_text(self)
+        if len(text) < PACKED_FROM:
+            return text
+        return json_text({PACKED: b64encode(zlib.compress(text.encode(), 6)).decode()})
+
+    @classmethod
+    def read(cls, values: Any) -> Fingerprint:
+        """Read what `json` gave, packed or not.
+
+        Raises:
+            ValueError, TypeError: it is something else.
+        """
+        if isinstance(values, dict) and values.keys() == {PACKED}:
+            unpacking = zlib.decompressobj()
+            try:
+                text = unpacking.decompress(b64decode(values[PACKED], validate=True), LONGEST)
+            except zlib.error as error:
+                raise ValueError(str(error)) from None
+            if not unpacking.eof:
+                raise ValueError(f"it is longer than {LONGEST} bytes, or cut off")
+            try:
+                values = json.loads(text)
+            except RecursionError as error:
+                raise ValueError(str(error)) from None
+        if not isinstance(values, dict):
+            raise TypeError
+        return cls(values)
 
 
 def json_text(values: Any) -> str:

@@ -3,6 +3,7 @@
 import runpy
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import both
@@ -10,7 +11,17 @@ import pytest
 
 from headrace.compat import grain_replaced
 
+pytestmark = pytest.mark.filterwarnings("ignore:label:DeprecationWarning", "ignore::ResourceWarning")  # of TFDS
+
 PROGRAMS = sorted(Path(__file__).parent.glob("clients/*.py"))
+
+
+@pytest.fixture(autouse=True)
+def folder_of_tfds(tmp_path, monkeypatch):
+    """The folder in which a program writes what it reads. TFDS leaves empty temporary folders, too."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def pipelines(program):

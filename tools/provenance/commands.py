@@ -18,7 +18,7 @@ from .trace import trace
 
 def print_trace(options: argparse.Namespace) -> int:
     """Run the command `trace`."""
-    with _loader(Program.parsed(options.program), options) as loader:
+    with loader_of(Program.parsed(options.program), options) as loader:
         found = trace(
             loader,
             options.step,
@@ -33,7 +33,7 @@ def print_trace(options: argparse.Namespace) -> int:
 
 def print_omitted(options: argparse.Namespace) -> int:
     """Run the command `find --omitted`."""
-    with _loader(Program.parsed(options.program), options) as loader:
+    with loader_of(Program.parsed(options.program), options) as loader:
         found = find_omitted(
             loader,
             options.since,
@@ -55,7 +55,7 @@ def print_diff(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _loader(program: Program, options: argparse.Namespace) -> Iterator[Any]:
+def loader_of(program: Program, options: argparse.Namespace) -> Iterator[Any]:
     """The loader of a program, or its first loop. What the program prints goes to standard error.
 
     Raises:
@@ -80,5 +80,5 @@ def _stream(text: str, options: argparse.Namespace) -> Iterator[Any]:
     if program.path.suffix != ".py":
         yield text
         return
-    with _loader(program, options) as loader:
+    with loader_of(program, options) as loader:
         yield loader

@@ -36,9 +36,9 @@ def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | Non
     said = {name: _words(*histories) for name, histories in changed.items() if histories is not None}
     if len(said) < len(changed):
         return None
-    if "" in said:
-        return _of_one_order(said[""], changed[""] or (), pipelines)
-    found = OrderDifference(0) if "joins" in rest else first_difference(*told, pipelines)
+    if (histories := changed.get("")) is not None:
+        return _of_one_order(said[""], histories, pipelines)
+    found = OrderDifference(0) if "joins" in rest else first_difference(told[0], told[1], pipelines)
     words = "; ".join(f"{name}: {each}" for name, each in said.items())
     if found is None or found.told == "":
         return [] if found is None else [OrderDifference(None, words)]
@@ -92,22 +92,24 @@ def _words(one: History, two: History) -> str:
 
 
 def _of_one_order(
-    words: str, histories: Sequence[History], pipelines: Sequence[Pipeline | None]
+    words: str, histories: tuple[History, History], pipelines: Sequence[Pipeline | None]
 ) -> list[OrderDifference]:
     position, before, after = _first(*histories)
+    unknown = [OrderDifference(position, f"{words} from position {position:,} on")]
     if (before.generation, before.records) == (after.generation, after.records):
-        orders = [_order(*side, pipelines) for side in zip(pipelines, histories)]
+        one, two = (_order(*side, pipelines) for side in zip(pipelines, histories))
         last = max(each.last.position for each in histories)
         most = min(last - position + 2 * after.records, MOST)  # an epoch after the last changes shows all
+        if one is None or two is None:
+            return unknown
         try:
-            found = None if None in orders else compared(*orders, start=position, most=most)  # type: ignore[arg-type]
+            found = compared(one, two, position, most)
         except HeadraceError:  # other keys were left out then, which are not known
-            return [OrderDifference(position, f"{words} from position {position:,} on")]
-        if None not in orders and (found is None or found.position is None):
+            return unknown
+        if found is None or found.position is None:
             return [] if len({each.last.omitted for each in histories}) == 1 else [OrderDifference(None, words)]
-        if found is not None:
-            return [OrderDifference(found.position, f"{words}; position {found.position:,}: {found.told}")]
-    return [OrderDifference(position, f"{words} from position {position:,} on")]
+        return [OrderDifference(found.position, f"{words}; position {found.position:,}: {found.told}")]
+    return unknown
 
 
 def _order(pipeline: Pipeline | None, history: History, pipelines: Sequence[Pipeline | None]) -> Order | None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..options import MultiprocessingOptions
+
 
 class ByMethod:
     """Base of these classes."""
@@ -29,6 +31,18 @@ def by_method(name: str, method: str) -> type[ByMethod]:
     '1'
     """
     return type(name, (ByMethod,), {"method": method, "__doc__": f"Makes `dataset.{method}(…)`."})
+
+
+def multiprocess_prefetch(
+    ds: Any, num_workers: int = 0, buffer_size: int = 1, worker_init_fn: Any = None, sequential_slice: bool = False
+) -> Any:
+    """Makes `dataset.mp_prefetch(…)`.
+
+    >>> from headrace.compat.grain import MapDataset
+    >>> list(multiprocess_prefetch(MapDataset.range(3).to_iter_dataset(), num_workers=1, buffer_size=2))
+    [0, 1, 2]
+    """
+    return ds.mp_prefetch(MultiprocessingOptions(num_workers, buffer_size), worker_init_fn, sequential_slice)
 
 
 class SharedMemoryArray:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from .by_method import by_method
+from .by_method import by_method, multiprocess_prefetch
 
 _GRAIN = "headrace.compat.grain"
 _INNER = "headrace.compat.adapters.inner"
@@ -89,7 +89,7 @@ _OF_METHODS = {
     "ShuffleMapDataset": by_method("ShuffleMapDataset", "shuffle"),
     "PrefetchIterDataset": by_method("PrefetchIterDataset", "to_iter_dataset"),
     "MultiprocessPrefetchIterDataset": by_method("MultiprocessPrefetchIterDataset", "mp_prefetch"),
-    "multiprocess_prefetch": by_method("multiprocess_prefetch", "mp_prefetch"),
+    "multiprocess_prefetch": multiprocess_prefetch,
 }
 
 _ELSEWHERE = {

@@ -33,14 +33,17 @@ def map_structure_up_to(shallow: Any, f: Callable[..., Any], *structures: Any) -
     return structure.unflatten([f(*together) for together in zip(*columns)])
 
 
-def map_structure_with_path(f: Callable[..., Any], structure: Any) -> Any:
-    """A function of the path and the leaf at each place.
+def map_structure_with_path(f: Callable[..., Any], structure: Any, *others: Any) -> Any:
+    """A function of the path and the leaf at each place, and the leaves of other trees of that structure there.
 
     >>> map_structure_with_path(lambda path, leaf: (path, leaf), {"x": [1]})
     {'x': [(('x', 0), 1)]}
+    >>> map_structure_with_path(lambda path, *leaves: leaves, {"x": [1]}, {"x": [2]})
+    {'x': [(1, 2)]}
     """
     leaves, spec = our_flatten(structure)
-    return spec.unflatten([f(path, leaf) for path, leaf in zip(spec.paths(), leaves)])
+    rows = zip(spec.paths(), leaves, *(spec.flatten_up_to(other) for other in others))
+    return spec.unflatten([f(*row) for row in rows])
 
 
 def flatten(structure: Any) -> list[Any]:
