@@ -83,6 +83,12 @@ def test_every_file_of_data_is_listed():
     assert listed == found
 
 
+def test_no_two_files_of_tests_have_one_name():
+    """As pytest imports them by their names alone, wherever they are: the second one would be an error."""
+    names = Counter(path.name for path in CHECKOUT.joinpath("tests").rglob("test_*.py"))
+    assert not [name for name, count in names.items() if count > 1]
+
+
 def test_public_names_exist_and_have_docstrings():
     """Everything in __all__ is there and documented."""
     for name in headrace.__all__:

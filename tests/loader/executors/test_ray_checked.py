@@ -30,7 +30,7 @@ def _pipeline(*operations):
 
 
 def _checked(pipeline):
-    return Checked(pipeline, *pickled((pipeline, ExecutionOptions(1)), "the pipeline"))
+    return Checked(pipeline, *_packed(pipeline))
 
 
 def _begun(pipeline, release=None, identity=None, error=None):
@@ -137,8 +137,13 @@ def test_an_operation_that_pickle_changes_by_intent_is_none_of_it():
 
 def _unpickled(pipeline):
     """The pipeline that an actor makes of the bytes that it gets."""
-    data, buffers = pickled((pipeline, ExecutionOptions(1)), "the pipeline")
-    return pickle.loads(data, buffers=buffers)[0]
+    data, buffers = _packed(pipeline)
+    return pickle.loads(data, buffers=buffers)[1]
+
+
+def _packed(pipeline):
+    """What actors get: the options, then the pipeline."""
+    return pickled((ExecutionOptions(1), pipeline), "the pipeline")
 
 
 def test_another_numpy_is_one_warning(caplog):
