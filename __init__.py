@@ -4,7 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import checkpoint
+    from . import chains as chains
+    from . import checkpoint as checkpoint
+    from . import conversion as conversion
+    from . import errors as errors
+    from . import formats as formats
+    from . import loader as loader
+    from . import operations as operations
+    from . import reporting as reporting
+    from . import samplers as samplers
+    from . import sources as sources
+    from . import tools as tools
     from .chains import HuggingFaceStream, IterDataset, MapDataset, kfold, sample, split
     from .conversion import convert, measure_lengths, verify
     from .formats import decode_example, encode_example
@@ -14,7 +24,6 @@ if TYPE_CHECKING:
         DataLoaderIterator,
         DeviceLoader,
         ReadOptions,
-        check_resume,
         device_put,
         load,
         shard_options_for,
@@ -75,7 +84,7 @@ if TYPE_CHECKING:
         attention,
         lengths_of,
     )
-    from .tools import Diagnosis, diagnose, diff, find_omitted, trace
+    from .tools import Diagnosis, check_resume, diagnose, diff, find_omitted, trace
 
     __version__: str
 
@@ -165,22 +174,24 @@ __all__ = [
 _ROOMS = ("samplers", "operations", "sources", "loader", "chains", "formats", "conversion", "reporting", "tools")
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: a worker process needs few of them, and starts sooner."""
-    if name == "__version__":
-        from importlib.metadata import version  # which takes as long to import as half of a worker's own modules
+if not TYPE_CHECKING:  # which would else believe that every name is here
 
-        return version(__name__)
-    if name == "metrics":
-        return import_module(f"{__name__}.reporting.metrics")
-    if name in ("checkpoint", "errors", *_ROOMS):
-        return import_module(f"{__name__}.{name}")
-    if name in __all__:
-        for room in _ROOMS:
-            module = import_module(f"{__name__}.{room}")
-            if name in module.__all__:
-                return getattr(module, name)
-    raise import_module(f"{__name__}.migration_hints.hints").no_attribute(name)
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first used: a worker process needs few of them, and starts sooner."""
+        if name == "__version__":
+            from importlib.metadata import version  # which takes as long to import as half of a worker's own modules
+
+            return version(__name__)
+        if name == "metrics":
+            return import_module(f"{__name__}.reporting.metrics")
+        if name in ("checkpoint", "errors", *_ROOMS):
+            return import_module(f"{__name__}.{name}")
+        if name in __all__:
+            for room in _ROOMS:
+                module = import_module(f"{__name__}.{room}")
+                if name in module.__all__:
+                    return getattr(module, name)
+        raise import_module(f"{__name__}.migration_hints.hints").no_attribute(name)
 
 
 def __dir__() -> list[str]:

@@ -12,14 +12,15 @@ if TYPE_CHECKING:
 
 __all__ = ["HuggingFaceStream", "IterDataset", "MapDataset", "kfold", "sample", "split"]
 
-__getattr__ = names_from(
-    __name__,
-    {
-        "HuggingFaceStream": "hugging_face_stream",
-        "IterDataset": "iter_dataset",
-        "MapDataset": "map_dataset",
-        "kfold": "splits",
-        "sample": "splits",
-        "split": "splits",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = names_from(
+        __name__,
+        {
+            "HuggingFaceStream": "hugging_face_stream",
+            "IterDataset": "iter_dataset",
+            "MapDataset": "map_dataset",
+            "kfold": "splits",
+            "sample": "splits",
+            "split": "splits",
+        },
+    )

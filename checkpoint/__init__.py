@@ -27,6 +27,9 @@ from .state_file import StateFile
 
 if TYPE_CHECKING:
     from ..loader import DataLoader, DataLoaderIterator
+    from .orbax import CheckpointHandler as CheckpointHandler
+    from .orbax import CheckpointRestore as CheckpointRestore
+    from .orbax import CheckpointSave as CheckpointSave
 
 _NAMES = ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
 
@@ -61,18 +64,22 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
     return iterator
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(
-            f"module 'headrace.checkpoint' has no attribute {short_repr(name)}; it has {', '.join(__all__)}."
-        )
-    try:
-        from . import orbax as orbax_handlers
-    except ImportError as error:
-        if (error.name or "").startswith(("orbax", "jax")):
-            raise MissingExtraError(f'headrace.checkpoint.{name} needs Orbax; pip install "headrace[jax]".') from error
-        raise
-    return getattr(orbax_handlers, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _NAMES:
+            raise AttributeError(
+                f"module 'headrace.checkpoint' has no attribute {short_repr(name)}; it has {', '.join(__all__)}."
+            )
+        try:
+            from . import orbax as orbax_handlers
+        except ImportError as error:
+            if (error.name or "").startswith(("orbax", "jax")):
+                raise MissingExtraError(
+                    f'headrace.checkpoint.{name} needs Orbax; pip install "headrace[jax]".'
+                ) from error
+            raise
+        return getattr(orbax_handlers, name)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,10 @@ from ..errors import MissingExtraError
 
 
 def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose module `homes[name]` has `name`; others may have it in a group of entry points."""
+    """The `__getattr__` of a package whose module `homes[name]` has `name`; others may have it in a group of entry points.
+
+    Stands after `if not TYPE_CHECKING:`; a type checker would else believe that the package has every name.
+    """
 
     def get(name: str) -> Any:
         if name in homes:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["grain_replaced", "install"]
 
-__getattr__ = names_from(__name__, {"grain_replaced": "replaced", "install": "replaced"})
+if not TYPE_CHECKING:
+    __getattr__ = names_from(__name__, {"grain_replaced": "replaced", "install": "replaced"})
 
 hook_keras()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Manifest", "convert", "measure_lengths", "verify"]
 
-__getattr__ = names_from(
-    __name__, {"Manifest": "manifest", "convert": "conversion", "measure_lengths": "lengths", "verify": "manifest"}
-)
+if not TYPE_CHECKING:
+    __getattr__ = names_from(
+        __name__, {"Manifest": "manifest", "convert": "conversion", "measure_lengths": "lengths", "verify": "manifest"}
+    )

@@ -9,4 +9,5 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_example", "encode_example"]
 
-__getattr__ = names_from(__name__, {"decode_example": "example", "encode_example": "example"})
+if not TYPE_CHECKING:
+    __getattr__ = names_from(__name__, {"decode_example": "example", "encode_example": "example"})

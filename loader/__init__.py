@@ -21,16 +21,17 @@ __all__ = [
     "shard_options_for",
 ]
 
-__getattr__ = names_from(
-    __name__,
-    {
-        "DataLoader": "data_loader",
-        "DataLoaderIterator": "iterator",
-        "DeviceLoader": "device",
-        "Auto": "options",
-        "ReadOptions": "options",
-        "device_put": "device",
-        "load": "data_loader",
-        "shard_options_for": "device",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = names_from(
+        __name__,
+        {
+            "DataLoader": "data_loader",
+            "DataLoaderIterator": "iterator",
+            "DeviceLoader": "device",
+            "Auto": "options",
+            "ReadOptions": "options",
+            "device_put": "device",
+            "load": "data_loader",
+            "shard_options_for": "device",
+        },
+    )

@@ -36,15 +36,16 @@ __all__ = [
     "pad_batch",
 ]
 
-__getattr__ = names_from(
-    __name__,
-    {
-        "BudgetBatch": "budget_batch",
-        "DecodeImage": "images.decode",
-        "Pack": "pack",
-        "RandomFlip": "images.random",
-        "RandomResizedCrop": "images.random",
-        "Resize": "images.sizes",
-    },
-    entry_points="headrace.operations",
-)
+if not TYPE_CHECKING:
+    __getattr__ = names_from(
+        __name__,
+        {
+            "BudgetBatch": "budget_batch",
+            "DecodeImage": "images.decode",
+            "Pack": "pack",
+            "RandomFlip": "images.random",
+            "RandomResizedCrop": "images.random",
+            "Resize": "images.sizes",
+        },
+        entry_points="headrace.operations",
+    )

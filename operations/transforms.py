@@ -39,7 +39,7 @@ class MapTransform(FunctionOperation):
     method = "map"
     node_name = "Mapped"
 
-    def map(self, element: Element) -> Element:
+    def map(self, element: Element, /) -> Element:
         """The element that takes the place of `element`."""
         return self._call(element)
 
@@ -80,7 +80,7 @@ class RandomMapTransform(FunctionOperation):
         """The same map with a key of its own."""
         return KeyedRandomMap(self, seed_for(self.method, None), number)
 
-    def random_map(self, element: Element, rng: np.random.Generator) -> Element:
+    def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
         """The element that takes the place of `element`."""
         return self._call(element, rng)
 
@@ -153,7 +153,7 @@ class MapWithIndexTransform(FunctionOperation):
     reads_position = True
     reads_index = True
 
-    def map_with_index(self, index: int, element: Element) -> Element:
+    def map_with_index(self, index: int, element: Element, /) -> Element:
         """The element that takes the place of `element`."""
         return self._call(index, element)
 
@@ -182,7 +182,7 @@ class Filter(FunctionOperation):
     one_to_one = False
     only_filters = True
 
-    def filter(self, element: Element) -> bool:
+    def filter(self, element: Element, /) -> bool:
         """True keeps `element`."""
         return bool(self._call(element))
 
@@ -226,7 +226,7 @@ class FlatMap(FunctionOperation):
         if max_fan_out is not None:
             self.max_fan_out = whole_number("max_fan_out", max_fan_out, 0, None, "an int, or None for no limit")
 
-    def flat_map(self, element: Element) -> Iterable[Element]:
+    def flat_map(self, element: Element, /) -> Iterable[Element]:
         """The elements that take the place of `element`."""
         return self._call(element)  # type: ignore[no-any-return]
 

@@ -11,4 +11,5 @@ if TYPE_CHECKING:
 
 __all__ = ["progress", "write_perfetto", "write_report"]
 
-__getattr__ = names_from(__name__, {"progress": "line", "write_perfetto": "perfetto", "write_report": "report"})
+if not TYPE_CHECKING:
+    __getattr__ = names_from(__name__, {"progress": "line", "write_perfetto": "perfetto", "write_report": "report"})

@@ -31,6 +31,7 @@ __all__ = [
     "WeightedSampler",
 ]
 
-__getattr__ = names_from(
-    __name__, {"BalancedSampler": "weighted.balanced", "WeightedSampler": "weighted.sampler"}
-)  # a worker seldom needs them
+if not TYPE_CHECKING:
+    __getattr__ = names_from(
+        __name__, {"BalancedSampler": "weighted.balanced", "WeightedSampler": "weighted.sampler"}
+    )  # a worker seldom needs them

@@ -58,26 +58,27 @@ __all__ = [
     "reader_of",
 ]
 
-__getattr__ = names_from(
-    __name__,
-    {
-        "ArrayRecordDataSource": "array_record.source",
-        "FormerKeys": "omission.rewritten",
-        "HuggingFaceDataSource": "arrow.hugging_face",
-        "ImageFolderDataSource": "image_folder",
-        "JsonLinesDataSource": "indexed.json_lines",
-        "LanceSource": "arrow.lance",
-        "MegatronSource": "tokens.megatron",
-        "ParquetDataSource": "arrow.parquet",
-        "lengths_of": "lengths",
-        "RangeDataSource": "range",
-        "Subset": "derived.subset",
-        "TFRecordDataSource": "indexed.tfrecord",
-        "TarDataSource": "indexed.tar",
-        "TfdsDataSource": "tfds",
-        "TokenSource": "tokens.source",
-        "TokenWriter": "tokens.writer",
-        "Windows": "derived.windows",
-    },
-    entry_points="headrace.sources",
-)
+if not TYPE_CHECKING:
+    __getattr__ = names_from(
+        __name__,
+        {
+            "ArrayRecordDataSource": "array_record.source",
+            "FormerKeys": "omission.rewritten",
+            "HuggingFaceDataSource": "arrow.hugging_face",
+            "ImageFolderDataSource": "image_folder",
+            "JsonLinesDataSource": "indexed.json_lines",
+            "LanceSource": "arrow.lance",
+            "MegatronSource": "tokens.megatron",
+            "ParquetDataSource": "arrow.parquet",
+            "lengths_of": "lengths",
+            "RangeDataSource": "range",
+            "Subset": "derived.subset",
+            "TFRecordDataSource": "indexed.tfrecord",
+            "TarDataSource": "indexed.tar",
+            "TfdsDataSource": "tfds",
+            "TokenSource": "tokens.source",
+            "TokenWriter": "tokens.writer",
+            "Windows": "derived.windows",
+        },
+        entry_points="headrace.sources",
+    )

@@ -27,20 +27,21 @@ __all__ = [
     "trace",
 ]
 
-__getattr__ = names_from(
-    __name__,
-    {
-        "Diagnosis": "diagnosis.diagnosis",
-        "Difference": "provenance.diff",
-        "OmittedSearch": "provenance.omitted",
-        "ReadRecord": "provenance.omitted",
-        "Reason": "provenance.diff",
-        "Trace": "provenance.trace",
-        "TracedRecord": "provenance.trace",
-        "check_resume": "resume_check",
-        "diagnose": "diagnosis.diagnose",
-        "diff": "provenance.diff",
-        "find_omitted": "provenance.omitted",
-        "trace": "provenance.trace",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = names_from(
+        __name__,
+        {
+            "Diagnosis": "diagnosis.diagnosis",
+            "Difference": "provenance.diff",
+            "OmittedSearch": "provenance.omitted",
+            "ReadRecord": "provenance.omitted",
+            "Reason": "provenance.diff",
+            "Trace": "provenance.trace",
+            "TracedRecord": "provenance.trace",
+            "check_resume": "resume_check",
+            "diagnose": "diagnosis.diagnose",
+            "diff": "provenance.diff",
+            "find_omitted": "provenance.omitted",
+            "trace": "provenance.trace",
+        },
+    )

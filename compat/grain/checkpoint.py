@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointHandler", "CheckpointRestore", "CheckpointSave"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_ours, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(_ours, name)

@@ -9,4 +9,5 @@ if TYPE_CHECKING:
 
 __all__ = ["SaveAndResume"]
 
-__getattr__ = names_from(__name__, {"SaveAndResume": "callback"})
+if not TYPE_CHECKING:
+    __getattr__ = names_from(__name__, {"SaveAndResume": "callback"})

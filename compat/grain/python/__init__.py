@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     PyGrainCheckpointSave = _orbax.CheckpointSave
 
 
-def __getattr__(name: str) -> Any:
-    if not name.startswith("PyGrainCheckpoint"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_checkpoint, name.removeprefix("PyGrain"))
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("PyGrainCheckpoint"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(_checkpoint, name.removeprefix("PyGrain"))
