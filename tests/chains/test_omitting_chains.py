@@ -190,6 +190,7 @@ def test_streams_without_a_source_of_their_own_are_refused():
         stream.omit(range(20))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("growth", [None, GrowthOptions("now", every=4)], ids=["epoch", "now"])
 @pytest.mark.parametrize("early", [True, False])
 def test_a_chain_that_grows_leaves_records_out(tmp_path, growth, early):

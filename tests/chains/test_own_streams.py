@@ -92,6 +92,7 @@ def chain(kind):
 KINDS = ("below", "below a batch", "in the middle", "on a dataset with workers", "in a mix", "repeated")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("worker_count", chosen([1, 2], 2))
 def test_its_stream_does_not_depend_on_workers(kind, worker_count):

@@ -176,6 +176,7 @@ def _elements(stream):
         return "an error"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "function", chosen(PROGRAMS, *(one for one in PROGRAMS if one is not bins)), ids=lambda function: function.__name__
 )

@@ -68,6 +68,7 @@ def test_global_batches_are_those_without_balance(name, shards):
         ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("shards", "others", "size"), [(1, 3, 14), (2, 7, 6), (3, 2, 5), (7, 1, 10)])
 def test_every_step_goes_on_on_other_shards_and_batch_sizes(name, shards, others, size):
@@ -87,6 +88,7 @@ def test_every_step_goes_on_on_other_shards_and_batch_sizes(name, shards, others
         seen += [*first, *(next(iterator) for iterator in iterators[len(ahead) :])]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["with", "without"])
 def test_workers_give_what_the_calling_thread_gives(name):
     """And go on from one another's states, behind a filter, too."""

@@ -52,6 +52,7 @@ def test_global_batches_are_those_of_a_loader_without_balance(shards):
     assert sum(worst) < sum(worst_in_turn) or shards in (1, 24)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_step_is_resumed_on_other_shards(workers):
     """From 1, 2, 3 and 8 shards to others: each record comes once, and after whole batches all steps stay the same."""

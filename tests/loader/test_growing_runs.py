@@ -36,6 +36,7 @@ def _take(iterator, steps):
     return [key for _ in range(steps) for key in next(iterator).tolist()]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -124,6 +124,7 @@ def _check(seed, folder, workers=0):
     return came, len(changes)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("block", range(10))
 def test_each_living_record_comes_once_in_each_epoch(block, tmp_path):
     """A hundred histories of appending, leaving out, other numbers of shards, kills and resumes, in blocks of ten."""

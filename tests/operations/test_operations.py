@@ -545,6 +545,7 @@ def test_a_map_that_raises_stop_iteration_does_not_shorten_a_batch():
         next(batches)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("place", chosen(range(4), 0, 2))
 def test_a_batch_or_its_error_is_the_same_whatever_came_before(place):
     """An element of any kind, anywhere in a later batch, does there what it does in a batch that comes first."""

@@ -156,6 +156,7 @@ def test_what_was_read_before_a_change_is_what_the_changed_order_tells(name, see
             assert before.record_keys(positions).tolist() == made.record_keys(positions).tolist()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SHUFFLES)
 @pytest.mark.parametrize("seed", range(10))
 def test_blocks_of_positions_are_what_single_ones_are(name, seed):

@@ -187,6 +187,7 @@ def loader_of(name, operations="batch", **more):
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("operations", OPERATIONS)
 def test_a_run_goes_on_at_every_step(name, operations):
@@ -203,6 +204,7 @@ def test_a_run_goes_on_at_every_step(name, operations):
         assert list(map(repr, again)) == whole[step:]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_run_goes_on_with_workers(name):
     """They share the tables, and give what the calling thread gives."""

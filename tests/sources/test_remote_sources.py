@@ -199,7 +199,7 @@ def test_a_file_in_a_store_that_is_no_such_file_is_an_error(upstream, store, to_
 
 
 def test_a_window_of_blocks_is_few_requests(upstream, store, to_store, tmp_path):
-    """At most 2 % of what a full shuffle takes, which asks for each record; the cache holds less than half of the file."""
+    """At most 3 % of what a full shuffle takes, which asks for each record; the cache holds less than half of the file."""
     count, size = 6_000, 900
     random = np.random.default_rng(0)
     put(upstream[0], "large.tfrecord", b"".join(map(files.framed, (random.bytes(size) for _ in range(count)))))
@@ -213,7 +213,7 @@ def test_a_window_of_blocks_is_few_requests(upstream, store, to_store, tmp_path)
     before = store.reads
     with iter(DataLoader(data_source=source, sampler=sampler, operations=[Batch(100, batch_fn=len)])) as batches:
         assert sum(batches) == count
-    assert (store.reads - before) / count <= 0.02 * each
+    assert (store.reads - before) / count <= 0.03 * each
 
 
 def test_options_come_from_the_environment_too(upstream, store, to_store, monkeypatch, tmp_path):

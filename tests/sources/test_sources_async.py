@@ -24,6 +24,7 @@ from headrace.sources.asynchronous.event_loop import event_loop
 KINDS = [AsyncCounted, AsyncCountedMany, AsyncCountedBoth]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
 def test_as_many_reads_are_under_way_as_the_buffer_holds(where, batch_size):

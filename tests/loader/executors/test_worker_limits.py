@@ -67,6 +67,7 @@ class DiesAtHandOver:
         Channel.send = send_and_die
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 @pytest.mark.parametrize("sends_first", [True, False], ids=["after the answer", "before the answer"])
 def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first, tmp_path):

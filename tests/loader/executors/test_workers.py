@@ -212,6 +212,7 @@ def test_a_source_that_starts_threads_gets_fresh_interpreters():
     assert stream(load(StartsThread(20), **options, worker_count=2)) == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["map, batch, map", "filter, batch", "pack, random, batch"])
 def test_a_killed_worker_changes_nothing(name, number, caplog):
@@ -528,6 +529,7 @@ print("fine", total)
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("way", ["script", "stdin", "command", "elsewhere"])
 def test_unguarded_programs_work(way, tmp_path):
     """Functions of __main__ reach the workers from a script without a guard, from stdin, -c, and an odd cwd; no jax there."""

@@ -94,6 +94,7 @@ def _processes():
     return sorted(process.pid for process in [own_processes.zygote(), *own_processes.workers()])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", STREAMS)
 def test_workers_stay_when_the_iterator_goes_elsewhere(name):
     """After `set_state` the same processes work on, back or forth, in the middle of a run, and the elements are the same."""

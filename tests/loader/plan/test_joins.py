@@ -23,7 +23,7 @@ def test_the_stream_does_not_depend_on_workers(name, worker_count, worker_kind):
     assert len(expected) > 3
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", TREES)
 def test_a_state_at_every_step_goes_on_exactly(name):
     """Wherever it was taken."""

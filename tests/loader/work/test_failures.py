@@ -151,6 +151,7 @@ class _StopsAtFive:
         return _stops() if key == 5 else key
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
     ("source", "operations", "who"),

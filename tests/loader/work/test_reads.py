@@ -116,6 +116,7 @@ def _drawn(element, rng):
     return element
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", chains(Crowd(16)))
 @pytest.mark.parametrize("where", ["inline", "processes"])
 def test_chains_have_as_many_reads_under_way(shape, where):
@@ -228,6 +229,7 @@ def test_skipping_leaves_out_the_record_and_reads_no_other_twice(kind, batch_siz
     assert {key for key in range(100) if source.keys.count(key) != 1} == set(source.bad)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", [Counted, AsyncCounted])
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
 @pytest.mark.parametrize("where", ["inline", "threads"])
