@@ -1,4 +1,4 @@
-"""The commands `bench`, `plan`, `convert`, `verify`, `trace`, `find`, `diff`, `report`, `checkpoint …`, and `--version`.
+"""The commands of `headrace`, and `--version`.
 
 In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences, for
 `find` if there is something; 2 for what cannot be done; 130 after Ctrl-C.
@@ -124,6 +124,9 @@ _FORMATS = (
 )
 
 _COMMANDS = {
+    "demo": _command(
+        "train digits, kill workers and training, resume, and see that no bit differs", "demo.demo:run_demo"
+    ),
     "bench": _command(
         "PROGRAM.py[:name]: say what the steps of a program wait for",
         "bench:bench",

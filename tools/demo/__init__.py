@@ -1,0 +1,1 @@
+"""`headrace demo`: a training that is killed and resumed, held against one that was not."""

@@ -1,0 +1,121 @@
+"""The command `demo`. In: nothing. Out: ten lines that tell whether a training that was killed is the one that was not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from ...common.system import has_processes
+from ...errors import HeadraceError
+from ...loader.device.options import jax_for
+from .digits import load_digits
+from .ledger import TrainingLedger, resumed_by_step_count
+from .trainer import BATCH_SIZE, SAVE_EVERY, STEPS, TRAINER_DIES_AT, WORKERS_DIE_AT, is_for_test
+
+WORKERS = (2, 3)
+"""Of the run that is killed: before, and after."""
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    """Run the command `demo`; 1 if anything differs."""
+    jax_for("headrace demo")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as name:
+        digits, kind = load_digits()
+        count = int((~is_for_test(digits["number"])).sum())
+        print(
+            f"{count:,} {kind}, {STEPS} steps of {BATCH_SIZE}: trained twice, each time in a process of its own",
+            flush=True,
+        )
+        folders = [Path(name, part) for part in ("undisturbed", "killed")]
+        for folder in folders:
+            folder.mkdir()
+            np.savez(folder / "digits.npz", **digits)
+        undisturbed, killed = TrainingLedger(), TrainingLedger()
+        follow("undisturbed", undisturbed, start(folders[0], 0))
+        before, after = WORKERS if has_processes() else (0, 0)
+        follow("killed", killed, start(folders[1], before, WORKERS_DIE_AT, TRAINER_DIES_AT))
+        follow("resumed", killed, start(folders[1], after))
+    same = compare(undisturbed, killed)
+    others(count)
+    print(f"({time.monotonic() - began:.0f} s; nothing is left of it on this machine)")
+    return 0 if same else 1
+
+
+def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: int = 0) -> Iterator[dict[str, Any]]:
+    """Train in a new process; the events, up to its end or its death."""
+    numbers = {"workers": workers, "workers-die-at": workers_die_at, "trainer-dies-at": trainer_dies_at}
+    given = [f"--{name}={number}" for name, number in numbers.items()]
+    command = [sys.executable, "-P", "-m", f"{__package__}.trainer", str(folder), *given]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # an accelerator may add up in another order each time
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            yield from map(json.loads, process.stdout)
+        except BaseException:
+            process.kill()
+            raise
+    if (process.returncode == 0) == bool(trainer_dies_at):
+        raise HeadraceError(f"the trainer of the demo ended with status {process.returncode}; what it wrote is above.")
+
+
+def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) -> None:
+    """Write events into a ledger, with a line that shows how far they are."""
+    with tqdm(total=STEPS, desc=f"{what:>11}", unit=" steps", disable=None, leave=True) as bar:
+        for event in events:
+            step = event.get("step", STEPS)
+            if event["event"] == "start":
+                ledger.forget_after(step)
+                bar.update(step - bar.n)
+                if step:
+                    bar.write(
+                        f"step {step}: a new process resumes from the last checkpoint, with {event['workers']} workers"
+                    )
+            elif event["event"] == "step":
+                ledger.losses[step], ledger.records[step] = event["loss"], event["records"]
+                bar.update(step - bar.n)
+            elif event["event"] == "killed":
+                bar.write(f"step {step}: all {event['workers']} workers killed (SIGKILL); the training goes on")
+            else:
+                ledger.weights, ledger.right, ledger.tested = event["weights"], event["right"], event["tested"]
+    if what == "killed":
+        print(f"step {max(ledger.losses)}: the training itself killed (SIGKILL)", flush=True)
+
+
+def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
+    """Print what differs; whether nothing does."""
+    losses, records = undisturbed.differences(killed)
+    same_weights = undisturbed.weights == killed.weights != ""
+    print("Held against the undisturbed run:")
+    print(f"  losses    {len(losses)} of {STEPS} differ in any bit{_first(losses)}")
+    print(
+        f"  records   {len(records)} of {STEPS} batches differ, by the numbers of their {BATCH_SIZE} records{_first(records)}"
+    )
+    print(f"  weights   {'the same to the last bit' if same_weights else 'DIFFER'}")
+    print(f"  accuracy  {killed.right / max(killed.tested, 1):.1%} of {killed.tested} digits that it never saw")
+    return same_weights and not losses and not records
+
+
+def _first(steps: list[int]) -> str:
+    return f"; THE FIRST: step {steps[0]}" if steps else ""
+
+
+def others(count: int) -> None:
+    """Print what is lost where workers have orders of their own, by a ledger of the same event."""
+    lost = resumed_by_step_count(count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS)
+    before, after = WORKERS
+    print(
+        f"With an order in each worker and a resume by step count ({before} workers, then {after}), in the epoch of the kill:"
+    )
+    print(f"  {lost.twice} records come twice, {lost.never} never; {lost.read_again} are read again to find the place")

@@ -1,0 +1,67 @@
+"""The records of a training, by step. In: its events. Out: what differs from another, and what another loader would lose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+
+@dataclass
+class TrainingLedger:
+    """A training, as its events tell it. Steps that are done again after a resume replace those of before."""
+
+    losses: dict[int, str] = field(default_factory=dict)
+    records: dict[int, list[int]] = field(default_factory=dict)
+    weights: str = ""
+    right: int = 0
+    tested: int = 0
+
+    def forget_after(self, step: int) -> None:
+        """A training begins again after a step."""
+        self.losses = {one: loss for one, loss in self.losses.items() if one <= step}
+        self.records = {one: numbers for one, numbers in self.records.items() if one <= step}
+
+    def differences(self, other: TrainingLedger) -> tuple[list[int], list[int]]:
+        """The steps whose losses, and those whose records differ."""
+        steps = sorted({*self.losses, *other.losses})
+        losses = [step for step in steps if self.losses.get(step) != other.losses.get(step)]
+        records = [step for step in steps if self.records.get(step) != other.records.get(step)]
+        return losses, records
+
+
+@dataclass(frozen=True)
+class LostRecords:
+    """Faults in the epoch of a resume: records that came twice, or never, and those that were read for nothing."""
+
+    twice: int
+    never: int
+    read_again: int
+
+
+def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple[int, int]) -> LostRecords:
+    """The epoch of a step, by a loader each of whose workers makes batches of its own part, and which resumes by skipping.
+
+    It runs with the first number of workers up to the step, and then with the second one.
+    """
+    before = epoch = 0
+    while step >= before + len(batches := _by_workers(count, batch_size, epoch, workers[0])):
+        before, epoch = before + len(batches), epoch + 1
+    done = batches[: step - before]
+    resumed = _by_workers(count, batch_size, epoch, workers[1])
+    came = Counter(chain.from_iterable(done + resumed[len(done) :]))
+    return LostRecords(
+        twice=sum(times > 1 for times in came.values()),
+        never=count - len(came),
+        read_again=sum(map(len, resumed[: len(done)])),
+    )
+
+
+def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[list[int]]:
+    """The batches of an epoch: each worker has every n-th record of the shuffle, and they take turns."""
+    order = np.random.default_rng((0, epoch)).permutation(count)
+    parts = [order[worker::workers] for worker in range(workers)]
+    own = [[part[at : at + batch_size].tolist() for at in range(0, len(part), batch_size)] for part in parts]
+    return [batches[turn] for turn in range(max(map(len, own))) for batches in own if turn < len(batches)]

@@ -1,0 +1,145 @@
+"""The training of the demo, in its own process. In: a folder with digits, maybe a checkpoint. Out: a line of JSON an event.
+
+It kills its own workers, and then itself, at the steps that it is given. Run again, it goes on from the checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...chains.iter_dataset import IterDataset
+from ...chains.map_dataset import MapDataset
+from ...loader.device.options import jax_for
+
+STEPS = 300
+BATCH_SIZE = 64
+SAVE_EVERY = 25
+WORKERS_DIE_AT = 110
+TRAINER_DIES_AT = 217
+
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+
+def is_for_test(numbers: np.ndarray) -> np.ndarray:
+    """True for each fifth record, by its number: it is never trained on."""
+    mask: np.ndarray = numbers % 5 == 0
+    return mask
+
+
+def batches_of(digits: dict[str, np.ndarray], worker_count: int, folder: Path) -> IterDataset[Any]:
+    """The endless stream: shuffled anew in each epoch, each digit moved at random."""
+    trained = ~is_for_test(digits["number"])
+    training = MapDataset.source({name: column[trained] for name, column in digits.items()})
+    batches = training.shuffle(seed=0).repeat().random_map(_moved, seed=0).batch(BATCH_SIZE).to_iter_dataset()
+    return batches.mp_prefetch(worker_count, functools.partial(_note_worker, folder)) if worker_count else batches
+
+
+def _moved(record: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    return {**record, "image": np.roll(record["image"], rng.integers(-1, 2, size=2), axis=(0, 1))}
+
+
+def _note_worker(folder: Path, index: int, count: int) -> None:
+    """In a new worker: say who it is, so that it can be killed."""
+    (folder / f"worker-{os.getpid()}").touch()
+
+
+def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at: int) -> Iterator[dict[str, Any]]:
+    """The events of a training, up to its end or its death."""
+    jax = jax_for("headrace demo")
+    digits = dict(np.load(folder / "digits.npz"))
+    update, logits = _model(jax)
+    weights, loader_state = _restored(folder)
+    with iter(batches_of(digits, worker_count, folder).to_device(jax.devices()[0])) as batches:
+        if loader_state:
+            batches.set_state(loader_state)
+        yield {"event": "start", "step": batches.step, "workers": worker_count}
+        while batches.step < STEPS:
+            batch = next(batches)
+            weights, loss = update(weights, batch)
+            numbers = np.asarray(batch["number"]).tolist()
+            yield {"event": "step", "step": batches.step, "loss": float(loss).hex(), "records": numbers}
+            if batches.step % SAVE_EVERY == 0:
+                _save(folder, jax.device_get(weights), batches.get_state())
+            if batches.step == workers_die_at:
+                yield {"event": "killed", "step": batches.step, "workers": _kill_workers(folder)}
+            if batches.step == trainer_dies_at:
+                os.kill(os.getpid(), _KILL)
+    test = is_for_test(digits["number"])
+    right = np.asarray(logits(weights, digits["image"][test])).argmax(1) == digits["label"][test]
+    digest = hashlib.sha256(b"".join(np.asarray(weights[name]).tobytes() for name in sorted(weights))).hexdigest()
+    yield {"event": "end", "weights": digest, "right": int(right.sum()), "tested": len(right)}
+
+
+def _kill_workers(folder: Path) -> int:
+    """Kill all that were started in this process; how many these are."""
+    notes = list(folder.glob("worker-*"))
+    for note in notes:
+        note.unlink()
+        os.kill(int(note.name.partition("-")[2]), _KILL)
+    return len(notes)
+
+
+def _save(folder: Path, weights: dict[str, Any], loader_state: bytes) -> None:
+    """Model and place in the data in one file, which is there as a whole or not at all."""
+    with (folder / "unfinished").open("wb") as file:
+        np.savez(file, loader_state=np.frombuffer(loader_state, np.uint8), **weights)
+    (folder / "unfinished").replace(folder / "checkpoint.npz")
+
+
+def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
+    """Weights and the state of the loader: of the checkpoint, or new ones."""
+    if (folder / "checkpoint.npz").exists():
+        weights = dict(np.load(folder / "checkpoint.npz"))
+        return weights, weights.pop("loader_state").tobytes()
+    rng = np.random.default_rng(0)
+    first, second = (rng.normal(0, (2 / shape[0]) ** 0.5, shape).astype(np.float32) for shape in ((64, 128), (128, 10)))
+    zeros = {"momentum_first": np.zeros_like(first), "momentum_second": np.zeros_like(second)}
+    return {"first": first, "second": second, **zeros}, b""
+
+
+def _model(jax: Any) -> tuple[Any, Any]:
+    """A step of gradient descent with momentum, and the network: two layers."""
+
+    def logits(weights: Any, images: Any) -> Any:
+        return jax.nn.relu(images.reshape(len(images), -1) @ weights["first"]) @ weights["second"]
+
+    def loss_of(weights: Any, batch: Any) -> Any:
+        scores = jax.nn.log_softmax(logits(weights, batch["image"]))
+        return -(scores * jax.nn.one_hot(batch["label"], 10)).sum(1).mean()
+
+    def update(weights: Any, batch: Any) -> Any:
+        loss, gradient = jax.value_and_grad(loss_of)(weights, batch)
+        new = {}
+        for name in ("first", "second"):
+            new[f"momentum_{name}"] = 0.9 * weights[f"momentum_{name}"] + gradient[name]
+            new[name] = weights[name] - 0.1 * new[f"momentum_{name}"]
+        return new, loss
+
+    return jax.jit(update), logits
+
+
+def main() -> None:
+    """Print the events of a training."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    for name in ("workers", "workers-die-at", "trainer-dies-at"):
+        parser.add_argument(f"--{name}", type=int, default=0)
+    given = parser.parse_args()
+    logging.getLogger("headrace").setLevel(logging.ERROR)  # that a worker was killed is told by an event
+    for event in train(given.folder, given.workers, given.workers_die_at, given.trainer_dies_at):
+        print(json.dumps(event), flush=True)
+
+
+if __name__ == "__main__":
+    main()
