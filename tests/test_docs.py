@@ -38,9 +38,11 @@ def _marked(name: str, *more: str) -> object:
 
 
 def _blocks() -> list[tuple[str, str]]:
-    """Name and text of each block of Python in the pages."""
+    """Name and text of each block of Python in the pages. Recipes have a test of their own, `test_recipes.py`."""
     found = []
     for page in PAGES:
+        if page.parent.name == "recipes":
+            continue
         blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
         found += [(f"{page.relative_to(ROOT)}-{number}", block) for number, block in enumerate(blocks)]
     return found
@@ -115,7 +117,7 @@ def test_links_between_pages_lead_somewhere(page):
             assert not anchor or anchor in _anchors(aim), f"{page.name} → {target}#{anchor}"
 
 
-@pytest.mark.parametrize("folder", ["docs", "docs/how-to", "docs/api"])
+@pytest.mark.parametrize("folder", ["docs", "docs/how-to", "docs/api", "docs/recipes"])
 def test_each_page_is_listed_once(folder):
     """Every page can be found from the list of its folder, and no how-to is longer than a reader wants to read."""
     pages = {page.name: page.read_text() for page in (ROOT / folder).glob("*.md")}
