@@ -27,6 +27,7 @@ from functools import lru_cache, partial
 from typing import Any
 from unittest import mock
 
+from fake_transport import FakeTransport, FakeWorkerDeath, Faults
 from pipelines import plain
 from plain_model import NothingComesError, PlainModel
 from random_programs import (
@@ -48,7 +49,6 @@ from headrace import ReadOptions, ShardOptions
 from headrace.errors import EmptyStreamError, NothingPassesError, WorkerCrashedError
 from headrace.loader import iterator as iterator_module
 from headrace.loader.executors import local
-from headrace.loader.executors.fake import FakeTransport, FakeWorkerDeath, Faults
 from headrace.loader.executors.pooled import PooledExecutor
 
 MOST = 16

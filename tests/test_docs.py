@@ -188,6 +188,38 @@ def _contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
+def _rows(page: Path) -> list[set[tuple[str, str]]]:
+    """The rows of all tables of a page: each cell with the name of its column."""
+    found = []
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.MULTILINE):
+        header, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines())
+        found += [set(zip(header, row)) for row in rows]
+    return found
+
+
+def test_figures_of_the_readme_are_those_of_the_docs():
+    """Each row of its tables is a part of a row of the league or of what was measured: nothing is rounded, nothing is old."""
+    known = [row for name in ("league", "performance") for row in _rows(ROOT / "docs" / f"{name}.md")]
+    figures = _rows(ROOT / "README.md")
+    assert len(figures) >= 8
+    for row in figures:
+        assert any(row <= other for other in known), row
+
+
+def test_the_readme_is_short_and_begins_with_what_to_do():
+    """Under 90 lines; one sentence, how to install, one program and the two tables come before the first heading."""
+    text = (ROOT / "README.md").read_text()
+    top = text.partition("\n## ")[0]
+    assert text.count("\n") < 90
+    assert (
+        top.index("pip install")
+        < top.index("headrace demo")
+        < top.index("```python")
+        < top.index("**Resume.**")
+        < top.index("**Speed.**")
+    )
+
+
 def test_the_first_page_of_the_site_shows_how_to_begin():
     """An install line, code, and a picture, before the links."""
     top = (ROOT / "docs" / "index.md").read_text().partition("## Start")[0]

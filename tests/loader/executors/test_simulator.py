@@ -7,12 +7,12 @@ import random
 
 import pytest
 import simulate
+from fake_transport import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
 
 from headrace import DataLoader, IndexSampler, MapTransform, load
 from headrace.errors import WorkerCrashedError
 from headrace.loader import iterator as iterator_module
 from headrace.loader.executors import local, pooled
-from headrace.loader.executors.fake import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
 from headrace.loader.executors.pool import WorkerPool
 from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Message

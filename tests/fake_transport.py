@@ -16,11 +16,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..options import INSIDE_A_TASK
-from ..plan.pipeline import Pipeline
-from ..work.tasks import Block, Failure, RowOrigins
-from ..work.worker import Worker
-from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Ready, Room, Transport, named_blocks
+from headrace.loader.executors.transport import (
+    AllEnded,
+    Answered,
+    Ended,
+    Event,
+    Lost,
+    Message,
+    Ready,
+    Room,
+    Transport,
+    named_blocks,
+)
+from headrace.loader.options import INSIDE_A_TASK
+from headrace.loader.plan.pipeline import Pipeline
+from headrace.loader.work.tasks import Block, Failure, RowOrigins
+from headrace.loader.work.worker import Worker
 
 BY_A_TASK = "by a task"
 
