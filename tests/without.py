@@ -34,7 +34,7 @@ def folder_without(parts: tuple[str, ...], folder: Path) -> Path:
 
 
 _TAKE_AWAY = """
-    import importlib, os, sys
+    import asyncio, importlib, os, sys  # asyncio chooses by the system what of it to use, when it is imported
 
     def take_away_folder(path):
         def refuse(event, arguments):

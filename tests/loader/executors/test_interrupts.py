@@ -34,7 +34,7 @@ def interrupted(what: str, every: int, seconds: float) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("what", "every", "least"), chosen([("opening", 40, 250), ("closing", 9, 50)], ("closing", 9, 50))
+    ("what", "every", "least"), chosen([("opening", 40, 250), ("closing", 9, 40)], ("closing", 9, 40))
 )
 def test_an_interrupt_in_opening_or_closing_workers_leaves_nothing(what, every, least):
     """It comes out once, the stream goes on after it, and no process, thread or descriptor is left."""
