@@ -24,6 +24,7 @@ html_theme = "furo"
 html_title = "headrace"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
+html_extra_path = ["llms.txt"]
 html_show_copyright = False
 html_show_sphinx = False
 

@@ -138,6 +138,21 @@ def test_each_public_name_is_in_the_reference_once():
     assert public <= set(listed)
 
 
+@pytest.mark.parametrize(("made", "file"), [("llms", "llms.txt"), ("page", "for-assistants.md")])
+def test_pages_for_assistants_are_up_to_date(made, file):
+    """They follow the docstrings and the lists of pages."""
+    script = runpy.run_path(str(ROOT / "docs" / "assistants.py"))
+    assert script[made]() == (ROOT / "docs" / file).read_text(), "write them anew: python docs/assistants.py"
+
+
+def test_each_public_name_is_on_the_page_for_assistants():
+    """With its use."""
+    told = dict(
+        re.findall(r"^\* `headrace\.([\w.]+).*?`: (.*)$", (ROOT / "docs/for-assistants.md").read_text(), re.MULTILINE)
+    )
+    assert {*headrace.__all__} - {"checkpoint", "metrics"} <= {name for name, use in told.items() if len(use) > 10}
+
+
 def test_each_extra_is_on_the_first_page():
     """Whoever installs headrace sees what the extras are for."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
