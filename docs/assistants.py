@@ -50,7 +50,11 @@ def _lines_of(page: Path, told: set[str]) -> list[str]:
     """Of the names on a page of the reference. Methods that were told of another class are listed without their use."""
     lines = []
     directive = r"^\.\. auto(?:class|function|exception):: (headrace\.[\w.]+)(\(\))?\n((?:   :.*\n)*)"
-    for name, made_by_others, options in re.findall(directive, page.read_text(), re.MULTILINE):
+    text = page.read_text()
+    for module in re.findall(r"^\.\. automodule:: (.*)$", text, re.MULTILINE):
+        errors = [thing for thing in vars(resolve_name(module)).values() if getattr(thing, "__module__", "") == module]
+        lines += [f"* `{module}.{error.__name__}`: {_first_line(error)}" for error in errors]
+    for name, made_by_others, options in re.findall(directive, text, re.MULTILINE):
         thing = resolve_name(name)
         lines += [f"* `{name}{'' if made_by_others else _arguments(thing)}`: {_first_line(thing)}"]
         if ":members:" in options and inspect.isclass(thing):

@@ -150,7 +150,10 @@ def test_each_public_name_is_on_the_page_for_assistants():
     told = dict(
         re.findall(r"^\* `headrace\.([\w.]+).*?`: (.*)$", (ROOT / "docs/for-assistants.md").read_text(), re.MULTILINE)
     )
-    assert {*headrace.__all__} - {"checkpoint", "metrics"} <= {name for name, use in told.items() if len(use) > 10}
+    errors = {f"errors.{name}" for name, thing in vars(headrace.errors).items() if isinstance(thing, type)}
+    assert {*headrace.__all__, *errors} - {"checkpoint", "metrics"} <= {
+        name for name, use in told.items() if len(use) > 10
+    }
 
 
 def test_each_extra_is_on_the_first_page():
@@ -167,6 +170,15 @@ def test_each_command_is_in_the_reference(capsys):
     commands = re.search(r"\{([\w,-]+)\}", capsys.readouterr().out).group(1).split(",")
     page = (ROOT / "docs" / "api" / "command-line.md").read_text()
     assert {*commands} <= set(re.findall(r"^\| `headrace ([\w-]+)` \| .*\]\(\.\./how-to/", page, re.MULTILINE))
+
+
+def test_who_searches_for_why_slow_finds_the_page_about_waits_first():
+    """The site's search leaves "why" out, and words of headings count most: no other page has "slow" in one."""
+    found = []
+    for page in (ROOT / "docs").rglob("*.md"):
+        headings = " ".join(re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)).lower()
+        found += [page.name] * bool(re.search(r"\bslow(ly|ed|s)?\b", headings))
+    assert found == ["why-waiting.md"]
 
 
 def test_pictures_show_what_the_library_does_today(monkeypatch):
