@@ -169,7 +169,9 @@ def test_each_command_is_in_the_reference(capsys):
         command_line.main(["--help"])
     commands = re.search(r"\{([\w,-]+)\}", capsys.readouterr().out).group(1).split(",")
     page = (ROOT / "docs" / "api" / "command-line.md").read_text()
-    assert {*commands} <= set(re.findall(r"^\| `headrace ([\w-]+)` \| .*\]\(\.\./how-to/", page, re.MULTILINE))
+    assert {*commands} <= set(
+        re.findall(r"^\| `headrace ([\w-]+)` \| .*\]\((?:\.\./how-to/|#completion)", page, re.MULTILINE)
+    )
 
 
 def test_who_searches_for_why_slow_finds_the_page_about_waits_first():

@@ -43,6 +43,7 @@ USES = {
     "ray": "import ray; import headrace.loader.executors.ray.transport",
     "keras": "import os; os.environ['KERAS_BACKEND'] = 'jax'; import keras; import headrace.compat.keras",
     "metrics": "headrace.metrics",
+    "completion": "from headrace.tools.command_line import main; assert main(['completion', 'zsh']) == 0",
     "pictures": "import matplotlib; headrace.write_report",
     "all": f"headrace.convert([b'x'], 'records', workers=0); {ON_DEVICE}",
 }

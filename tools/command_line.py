@@ -63,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         help_, run, options, epilog = command
         added = (of_checkpoints if group else tools).add_parser(name, help=help_, epilog=epilog, formatter_class=form)
         for flags, settings in options:
-            added.add_argument(*flags, **settings)
+            argument: Any = added.add_argument(*flags, **settings)
+            if not flags[0].startswith("-") or settings.get("metavar") == "FILE" or settings.get("type") is Path:
+                argument.complete = _FILES
         added.set_defaults(run=run)
     return parser
 
@@ -116,6 +118,8 @@ _NUMBERS = _option("--json", action="store_true", help="print the numbers for ot
 _PROGRAM = _option("program", help="PROGRAM.py, or PROGRAM.py:name of a loader or of a function that makes one")
 _SECONDS = _number("--seconds", "to measure for at most (default 60)", default=60.0)
 _RUN: dict[str, Any] = {"action": "store_true", "dest": "runs"}
+_FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
+"""As `shtab.FILE`: shells complete names of files."""
 _OPTIONS: dict[str, Any] = {"action": "append", "default": []}
 _EXPANSION: dict[str, Any] = {"type": int, "default": MAX_EXPANSION, "metavar": "N"}
 _FORMATS = (
@@ -241,6 +245,14 @@ A conversion that was stopped goes on when it is run again.""",
         *(_option(name, help="PROGRAM.py[:name], or a state file or a folder of these") for name in ("one", "two")),
         _option("--run", **_RUN, help="run programs as a shell would, up to their first loop"),
         _JSON,
+    ),
+    "completion": _command(
+        "SHELL: print what completes commands, options and files in a shell",
+        "completion:print_script",
+        _option("shell", choices=["bash", "zsh", "tcsh"]),
+        epilog="""examples:
+  headrace completion bash > ~/.local/share/bash-completion/completions/headrace
+  headrace completion zsh > ~/.zfunc/_headrace        with fpath+=~/.zfunc before compinit""",
     ),
     "checkpoint inspect": _command(
         "print the checkpoints under a path, in words",

@@ -1,0 +1,20 @@
+"""Completion for shells. In: the name of a shell. Out: its script, made by shtab from the parser of the command line."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+from ..errors import MissingExtraError
+
+
+def print_script(options: argparse.Namespace) -> int:
+    """Run the command `completion`."""
+    from .command_line import _parser
+
+    try:
+        shtab = import_module("shtab")
+    except ImportError as error:
+        raise MissingExtraError('headrace completion needs shtab; pip install "headrace[completion]".') from error
+    print(shtab.complete(_parser(), shell=options.shell))
+    return 0
