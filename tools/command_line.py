@@ -64,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         added = (of_checkpoints if group else tools).add_parser(name, help=help_, epilog=epilog, formatter_class=form)
         for flags, settings in options:
             argument: Any = added.add_argument(*flags, **settings)
-            if not flags[0].startswith("-") or settings.get("metavar") == "FILE" or settings.get("type") is Path:
+            named = not flags[0].startswith("-") or settings.get("metavar") == "FILE" or settings.get("type") is Path
+            if named and "choices" not in settings:
                 argument.complete = _FILES
         added.set_defaults(run=run)
     return parser
