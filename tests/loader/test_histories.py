@@ -124,7 +124,7 @@ def _check(seed, folder, workers=0):
     return came, len(changes)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("block", range(10))
 def test_each_living_record_comes_once_in_each_epoch(block, tmp_path):
     """A hundred histories of appending, leaving out, other numbers of shards, kills and resumes, in blocks of ten."""
@@ -146,6 +146,7 @@ def test_each_living_record_comes_once_in_a_thousand_histories(block, tmp_path):
 
 
 @pytest.mark.parametrize("seed", [3])
+@pytest.mark.long
 def test_histories_are_the_same_on_any_number_of_workers(seed, tmp_path):
     """None, two and three worker processes give the same elements."""
     came = []
