@@ -22,15 +22,15 @@ class Loader:
 
     Attributes:
         title: what the tables call it.
-        adapter: the module in `adapters/`.
-        requirements: the file in `requirements/`, and the folder of its environment; empty for what cannot be installed.
-        why_missing: why it has no environment; a row of the tables says so.
+        adapter: the module in `adapters/` for the resume league; empty for a loader that has no state.
+        requirements: the file in `requirements/`, and the folder of its environment.
+        stateless: why it takes no part in the resume league; the page says so.
     """
 
     title: str
     adapter: str
     requirements: str
-    why_missing: str = ""
+    stateless: str = ""
 
 
 LOADERS = {
@@ -42,16 +42,16 @@ LOADERS = {
     "hf_map": Loader("Hugging Face, on disk", "with_hf_map", "datasets"),
     "hf_stream": Loader("Hugging Face, streaming", "with_hf_stream", "datasets"),
     "webdataset": Loader("webdataset", "with_webdataset", "webdataset"),
-    "spdl": Loader("SPDL", "", "", "not played: its pipelines have no state that could be saved and loaded"),
+    "spdl": Loader("SPDL", "", "spdl", "its pipelines have no state that could be saved and loaded"),
 }
 
 
 def python_of(loader: Loader) -> str | None:
     """The Python that has it: of its own environment, else this one if it has the package; None if neither is there."""
     own = CACHE / loader.requirements / "bin" / "python"
-    if loader.requirements and own.exists():
+    if own.exists():
         return str(own)
-    if loader.requirements and importlib.util.find_spec(loader.requirements) is not None:
+    if importlib.util.find_spec(loader.requirements) is not None:
         return sys.executable
     return None
 
@@ -71,9 +71,6 @@ def main() -> int:
     """Makes the environments that the command line names; without names, all."""
     for name in sys.argv[1:] or LOADERS:
         loader = LOADERS[name]
-        if loader.why_missing:
-            print(f"{name}: {loader.why_missing}")
-            continue
         try:
             make(loader)
             print(f"{name}: {CACHE / loader.requirements}")

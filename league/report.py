@@ -54,7 +54,7 @@ def tables(results: dict[str, Any]) -> str:
     for event in EVENTS:
         row = [_summary(results[name]["cells"], event.name) for name in played]
         lines.append(f"| {event.about} | {' | '.join(row)} |")
-    lines += [f"\n{LOADERS[name].title}: {LOADERS[name].why_missing}." for name in LOADERS if LOADERS[name].why_missing]
+    lines += [f"\n{one.title} is not in this table: {one.stateless}." for one in LOADERS.values() if one.stateless]
     lines += ["", "Cells that are neither right nor grey, each with what was found:", ""]
     lines += ["| loader | pipeline | event | verdict | found |", "|---|---|---|---|---|"]
     for name in played:

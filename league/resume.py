@@ -29,8 +29,8 @@ def main() -> int:
         loader = LOADERS[name]
         found = {"versions": {}, "cells": {}, "missing": ""}
         python = python_of(loader)
-        if python is None:
-            found["missing"] = loader.why_missing or f"not installed: python3 league/environments.py {name}"
+        if loader.stateless or python is None:
+            found["missing"] = loader.stateless or f"not installed: python3 league/environments.py {name}"
             print(f"{name}: {found['missing']}")
         else:
             for cell, verdict in play(loader, python, options.pipelines, options.events, found["versions"]):

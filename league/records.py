@@ -1,0 +1,169 @@
+"""The records of the speed league, what is done with them, and what must come of them.
+
+In: a number. Out: its record. Each record can be told from what comes, so that a loader that loses,
+doubles or spoils one has no figure. Needs NumPy; `jpeg` needs Pillow, `parquet` pyarrow.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from workloads import Workload
+
+CROP = 224
+"""Rows and columns of a crop from a JPEG of 256 × 256."""
+
+ROW = 2048
+"""Tokens in a packed row."""
+
+
+def records(workload: Workload, count: int) -> Iterator[Any]:
+    """The first ones: of `mnist` images, of `packing` arrays of tokens, of `parquet` numbers, else bytes."""
+    return map(_RECORDS[workload.name], range(count))
+
+
+def image(number: int) -> NDArray[np.uint8]:
+    """28 × 28, with the number in its first three pixels."""
+    made = np.full((28, 28), number % 251, np.uint8)
+    made[0, :3] = number & 255, number >> 8 & 255, number >> 16
+    return made
+
+
+def kilobyte(number: int) -> bytes:
+    """The number in 8 bytes, and 1,016 others."""
+    return number.to_bytes(8, "little") + _noise()[number % 1000 : number % 1000 + 1016]
+
+
+def photograph(number: int) -> bytes:
+    """The number in 8 bytes, then a JPEG of 256 × 256 whose red is 40 + number % 160."""
+    return number.to_bytes(8, "little") + _jpeg(number % 160)
+
+
+def document(number: int) -> NDArray[np.uint16]:
+    """1 to 2,048 tokens, each number % 60,000 + 1."""
+    return np.full(length(number), number % 60_000 + 1, np.uint16)
+
+
+def length(number: int) -> int:
+    """Tokens in a document: many short ones, few long ones."""
+    return 1 + number * 2_654_435_761 % 2**32 % (ROW if number % 7 == 0 else ROW // 6)
+
+
+_RECORDS = {
+    "mnist": image,
+    "bytes_1k": kilobyte,
+    "jpeg": photograph,
+    "packing": document,
+    "tar": kilobyte,
+    "parquet": int,
+}
+
+
+@functools.cache
+def _noise() -> bytes:
+    return np.random.default_rng(0).bytes(2016)
+
+
+@functools.cache
+def _jpeg(shade: int) -> bytes:
+    from PIL import Image
+
+    wave = 20 * np.sin(np.arange(256) / 9) + np.random.default_rng(shade).normal(0, 12, (256, 256))
+    wave -= wave.mean()
+    pixels = np.stack([np.full((256, 256), 40 + shade), 128 + wave, 128 + wave.T], 2).clip(0, 255).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=90, subsampling=0)
+    return file.getvalue()
+
+
+def to_float(pixels: Any) -> NDArray[np.float32]:
+    """What `mnist` does with an image."""
+    return np.asarray(pixels, np.float32) / np.float32(255)
+
+
+def to_array(record: bytes) -> NDArray[np.uint8]:
+    """What `bytes_1k` and `tar` do with a record."""
+    return np.frombuffer(record, np.uint8)
+
+
+def to_crop(record: bytes, generator: Any) -> dict[str, Any]:
+    """What `jpeg` does with a record; the generator is `random`, or a NumPy one."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(record[8:])) as opened:
+        pixels = np.asarray(opened)
+    top, left = (int(generator.random() * (256 - CROP + 1)) for _ in range(2))
+    crop = np.ascontiguousarray(pixels[top : top + CROP, left : left + CROP])
+    return {"image": crop, "number": int.from_bytes(record[:8], "little")}
+
+
+def numbers(workload: Workload, batch: Any) -> NDArray[np.int64]:
+    """The numbers of the records in a batch, of `packing` one for each token; a ValueError if one was spoiled."""
+    if workload.name == "mnist":
+        pixels = _checked(batch["image"], np.float32, (28, 28))
+        first = np.rint(pixels[:, 0, :3] * 255).astype(np.int64)
+        found = first @ np.array([1, 256, 65_536])
+        right = np.rint(pixels[:, 14, 14] * 255) == found % 251
+    elif workload.name in ("bytes_1k", "tar"):
+        data = _checked(batch, np.uint8, (1024,))
+        found = np.ascontiguousarray(data[:, :8]).view("<i8")[:, 0]
+        right = data[:, -1] == np.frombuffer(_noise(), np.uint8)[found % 1000 + 1015]
+    elif workload.name == "jpeg":
+        pixels, found = _checked(batch["image"], np.uint8, (CROP, CROP, 3)), np.asarray(batch["number"], np.int64)
+        right = np.abs(pixels[:, 100:132, 100:132, 0].mean(axis=(1, 2)) - 40 - found % 160) < 3
+    elif workload.name == "parquet":
+        found = np.asarray(batch["number"], np.int64)
+        right = _checked(batch["value"], np.float32, ()) == found.astype(np.float32) / 2
+    else:
+        tokens = np.asarray(batch["tokens"])
+        if tokens.ndim != 2 or tokens.shape[1] != ROW:
+            raise ValueError(f"a batch of the shape {tokens.shape}, not (n, {ROW})")
+        return tokens[tokens > 0].astype(np.int64) - 1
+    if not np.all(right):
+        raise ValueError(f"record {found[~right][0]} is spoiled")
+    return found
+
+
+def _checked(array: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    array = np.asarray(array)
+    if array.dtype != dtype or array.shape[1:] != shape:
+        raise ValueError(f"a batch of {array.dtype}{array.shape}, not {np.dtype(dtype)}{('n', *shape)}")
+    return array
+
+
+def write_tar(records: Iterator[bytes], folder: Path, files: int = 4, ending: str = "bin") -> None:
+    """Tar files in the form of webdataset, of neighbours, with as many records each."""
+    rows = list(records)
+    for file, places in enumerate(np.array_split(np.arange(len(rows)), files)):
+        with tarfile.open(folder / f"{file:03}.tar", "w") as tar:
+            for place in places:
+                entry = tarfile.TarInfo(f"{place:07}.{ending}")
+                entry.size = len(rows[place])
+                tar.addfile(entry, io.BytesIO(rows[place]))
+
+
+def write_parquet(records: Iterator[int], folder: Path, files: int = 4) -> None:
+    """Parquet files of neighbours, in row groups of 10,000."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for file, part in enumerate(np.array_split(np.array(list(records)), files)):
+        table = pa.table({"number": part.astype(np.int64), "value": part.astype(np.float32) / 2})
+        pq.write_table(table, folder / f"{file:03}.parquet", row_group_size=10_000)
+
+
+def write_array_record(records: Iterator[bytes], folder: Path) -> None:
+    """One ArrayRecord file, of which each record is read alone."""
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    writer = ArrayRecordWriter(str(folder / "0.array_record"), "group_size:1")
+    for record in records:
+        writer.write(record)
+    writer.close()
