@@ -126,7 +126,8 @@ def _host(adapter: Adapter, run: Run, folder: Path) -> None:
             else:
                 write(end="stop")
         except Exception as error:
-            write(end="error", message=_short(f"{type(error).__name__}: {error}"))
+            where = "" if str(error) else f"in `{traceback.extract_tb(error.__traceback__)[-1].line}`"
+            write(end="error", message=_short(f"{type(error).__name__}: {error}{where}"))
         _close(stream)
 
 
