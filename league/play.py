@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pickle
+import platform
 import shutil
 import signal
 import sys
@@ -214,7 +215,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for workers
     adapter = importlib.import_module(name)
     pipelines, events = ({one.name: one for one in all_} for all_ in (PIPELINES, EVENTS))
-    print(json.dumps({"versions": adapter.versions()}), flush=True)
+    print(json.dumps({"versions": adapter.versions() | {"Python": platform.python_version()}}), flush=True)
     for cell in cells:
         pipeline, event = (all_[one] for all_, one in zip((pipelines, events), cell.split(":")))
         sentence = adapter.unclaimed(pipeline, event)
