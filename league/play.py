@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pickle
+import platform
 import shutil
 import signal
 import sys
@@ -126,7 +127,8 @@ def _host(adapter: Adapter, run: Run, folder: Path) -> None:
             else:
                 write(end="stop")
         except Exception as error:
-            write(end="error", message=_short(f"{type(error).__name__}: {error}"))
+            where = "" if str(error) else f"in `{traceback.extract_tb(error.__traceback__)[-1].line}`"
+            write(end="error", message=_short(f"{type(error).__name__}: {error}{where}"))
         _close(stream)
 
 
@@ -213,7 +215,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for workers
     adapter = importlib.import_module(name)
     pipelines, events = ({one.name: one for one in all_} for all_ in (PIPELINES, EVENTS))
-    print(json.dumps({"versions": adapter.versions()}), flush=True)
+    print(json.dumps({"versions": adapter.versions() | {"Python": platform.python_version()}}), flush=True)
     for cell in cells:
         pipeline, event = (all_[one] for all_, one in zip((pipelines, events), cell.split(":")))
         sentence = adapter.unclaimed(pipeline, event)

@@ -16,7 +16,9 @@ from typing import Any
 
 from cases import EVENTS, PIPELINES, Event, Pipeline
 from environments import LOADERS, Loader, python_of
+from facts import facts
 from oracle import Page, Verdict, judge
+from play import SECONDS
 
 HERE = Path(__file__).parent
 
@@ -27,7 +29,9 @@ def main() -> int:
     results: dict[str, Any] = {}
     for name in options.loaders:
         loader = LOADERS[name]
-        found = {"versions": {}, "cells": {}, "missing": ""}
+        noted = facts() | {"limit of a leg": f"{SECONDS:g} s"}
+        found = {"versions": {}, "cells": {}, "missing": "", "facts": noted, "seconds": 0.0}
+        began = time.monotonic()
         python = python_of(loader)
         if loader.stateless or python is None:
             found["missing"] = loader.stateless or f"not installed: python3 league/environments.py {name}"
@@ -36,6 +40,7 @@ def main() -> int:
             for cell, verdict in play(loader, python, options.pipelines, options.events, found["versions"]):
                 found["cells"][cell] = [verdict.word, verdict.detail]
                 _show(name, cell, verdict)
+        found["seconds"] = round(time.monotonic() - began, 1)
         results[name] = found
         if options.results:
             _keep(options.results, results)
@@ -77,7 +82,7 @@ def _keep(path: Path, results: dict[str, Any]) -> None:
     kept = json.loads(path.read_text()) if path.exists() else {}
     for name, found in results.items():
         cells = kept.get(name, {}).get("cells", {}) | found["cells"]
-        kept[name] = found | {"cells": cells, "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        kept[name] = found | {"cells": cells}
     path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 

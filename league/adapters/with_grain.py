@@ -31,12 +31,10 @@ def versions() -> dict[str, str]:
 
 def unclaimed(pipeline: Any, event: Any) -> str:
     """Elastic resumption is claimed for pipelines without filters and packing."""
-    many_to_one = any(map(pipeline.has, ("filter", "flat_map", "pack")))
-    if event.name == "workers" and many_to_one:
-        return WORKERS
     if event.name == "data_grow":
         return "its docs do not speak of data that change"
-    return ELASTIC if elastic(event) and many_to_one else ""
+    many_to_one = any(map(pipeline.has, ("filter", "flat_map", "pack")))
+    return (WORKERS if event.name == "workers" else ELASTIC) if elastic(event) and many_to_one else ""
 
 
 def elastic(event: Any) -> bool:
@@ -67,19 +65,14 @@ class Fan(grain.experimental.FlatMapTransform):
 def stream(run: Any) -> Stream:
     """The pipeline, one stage after the other."""
     pipeline, leg = run.pipeline, run.leg
-    sources = []
-    for number in range(len(pipeline.shards)):
-        paths = sorted(map(str, run.folder.glob(f"{number}-*.array_record")))
-        sources.append(grain.MapDataset.source(grain.sources.ArrayRecordDataSource(paths)))
+    paths = [sorted(map(str, run.folder.glob(f"{number}-*"))) for number in range(len(pipeline.shards))]
+    sources = [grain.MapDataset.source(grain.sources.ArrayRecordDataSource(files)) for files in paths]
     if pipeline.has("shuffle"):
         sources = [source.shuffle(seed=1 + number) for number, source in enumerate(sources)]
-    dataset = sources[0] if len(sources) == 1 else grain.MapDataset.mix(sources)
+    dataset = grain.MapDataset.mix(sources) if len(sources) > 1 else sources[0]
     if pipeline.has("window"):
-        window = pipeline.number("window")
-        dataset = experimental.WindowShuffleMapDataset(dataset, window_size=window, seed=1)
-    if pipeline.has("repeat"):
-        dataset = dataset.repeat(pipeline.number("repeat"))
-    dataset = dataset.map(int).map(run.touch)
+        dataset = experimental.WindowShuffleMapDataset(dataset, window_size=pipeline.number("window"), seed=1)
+    dataset = dataset.repeat(pipeline.number("repeat", 1)).map(int).map(run.touch)
     for stage, *_ in pipeline.stages:
         if stage == "map":
             dataset = dataset.map(lambda number: number + MAPPED)
@@ -94,9 +87,8 @@ def stream(run: Any) -> Stream:
         shard = grain.sharding.ShardOptions(run.host, leg.hosts)
         batches = experimental.ElasticIterator(dataset, leg.batch * leg.hosts, shard, multiprocessing_options=processes)
     else:
-        if leg.hosts > 1:
-            even = len(dataset) - len(dataset) % leg.hosts if run.event.alike else len(dataset)
-            dataset = dataset[:even][run.host :: leg.hosts]
+        spare = len(dataset) % leg.hosts if run.event.alike else 0
+        dataset = dataset[: len(dataset) - spare][run.host :: leg.hosts] if leg.hosts > 1 else dataset
         batches = dataset.to_iter_dataset()
         if pipeline.has("flat_map"):
             batches = experimental.FlatMapIterDataset(batches, Fan())

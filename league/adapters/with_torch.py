@@ -20,6 +20,11 @@ STAGES = {
     "window": "a map-style dataset is shuffled by its sampler, as a whole",
     "pack": "not part of PyTorch or torchdata's StatefulDataLoader",
 }
+EVENTS = {
+    "hosts": RANKS,
+    "batch_size": "its docs do not speak of another batch size",
+    "data_grow": "its docs do not speak of data that change",
+}
 
 
 def versions() -> dict[str, str]:
@@ -29,14 +34,9 @@ def versions() -> dict[str, str]:
 
 def unclaimed(pipeline: Any, event: Any) -> str:
     """What has no stage, and a state for other ranks."""
-    missing = next((STAGES[stage] for stage in STAGES if pipeline.has(stage)), "")
     if len(pipeline.shards) > 1:
-        missing = "not part of StatefulDataLoader: a mix is a sampler, or the program's own"
-    if event.name == "batch_size":
-        missing = missing or "its docs do not speak of another batch size"
-    if event.name == "data_grow":
-        missing = missing or "its docs do not speak of data that change"
-    return missing or (RANKS if event.name == "hosts" else "")
+        return "not part of StatefulDataLoader: a mix is a sampler, or the program's own"
+    return next((STAGES[stage] for stage in STAGES if pipeline.has(stage)), "") or EVENTS.get(event.name, "")
 
 
 def write(records: list[list[list[int]]], folder: Path) -> None:
@@ -57,10 +57,9 @@ class Records(torch.utils.data.Dataset):
         return len(self.records)
 
     def __getitem__(self, index: int) -> int:
-        number = self.run.touch(int(self.records[index]))
-        if self.run.pipeline.has("random_map"):
-            number += DRAW * int(torch.randint(1000, (), generator=self.generator()))
-        return number + MAPPED * self.run.pipeline.has("map")
+        number = self.run.touch(int(self.records[index])) + MAPPED * self.run.pipeline.has("map")
+        draws = self.run.pipeline.has("random_map")
+        return number + (DRAW * int(torch.randint(1000, (), generator=self.generator())) if draws else 0)
 
     def generator(self) -> torch.Generator:
         """Of this worker; its state is part of the loader's, as the docs of StatefulDataLoader say."""
@@ -79,7 +78,7 @@ class Records(torch.utils.data.Dataset):
 
 
 def stream(run: Any) -> Stream:
-    """The loader, and its epochs."""
+    """The loader."""
     return Stream(run, Records(run))
 
 
@@ -89,20 +88,14 @@ class Stream:
     def __init__(self, run: Any, records: Any) -> None:
         self._run = run
         torch.manual_seed(1)
-        alike = run.event.alike
+        alike, drop = run.event.alike, run.event.alike or run.pipeline.has("drop")
         self._sampler = StatefulDistributedSampler(  # a function of seed and epoch, on one host too
             records, run.leg.hosts, run.host, shuffle=run.pipeline.has("shuffle"), seed=1, drop_last=alike
         )
         self._loader = StatefulDataLoader(
-            records,
-            batch_size=run.leg.batch,
-            sampler=self._sampler,
-            drop_last=run.pipeline.has("drop") or alike,
-            num_workers=run.leg.workers,
+            records, run.leg.batch, sampler=self._sampler, num_workers=run.leg.workers, drop_last=drop
         )
-        self._epoch = 0
-        if run.states:
-            self._epoch = run.states[0]["epoch"]
+        self._epoch = run.states[0]["epoch"] if run.states else 0
         self._sampler.set_epoch(self._epoch)
         if run.states:
             self._loader.load_state_dict(run.states[run.host]["loader"])
@@ -119,9 +112,7 @@ class Stream:
             self._sampler.set_epoch(self._epoch)
             self._batches = iter(self._loader)
 
-    def numbers(self, batch: Any) -> Any:
-        """Those of a batch."""
-        return batch
+    numbers = staticmethod(list)  # those of a batch
 
     def state(self) -> dict[str, Any]:
         """Of the loader, and the epoch, which is the program's."""
