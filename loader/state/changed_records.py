@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ...samplers import NoSharding
-from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
+from ...samplers import IndexSampler, NoSharding
+from ...samplers.chain_order import ChainOrder
+from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, PASSING, History
 from ...samplers.changing.sampler import ChangingSampler, lasting
 from ...samplers.mix.ends import order_told
 from ...samplers.mix.order import MixOrder
@@ -130,11 +131,13 @@ def _counted(sampler: Any, saved: Any) -> Any:
         names = {f"part {short_repr(name)}": part for name, part in sampler.parts.items()}
         parts = {name: _counted(part, saved[name]) for name, part in names.items() if name in saved}
         return {**saved, **parts} if any(saved[name] is not part for name, part in parts.items()) else saved
-    return (
-        saved
-        if "records" in saved or not isinstance(sampler, ChangingSampler)
-        else {**saved, "records": sampler.num_records}
-    )
+    if not isinstance(sampler, ChangingSampler):
+        return saved
+    if saved.get("kind") == "ChainOrder" and isinstance(sampler.sampler, IndexSampler):  # before it grew
+        by_epochs = ChainOrder.told_by_epochs(saved)
+        kept = {name: value for name, value in saved.items() if name in PASSING}
+        return saved if by_epochs is None else {**by_epochs, **kept}
+    return saved if "records" in saved else {**saved, "records": sampler.num_records}
 
 
 def _changes_of(state: LoaderState) -> int:
