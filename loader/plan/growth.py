@@ -13,6 +13,7 @@ from ...samplers import ShardOptions
 from ...samplers.changing.growth import GrowthOptions
 from ...samplers.changing.living import OmittedKeys
 from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.one_epoch import OneEpoch
 from ...sources import fingerprint_of
 from ...sources.protocol import grows_within
 from .leaf import Leaf
@@ -79,6 +80,15 @@ def order_of(leaf: Leaf) -> ChangingSampler:
     """The order of a leaf whose source grows."""
     assert isinstance(leaf.sampler, ChangingSampler), "sources that grow have such orders"
     return leaf.sampler
+
+
+def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
+    """The pipeline of one epoch, over another generation of its source."""
+    order = pipeline.leaf.sampler
+    assert isinstance(order, OneEpoch), "it is one of a loop per epoch"
+    whole = at_generation(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=order.sampler)), generation)
+    epoch = OneEpoch(whole.leaf.sampler, order.epoch, whole.leaf.sampler.epoch_length)
+    return whole.with_leaf(dataclasses.replace(whole.leaf, sampler=epoch))
 
 
 def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:

@@ -27,7 +27,7 @@ from ...samplers.protocol import ENDLESS
 from ...sources import fingerprint_of
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
-from ..plan.growth import at_generation
+from ..plan.growth import at_generation, epoch_at_generation
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .changed_mix import adapted, check_last_windows, first_unread, former_length, migrate_mix
@@ -53,6 +53,7 @@ def migrate_records(
         states = _with_records(pipeline.leaf.sampler, states)
         return migrate_mix(*_with_parts(pipeline, pipeline.leaf.sampler, states, strict), strict, run)
     if isinstance(pipeline.leaf.sampler, OneEpoch):
+        pipeline, states = _in_generation(pipeline, states, strict)
         return migrate_mix(pipeline, _in_epoch(pipeline.leaf.sampler, states, strict), strict, run)
     states = _with_records(pipeline.leaf.sampler, states)
     latest = max(states, key=_changes_of)
@@ -88,6 +89,35 @@ def migrate_records(
     return now, [_as_of(state, known, history, fingerprint, total) for state in states]
 
 
+def _in_generation(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline of an epoch, and states of the same generation: that of the states inside of the epoch, else that of now."""
+    known, order, source = states[0].fingerprint, pipeline.leaf.sampler, pipeline.leaf.source
+    saved: Any = known["sampler"]
+    assert isinstance(order, OneEpoch), "it was asked before"
+    if not isinstance(order.sampler, ChangingSampler) or not hasattr(source, "at_generation"):
+        return pipeline, states
+    if not isinstance(saved, dict) or lasting(saved) != lasting(order.fingerprint):
+        return pipeline, states
+    last = History.of(saved).last
+    if last.generation > order.sampler.generation:
+        return pipeline, states  # comparing the fingerprints will tell
+    former = epoch_at_generation(pipeline, last.generation)
+    if (former.fingerprint["source"] != known["source"] and strict) or former.fingerprint["sampler"][
+        "records"
+    ] != last.records:
+        return pipeline, states
+    if any(any(state.cursor.positions) or any(state.cursor.skips) or state.cursor.unfinished for state in states):
+        return former, states
+    now = {name: value for name, value in order.fingerprint.items() if name != OMITTED}
+    kept = {OMITTED: saved[OMITTED]} if OMITTED in saved else {}
+    fingerprint = Fingerprint(
+        {**known, "sampler": {**now, **kept}, "source": pipeline.fingerprint_like(known)["source"]}
+    )
+    return pipeline, _retold(states, known, fingerprint)
+
+
 def _in_epoch(order: OneEpoch, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
     """States of a loop per epoch, which stand between two epochs, as of one from which the same records are left out."""
     known = states[0].fingerprint
@@ -107,9 +137,12 @@ def _in_epoch(order: OneEpoch, states: Sequence[LoaderState], strict: bool) -> S
             "be other ones; take the state between two epochs, or loop over iter(loader), whose states go on anywhere."
         )
     fingerprint = Fingerprint({**known, "sampler": order.fingerprint})
-    return [
-        dataclasses.replace(state, fingerprint=fingerprint) if state.fingerprint == known else state for state in states
-    ]
+    return _retold(states, known, fingerprint)
+
+
+def _retold(states: Sequence[LoaderState], known: Fingerprint, now: Fingerprint) -> list[LoaderState]:
+    """The states, those of one identity with another one."""
+    return [dataclasses.replace(state, fingerprint=now) if state.fingerprint == known else state for state in states]
 
 
 def _with_records(sampler: Any, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
@@ -188,9 +221,7 @@ def _with_parts(
     sampler = {**saved, **{names[name]: part.fingerprint for name, part in changed.items()}}
     fingerprint = Fingerprint({**known, "sampler": sampler})
     leaf = dataclasses.replace(pipeline.leaf, sampler=now)
-    return pipeline.with_leaf(leaf), [
-        dataclasses.replace(state, fingerprint=fingerprint) if state.fingerprint == known else state for state in states
-    ]
+    return pipeline.with_leaf(leaf), _retold(states, known, fingerprint)
 
 
 def _changing_parts(mix: MixSampler, saved: Any, strict: bool) -> dict[str, ChangingSampler]:

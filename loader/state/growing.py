@@ -148,12 +148,26 @@ class Lookout:
         return Decision(generation, self._growth.at == "now" or (ends and self._was_incomplete))
 
 
-def _log_of(pipeline: Pipeline, growth: GrowthOptions) -> DecisionLog | None:
-    """The log of all runs of the same stream; None: of one shard, where the user wants none."""
+def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
+    """The pipeline over the generation that all shards read in an epoch of a loop per epoch: that of who begins it first."""
+    growth = pipeline.leaf.growth
+    if growth is None:
+        return pipeline
+    log, source = _log_of(pipeline, growth, "epochs"), pipeline.leaf.source
+    found = log.read(epoch) if log is not None else None
+    if found is None:
+        found = Decision(int(source.newest_generation()), False)
+        found = found if log is None else log.first(epoch, found)
+    return at_generation(pipeline, found.generation)
+
+
+def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
+    """The log of all runs of the same stream, or of a loop over it; None: of one shard, where the user wants none."""
     leaf, order = pipeline.leaf, order_of(pipeline.leaf)
     if growth.log is None and leaf.shard.shard_count == 1:
         return None
     folder = growth.log if growth.log is not None else os.path.join(leaf.source.generation_folder, "decisions")
     every = growth.every if growth.at == "now" else 0
-    stream = digest([lasting(order.fingerprint), fingerprint_of(leaf.source.at_generation(0)), growth.at, every], 16)
+    values = [lasting(order.fingerprint), fingerprint_of(leaf.source.at_generation(0)), growth.at, every, *loop]
+    stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))
