@@ -160,6 +160,11 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
         EmptyStreamError: an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf
+    if leaf.growth is not None and leaf.has_parts:
+        raise ValueError(
+            "epochs() of a mix reads all of it again, and its parts have epochs of their own. Loop over iter(loader), "
+            'which takes in what is appended to a part; or pass growth="hand", for the records that there are.'
+        )
     if leaf.growth is not None and leaf.growth.at == "now":
         raise ValueError(
             'each epoch of epochs() keeps the records that it began with; pass growth="epoch", or loop over iter(loader), '
