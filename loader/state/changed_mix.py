@@ -193,9 +193,7 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
 
 
-def first_unread(
-    pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None
-) -> int:
+def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
     """A position of a leaf from which on no shard has read anything, and on which positions follow one another.
 
     With `of_shard` the one after the last that this shard has read: others may still have to read some before its next one.

@@ -49,9 +49,12 @@ def with_parts(
     knowing = [state for state in states if changes_of(state) == changes_of(latest)]  # others tell former places
     lasts = {name: history.last.position for name, history in histories.items()}
     length = former_length([state for state in knowing if state.places] or knowing, saved)
-    position, counts = place_in_mix(min(first_unread(pipeline, states), length), order_told(saved), lasts)
-    known_places = [each.places[0] for each in knowing if each.places]
-    told = next((each for each in known_places if min(each.position, length) == position), None)
+    known_places = {min(each.places[0].position, length): each.places[0] for each in knowing if each.places}
+    unread, order = min(first_unread(pipeline, states), length), order_told(saved)
+    position, counts = place_in_mix(unread, order, lasts)
+    if position not in known_places and (former := place_in_mix(unread, order, lasts, 0))[0] in known_places:
+        position, counts = former  # as states told it until a part was to be drawn again that had changed
+    told = known_places.get(position)
     places = told.place if told is not None and isinstance(told.place, dict) else {}
     changed = {
         name: part.going_on(saved[part_named(name)], counts[name], places.get(name)) for name, part in parts.items()
@@ -61,7 +64,8 @@ def with_parts(
     if any(part.history != histories[name] for name, part in changed.items()):
         check_begun(pipeline, states, strict)
         whole = now.going_on(saved, position, False)
-        check_unread(pipeline, whole, states, position)
+        if any(part.omitted.digest != histories[name].last.omitted for name, part in changed.items()):
+            check_unread(pipeline, whole, states, position)
         check_last_windows(pipeline, states, length, length_of(whole))
     sampler = {**saved, **{part_named(name): part.fingerprint for name, part in changed.items()}}
     source = known["source"]
@@ -115,15 +119,18 @@ def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> Load
     return dataclasses.replace(state, fingerprint=known) if rest == known else state
 
 
-def place_in_mix(position: int, order: MixOrder, changed: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+def place_in_mix(
+    position: int, order: MixOrder, changed: Mapping[str, int], before: int = 1
+) -> tuple[int, dict[str, int]]:
     """The position from which on parts of a mix may have other orders, and how many records each had before it.
 
     Args:
         position: from which on nothing was read.
         order: of parts.
         changed: of which part, by name, which record is the first one after its last change.
+        before: 1: right after the record before that one; 0: where that one is drawn.
     """
-    drawn = [order.position_of(order.names.index(name), last) for name, last in changed.items() if last]
-    position = max([position, *(place for place in drawn if place is not None)])
+    drawn = [order.position_of(order.names.index(name), last - before) for name, last in changed.items() if last]
+    position = max([position, *(place + before for place in drawn if place is not None)])
     counts = dict(zip(order.names, order.counts(position).tolist()))
     return position, {name: max(counts[name], last) for name, last in changed.items()}

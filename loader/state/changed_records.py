@@ -237,7 +237,9 @@ def _place_of(pipeline: Pipeline, state: LoaderState, number: int) -> LivingPlac
     parts = {"": sampler} if isinstance(sampler, ChangingSampler) else sampler.parts
     orders = {name: part for name, part in parts.items() if isinstance(part, ChangingSampler)}
     total = length_of(sampler)
-    ends = isinstance(sampler, MixSampler) and total < ENDLESS  # where, once a part has grown, its fingerprint does not tell
+    ends = (
+        isinstance(sampler, MixSampler) and total < ENDLESS
+    )  # where, once a part has grown, its fingerprint does not tell
     omitting = {name: part for name, part in orders.items() if len(part.omitted) or (ends and part.changes)}
     if not omitting:
         return None
