@@ -75,7 +75,7 @@ JOINS = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", JOINS)
 def test_workers_and_states_leave_joined_streams_as_they_are(name):
     """With workers that any of the streams asked for; and going on from several steps."""

@@ -113,7 +113,7 @@ def assert_equal_streams(first, second):
         np.testing.assert_equal(one, other)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", EQUAL)
 def test_a_chain_gives_what_the_equal_loader_gives(name):
     """Byte for byte: unsharded, in shards, in threads and processes; and at each index, where there is one."""
@@ -344,6 +344,7 @@ def _unpickled_with_setting():
 
 
 @pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.one_in(2)
 def test_a_function_is_called_in_each_worker_before_anything_else_is_unpickled(fresh, monkeypatch):
     """The source finds what the function has set, also in workers that are fresh interpreters; what both have is one thing."""
     if fresh:

@@ -305,6 +305,7 @@ def test_empty_and_endless_datasets():
     assert [endless[1::2][i] for i in range(4)] == [1, 3, 0, 2]
 
 
+@pytest.mark.long
 def test_a_dataset_of_the_users_own_stands_anywhere():
     """Below, between and above the methods; with the vectorised way, in batches and in workers."""
     chain = Reversed(MapDataset.range(9).map(lambda x: x * 10)).map(lambda x: x + 1).shuffle(3)

@@ -107,6 +107,7 @@ def test_its_rows_are_those_of_the_dataset(of_kind):
 
 
 @pytest.mark.parametrize("of_kind", SOME, indirect=True)
+@pytest.mark.one_in(4)
 def test_a_state_at_every_step_goes_on_exactly(of_kind):
     """Of two epochs, in a fresh iterator: the next rows, and at some steps all that follow."""
     rows = HuggingFaceStream(of_kind, num_epochs=2)
@@ -122,6 +123,7 @@ def test_a_state_at_every_step_goes_on_exactly(of_kind):
 
 
 @pytest.mark.parametrize("worker_count", chosen([1, 2], 2))
+@pytest.mark.long
 def test_any_number_of_workers_gives_and_goes_on_with_the_same(parquet, worker_count):
     """Functions of `datasets` and ours run there."""
     rows = HuggingFaceStream(parquet.map(lambda row: {"n": row["n"] + 1}), num_epochs=3)

@@ -149,6 +149,7 @@ def test_other_weights_hold_from_where_a_mix_goes_on():
 
 
 @pytest.mark.parametrize("steps", [1, 3, 5, 6, 10])
+@pytest.mark.one_in(3)
 def test_a_mix_of_rows_is_changed_inside_a_window(steps):
     """What was begun comes as it would have; each element of all datasets comes once."""
 
@@ -188,6 +189,7 @@ def test_datasets_that_a_window_needs_stay():
             stream("a", "b", "c", shuffles=True).set_state(iterator.get_state(), strict=False)
 
 
+@pytest.mark.long
 def test_a_mix_of_rows_is_changed_inside_windows_again_and_again():
     """On other shards, with other weights and datasets each time: what each run had begun comes once."""
     for seed in range(15):

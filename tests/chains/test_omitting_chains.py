@@ -139,6 +139,7 @@ def test_a_stream_leaves_out_records_of_its_source(name):
     assert not headrace.find_omitted(stream.omit(GONE).batch(3))
 
 
+@pytest.mark.long
 def test_shards_of_a_stream_stay_even_whatever_is_left_out():
     """Told before `omit` or after it: together they read what is left, in equal numbers."""
     stream = MapDataset.source(range(30)).shuffle(seed=1).repeat(2).to_iter_dataset()
@@ -256,6 +257,7 @@ def _check_rest(keys, expected, *gone):
 
 
 @pytest.mark.parametrize("steps", range(0, 80, 13))
+@pytest.mark.one_in(3)
 def test_streams_that_are_mixed_go_on_without_more_records(steps):
     """From a state of before, and from one of a run that left out some; limited; with other weights and streams."""
     whole, _ = _of_stream(_mix_of_streams(), steps=400)

@@ -92,7 +92,7 @@ def chain(kind):
 KINDS = ("below", "below a batch", "in the middle", "on a dataset with workers", "in a mix", "repeated")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("worker_count", chosen([1, 2], 2))
 def test_its_stream_does_not_depend_on_workers(kind, worker_count):
@@ -101,6 +101,7 @@ def test_its_stream_does_not_depend_on_workers(kind, worker_count):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.one_in(6)
 def test_a_state_at_every_step_goes_on_exactly(kind):
     """With the state of its iterator."""
     expected = stream(chain(kind))
@@ -113,6 +114,7 @@ def test_a_state_at_every_step_goes_on_exactly(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.one_in(6)
 def test_its_stream_and_its_states_do_not_depend_on_how_much_a_task_takes(kind, monkeypatch):
     """A few elements or many, each time other ones."""
     expected = stream(chain(kind))
@@ -184,6 +186,7 @@ def test_its_own_error_comes_after_what_came_before(worker_count):
 
 @pytest.mark.parametrize("worker_count", [0, 1])
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.one_in(4)
 def test_an_error_of_its_own_comes_in_place_of_the_batch_that_it_stops(on_error, worker_count):
     """A batch that is not full comes at the end alone. Where a stream breaks, nothing can be skipped."""
     stream = Count(50, fail_at=37).map(lambda x: x).batch(5).with_options(worker_count=worker_count, on_error=on_error)
@@ -316,6 +319,7 @@ def test_states_that_know_no_parents_are_read(dataset):
 
 @pytest.mark.parametrize("worker_count", [0, 1])
 @pytest.mark.parametrize("position", [40, 41, 1000, 10**15])
+@pytest.mark.one_in(4)
 def test_a_place_after_its_end_is_the_end(position, worker_count):
     """A damaged state, or one of a dataset that was longer, is none that anybody waits for."""
     dataset = Count(40).map(str).mp_prefetch(worker_count)
@@ -337,6 +341,7 @@ def deadly(*elements):
     return ends
 
 
+@pytest.mark.long
 def test_an_element_of_an_own_stream_that_ends_its_worker_is_lost_alone():
     """All others come, and states before and after it lead to what is left."""
     chain = Count(40).map(deadly(10, 25)).with_options(worker_count=1, on_error="skip")

@@ -108,6 +108,7 @@ def test_the_element_at_an_index_is_that_of_the_stream(recipe):
 
 
 @pytest.mark.parametrize("examples", [150, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_what_draws_by_its_place_draws_the_same_at_an_index_and_in_a_stream(examples):
     """Random maps above whatever moves elements to other places, makes several of one, or one of several."""
 

@@ -26,6 +26,7 @@ def _advanced(name: str, steps: int, **more):
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.one_in(6)
 def test_a_checkpoint_manager_saves_and_restores_an_iterator(name, asynchronous, tmp_path):
     """What was to come at the moment of the save comes after the restore, in an iterator with other workers."""
     iterator, rest = _advanced(name, 3)

@@ -201,6 +201,7 @@ def test_chains_seed_the_globals_by_position():
         ([RandomMapTransform(lambda record, rng: np.random.rand())], r"operation 0, RandomMapTransform"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_an_operation_that_draws_from_a_global_generator_is_told_once(worker_count, operations, named):
     """One warning, which names the operation, the generator, and RandomMapTransform."""
     sampler = IndexSampler(200, seed=0, num_epochs=1)

@@ -52,7 +52,7 @@ def test_a_clients_program_gives_the_elements_of_grain(program):
     assert both.told(list(ours)) == both.told(list(theirs)) != []
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_a_run_goes_on_from_grains_states_and_from_ours(program):
     """At every step."""

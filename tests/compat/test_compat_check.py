@@ -72,6 +72,7 @@ def test_a_program_runs_as_it_is_and_its_names_are_listed(tmp_path):
         ("import grain._src.nothing\n", "grain._src.nothing"),
     ],
 )
+@pytest.mark.one_in(4)
 def test_a_name_that_is_not_here_is_told(tmp_path, text, line):
     """It ends the program as it would without the command, and stands in the list."""
     out, err, status = run(tmp_path, text)

@@ -164,6 +164,7 @@ def datasets_of_ones_own(g):
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+@pytest.mark.one_in(2)
 def test_chains_give_grains_elements(function):
     """The same elements, of the same types, in the same order."""
     both.runs_alike(function)
@@ -346,6 +347,7 @@ class Unpicklable:
 
 
 @pytest.mark.parametrize("kind", ["map dataset", "iter dataset", "loader"])
+@pytest.mark.one_in(3)
 def test_what_cannot_be_pickled_is_the_users_error_with_grains_note(kind):
     """The exception that pickling raised, with a note "Dataset: … cannot be pickled!" and one with the path to the culprit."""
     bound = Unpicklable()

@@ -145,6 +145,7 @@ def shard_of_grain(index, count):
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.one_in(3)
 def test_a_checkpoint_of_grains_elastic_streams_goes_on(tmp_path, steps):
     """On as many shards in Grain's order; on more or fewer with each element once. Grain writes a file for each process."""
     with both.quiet():

@@ -49,6 +49,7 @@ print(list(loader), list(operations.Twice(grain.MapDataset.range(4)).to_iter_dat
 """
 
 
+@pytest.mark.long
 def test_workers_of_a_program_whose_grain_is_ours_import_ours(tmp_path):
     """Where Grain is not installed: they import the program's modules anew."""
     for name, text in (("grain", NOT_INSTALLED), ("operations", OPERATIONS), ("program", PROGRAM)):
@@ -153,6 +154,7 @@ def test_trees_are_those_of_grain():
         ours.assert_same_structure(tree, {"b": 1})
 
 
+@pytest.mark.long
 def test_a_look_at_all_modules_leaves_grain_as_it_is():
     """No module of ours takes Grain's place by being imported: tools that list packages import each."""
     program = """

@@ -84,7 +84,7 @@ def transforms(g):
     }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", [*transforms(grain)])
 def test_loaders_give_grains_elements(name):
     """In Grain's order, with Grain's random numbers, on every shard."""
@@ -105,6 +105,7 @@ def test_load_gives_grains_elements():
 
 
 @pytest.mark.parametrize("name", ["two random maps", "own operation", "own operation after a flat map"])
+@pytest.mark.one_in(3)
 def test_states_of_loaders_are_bytes_that_go_on_anywhere(name):
     """On the same iterator and on another one, with workers too."""
     whole = list(loader(grain, transforms(grain)[name]))

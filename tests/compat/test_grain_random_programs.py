@@ -130,6 +130,7 @@ def run_all(kind, numbers):
 
 @pytest.mark.parametrize("kind", PROGRAMS)
 @pytest.mark.parametrize("share", range(2))
+@pytest.mark.one_in(12)
 def test_random_programs_run_as_with_grain(kind, share):
     """Datasets in datasets, mixes, zips, interleaves, packings, loaders; states at a random step, and at one after that."""
     run_all(kind, range(share * 6, share * 6 + 6))

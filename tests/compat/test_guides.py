@@ -22,7 +22,7 @@ def elements_of(path, workers, **more):
     return both.told(names["elements"])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
 def test_programs_of_grain_run_unchanged(path):
     """With Grain and without workers, and with ours and two: the same."""
@@ -47,12 +47,14 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_programs_for_devices_run_unchanged_on_eight():
     """The template for many devices of one host, and what puts batches on devices: the same pieces on each."""
     device_programs.run(EIGHT.format(tests=str(FOLDER.parent)), **device_programs.EIGHT, PYTHONWARNINGS="default")
 
 
 @pytest.mark.parametrize("kind", ["loader", "chain"])
+@pytest.mark.one_in(2)
 def test_a_training_that_grain_began_is_ended_by_ours(kind, tmp_path):
     """The program as it is, from the checkpoint that it wrote in the middle: the batches and losses that were to come."""
 

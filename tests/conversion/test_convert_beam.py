@@ -22,6 +22,7 @@ def alone(caplog, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
+@pytest.mark.long
 def test_both_ways_give_the_same_bytes(tmp_path):
     """All files, the manifest too, with functions of the user's and shards anew."""
     write_tfrecords(tmp_path / "in")

@@ -118,6 +118,7 @@ def cut_off_gzip(path, data, share):
 
 @pytest.mark.parametrize("name", ["a.tfrecord.gz", "a.jsonl.gz", "a.csv.gz"])
 @pytest.mark.parametrize("share", [0.0002, 0.01, 0.7, pytest.param(0.99999, marks=pytest.mark.long)])
+@pytest.mark.one_in(2)
 def test_all_records_before_the_cut_of_a_compressed_file_are_kept(name, share, tmp_path):
     """Whichever part they come into; the loss is counted once, and told by file and offset. Without "skip" it is an error."""
     path = tmp_path / name

@@ -153,7 +153,7 @@ def kept(values, output):
     return True
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("form", chosen(FORMS, next(iter(FORMS)), "deep"))
 @pytest.mark.parametrize("kind", ["numbers", "times", "others", "nested"])
 def test_each_pair_of_values_comes_back_as_it_was_or_is_an_error(kind, form):
@@ -165,6 +165,7 @@ def test_each_pair_of_values_comes_back_as_it_was_or_is_an_error(kind, form):
                 kept([FORMS[form](first), FORMS[form](later)], output)
 
 
+@pytest.mark.long
 def test_each_pair_that_tells_a_type_together_comes_back_or_is_an_error():
     """Both are among the first records: Arrow finds one type for a date and a time, and for times with and without a zone."""
     for first in VALUES:

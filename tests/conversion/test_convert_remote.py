@@ -38,6 +38,7 @@ def whole(url, name, storage):
         file.close()
 
 
+@pytest.mark.long
 def test_a_store_gets_what_a_folder_gets(upstream, tmp_path):
     """With workers, and a store that answers every seventh request with an error; and it is verified there."""
     write_tfrecords(tmp_path / "in")

@@ -162,6 +162,7 @@ def _damage(target, dice):
     ("shards", "kills"),
     chosen([(5, 4), (0, 100), (5, 100)], (5, 4)),
 )
+@pytest.mark.long
 def test_a_conversion_that_was_killed_goes_on_to_the_same_bytes(shards, kills, tmp_path):
     """At random moments: the whole of it, a worker, or the parent alone. No file appears that is not whole."""
     for name in ("a.tfrecord", "b.tfrecord.gz", "c.tfrecord"):

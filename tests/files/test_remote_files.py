@@ -314,6 +314,7 @@ def test_a_piece_that_is_not_whole_is_brought_again(store, to_store):
 
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["read", "mapped"])
+@pytest.mark.one_in(2)
 def test_a_cached_block_with_a_changed_byte_is_brought_again(store, to_store, ahead):
     """Wherever the byte is, in the data or in its checksums: never other bytes, and the block is whole again afterwards."""
     chosen = random.Random(1)

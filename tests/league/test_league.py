@@ -52,6 +52,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.one_in(3)
 def test_a_planted_fault_is_found(fault):
     """By the cell that is about it."""
     cell, word = FAULTS[fault]
@@ -71,6 +72,7 @@ def test_a_worker_death_is_judged_where_there_are_workers():
     assert verdicts("faulty_loader", "plain:kill_worker") == {"plain:kill_worker": "grey"}
 
 
+@pytest.mark.long
 def test_our_own_column():
     """Two cells that need processes; all of them with --long."""
     assert verdicts("with_headrace", "epochs_filter:workers", "mix:kill_program") == {

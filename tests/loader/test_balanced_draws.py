@@ -49,6 +49,7 @@ def _resumed(loader, states):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
+@pytest.mark.one_in(2)
 def test_global_batches_are_those_without_balance(name, shards):
     """Each has the records of its positions, and the largest sum of a shard is smaller, in the mean."""
     keys = _drawn(name)

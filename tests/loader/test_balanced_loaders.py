@@ -79,6 +79,7 @@ def _resumed(loader, states):
 
 @pytest.mark.parametrize("steps", [(0, 1), (2, 1), (3, 0), (1, 4, 2), (0, 0, 5), (2, 2, 3, 3)])
 @pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.one_in(3)
 def test_shards_at_unequal_steps_lose_and_repeat_nothing(steps, batches):
     """Inside a block what is left keeps the former deal, on whatever shards; twice."""
     balance = Balance(LENGTHS, batches=batches)
@@ -445,6 +446,7 @@ KINDS = {"plain": [], "filter": [headrace.Filter(_odd)], "flat map": [_OnceOrTwi
 
 
 @pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(20, 200))])
+@pytest.mark.one_in(2)
 def test_any_history_of_runs_reads_each_record_once(seed):
     """Runs on any numbers of shards, of any batch sizes, that stop at any steps; beside a list of what must come."""
     random = np.random.default_rng(seed)

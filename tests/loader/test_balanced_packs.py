@@ -64,6 +64,7 @@ def _brute_cost(batch):
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
+@pytest.mark.one_in(3)
 def test_shards_get_the_rows_of_one_shard_dealt_by_their_cost(name, shards):
     """As if the rows of one shard were records whose costs are counted: the same ones at each step of each shard."""
     total = 14 if shards == 7 else GLOBAL
@@ -88,6 +89,7 @@ def test_shards_get_the_rows_of_one_shard_dealt_by_their_cost(name, shards):
 
 
 @pytest.mark.parametrize(("shards", "others", "size"), [(1, 3, 4), (2, 7, 3), (3, 2, 6), (7, 1, 5)])
+@pytest.mark.one_in(2)
 def test_every_step_goes_on_on_other_shards_and_batch_sizes(shards, others, size):
     """Each row once: after whole batches, and with shards at unequal steps."""
     each = 14 // shards if shards == 7 else GLOBAL // shards

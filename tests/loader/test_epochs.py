@@ -255,6 +255,7 @@ def test_closed_epochs_stay_closed():
         next(epochs)
 
 
+@pytest.mark.long
 def test_hosts_go_through_epochs_together():
     """Each epoch's global batches hold every record once, whatever its shards have, and again after a restore."""
     program = """

@@ -58,6 +58,7 @@ def test_a_file_goes_on_after_the_program_that_wrote_it(tmp_path):
     assert os.listdir(tmp_path) == ["state.json"]
 
 
+@pytest.mark.long
 def test_states_longer_and_shorter_than_a_page_take_turns(tmp_path):
     """A run on other shards remembers where the former ones stood: with 2,000 of them at steps of their own that is long."""
     shards = [iter(_loader((shard, 2000), 10**5)) for shard in range(2000)]
@@ -193,6 +194,7 @@ PROGRAM = textwrap.dedent("""
 """)
 
 
+@pytest.mark.long
 def test_a_program_that_is_killed_at_any_moment_leaves_a_whole_state(tmp_path):
     """It saves, then works: so a kill loses at most the work on one batch, and repeats none."""
     state, log, chance = tmp_path / "state.json", tmp_path / "log", random.Random(2)

@@ -37,7 +37,7 @@ def _take(iterator, steps):
     return [key for _ in range(steps) for key in next(iterator).tolist()]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "options",
     [
@@ -230,6 +230,7 @@ def test_other_samplers_are_refused(path):
 
 
 @pytest.mark.parametrize(("name", "workers"), [*((name, 0) for name in FORMATS), ("tokens", 2)])
+@pytest.mark.one_in(5)
 def test_a_folder_of_files_grows(tmp_path, name, workers):
     """A new file is read from the next epoch on by all shards, and any state goes on with what came since."""
     kind = FORMATS[name]

@@ -215,6 +215,7 @@ for make in version_1.PIPELINES.values():
 """
 
 
+@pytest.mark.long
 def test_states_are_the_same_in_every_process():
     """Whatever the seed of Python's hashes."""
     prints = []

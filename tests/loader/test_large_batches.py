@@ -66,6 +66,7 @@ def rows_of(worker_count, kind):
 
 @pytest.mark.parametrize("worker_count", [0, 1])
 @pytest.mark.parametrize("kind", ["skip", "ragged", "join"])
+@pytest.mark.one_in(3)
 def test_the_size_of_a_batch_is_told_with_its_first_row_in_any_pipeline(worker_count, kind):
     """Where rows are gathered before a batch is made of them, the first one tells what all will take."""
     size = f"{LARGE * LARGE * 8:,}"

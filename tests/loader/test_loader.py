@@ -53,6 +53,7 @@ def test_the_stream_does_not_depend_on_the_worker_count(name, workers):
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.one_in(3)
 def test_the_stream_does_not_depend_on_how_records_are_read(name):
     """Reading ahead on threads, or not, from any kind of source, gives the same stream."""
 
@@ -605,6 +606,7 @@ def test_load_refuses_foreign_keywords_too():
         load([1], num_workers=2)
 
 
+@pytest.mark.long
 def test_an_iterator_left_open_at_exit_makes_no_noise(tmp_path):
     """A program may end with an open iterator, reading threads or worker processes: exit code 0, nothing on stderr."""
     import subprocess

@@ -88,6 +88,7 @@ def _program(name, omit, shard=(0, 1), workers=0):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(4)
 def test_a_state_of_before_goes_on_from_each_step(name):
     """What is left of the former order comes, without the records; also from runs that left out others already."""
     for before in ([], [5]):
@@ -100,6 +101,7 @@ def test_a_state_of_before_goes_on_from_each_step(name):
             assert rest == [key for key in whole[len(done) :] if key not in GONE]
 
 
+@pytest.mark.long
 def test_a_state_of_before_goes_on_with_any_workers_and_shards():
     """Two shards' states, at each step, on two workers, three shards and one; all shards have as many batches."""
     runs = [list(_program("batches", None, (shard, 2))) for shard in range(2)]
@@ -308,6 +310,7 @@ def test_records_of_parts_of_a_mix_are_left_out(name):
 
 
 @pytest.mark.parametrize("name", MIXES)
+@pytest.mark.one_in(5)
 def test_a_state_of_a_mix_goes_on_from_each_step(name):
     """With more records of its parts left out, and with more again."""
     operations = (headrace.FlatMap(lambda key: [key, key]), Filter(lambda key: key % 5 != 1), Batch(2))

@@ -59,6 +59,7 @@ def _saving(folder) -> bool:
 
 @pytest.mark.parametrize("kills", chosen([2, 6], 2))
 @pytest.mark.parametrize(("asynchronous", "workers"), chosen([(True, 1), (False, 0)], (True, 1)))
+@pytest.mark.long
 def test_a_run_killed_again_and_again_delivers_what_it_would_have_delivered(asynchronous, workers, kills, tmp_path):
     """Killed at random moments and, every second time, while a checkpoint is half written; the last run ends by itself."""
     folder, log, chance = tmp_path / "checkpoints", tmp_path / "log", random.Random(1)

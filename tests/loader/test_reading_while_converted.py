@@ -103,6 +103,7 @@ def _waits(caplog):
     ("to", "workers"),
     [("tokens", 0), ("tokens", 2), pytest.param("array_record", 2, marks=pytest.mark.long)],
 )
+@pytest.mark.one_in(2)
 def test_a_conversion_is_read_while_it_goes_on(tmp_path, to, workers, caplog):
     """Shards finished out of order, waits, a kill and a new start: the stream is that of the finished folder."""
     caplog.set_level(logging.INFO, "headrace")

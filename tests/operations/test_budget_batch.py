@@ -276,6 +276,7 @@ def test_a_damaged_history_is_refused(layers, endless):
 
 
 @pytest.mark.parametrize("workers", [0, 2, 3])
+@pytest.mark.one_in(3)
 def test_workers_give_the_same_and_each_state_goes_on(workers):
     """With random maps before and after, which draw by the place of a record or batch."""
     before = [RandomMapTransform(lambda record, rng: {**record, "drawn": rng.integers(1000)})]

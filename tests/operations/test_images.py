@@ -160,6 +160,7 @@ def test_a_pipeline_of_images_is_the_same_in_workers(worker_count):
         np.testing.assert_array_equal(batch["image"], other["image"])
 
 
+@pytest.mark.long
 def test_workers_begin_with_the_libraries():
     """These are imported before workers are forked, once for all of them."""
     operations = [lambda _: "cv2" in sys.modules, headrace.Batch(10), DecodesNothing()]

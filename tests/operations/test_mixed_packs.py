@@ -98,7 +98,7 @@ def run_at_random(chain, generator):
     return seen
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("histories", [range(15), pytest.param(range(15, 250), marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", CHAINS)
 def test_each_token_comes_once_whatever_the_history(name, histories):
@@ -109,6 +109,7 @@ def test_each_token_comes_once_whatever_the_history(name, histories):
 
 @pytest.mark.parametrize("histories", [range(15), pytest.param(range(15, 250), marks=pytest.mark.long)])
 @pytest.mark.parametrize("chain", [by_position, by_rows])
+@pytest.mark.one_in(2)
 def test_each_document_comes_once_whatever_becomes_of_the_weights(chain, histories):
     """They change with each run, and so does the number of shards."""
     for seed in histories:
@@ -125,6 +126,7 @@ def test_each_document_comes_once_whatever_becomes_of_the_weights(chain, histori
 
 
 @pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.one_in(4)
 def test_killed_workers_change_no_mix_and_no_pack(name):
     """Each that is killed is replaced, and the stream goes on unchanged."""
     expected = stream(CHAINS[name]())
@@ -155,6 +157,7 @@ def test_a_document_that_ends_its_worker_is_named_with_its_dataset():
 
 
 @pytest.mark.parametrize("steps", [range(3), pytest.param(range(3, 25), marks=pytest.mark.long)])
+@pytest.mark.long
 def test_abandoned_chains_leave_nothing(steps):
     """At whatever step: no process, thread, descriptor or memory."""
     for step in steps:
@@ -179,6 +182,7 @@ def test_orbax_saves_and_restores_a_chain(name, tmp_path):
             assert stream(again) == stream(iterator)
 
 
+@pytest.mark.long
 def test_a_mixed_and_packed_chain_goes_on_eight_devices_and_is_resumed_there(tmp_path):
     """Its batches are those of the host, divided over the devices, and states say where the user stands, with batches ahead."""
     device_programs.run(

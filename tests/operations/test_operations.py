@@ -395,6 +395,7 @@ def test_a_batch_does_not_depend_on_the_batch_before_it():
         assert first[1:] == second
 
 
+@pytest.mark.long
 def test_what_is_widened_twice_does_not_depend_on_what_came_before():
     """Ints, then a float, then an int that no float holds: wherever they stand, and whatever the batch before was."""
     rng = np.random.default_rng(0)
@@ -435,6 +436,7 @@ def test_a_leaf_that_cannot_be_read_is_named_by_its_record(position):
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize("observe", [False, True, "each"])
+@pytest.mark.one_in(3)
 def test_of_two_faults_in_a_batch_the_earlier_record_is_named(restored, workers, observe):
     """Whether rows are copied many at a time or few, where the run began, and whether operations are timed."""
 
@@ -545,7 +547,7 @@ def test_a_map_that_raises_stop_iteration_does_not_shorten_a_batch():
         next(batches)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.long
 @pytest.mark.parametrize("place", chosen(range(4), 0, 2))
 def test_a_batch_or_its_error_is_the_same_whatever_came_before(place):
     """An element of any kind, anywhere in a later batch, does there what it does in a batch that comes first."""

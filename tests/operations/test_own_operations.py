@@ -183,6 +183,7 @@ OF_GROWING = {
 """Members of sources that grow."""
 
 
+@pytest.mark.long
 def test_the_page_lists_all_that_is_asked_of_a_source():
     """By every getattr and hasattr of the product."""
     asked = set()

@@ -324,6 +324,7 @@ PIPELINES = {
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.one_in(2)
 def test_resuming_at_any_row_of_a_window_goes_on_exactly(name):
     """Over the ends of epochs, in rows and in batches of rows."""
     one = _loader(_random(30), *PIPELINES[name], shuffle=True, num_epochs=2)
@@ -340,6 +341,7 @@ def test_resuming_at_any_row_of_a_window_goes_on_exactly(name):
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.one_in(4)
 def test_workers_give_the_same_rows(name):
     """0, 1, 2, 3 processes, and threads."""
     documents = _random(60)

@@ -102,6 +102,7 @@ def loader_of(sampler=None, **more):
     return DataLoader(data_source=sources, sampler=sampler, operations=[Batch(4, batch_fn=list)], **more)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_from_every_step():
     """With other numbers of workers, too."""
     headrace.check_resume(loader_of(), steps=21, worker_counts=[0])

@@ -86,6 +86,7 @@ def test_an_array_longer_than_a_block_gives_the_same():
 
 
 @pytest.mark.parametrize("first", [0, 700, FAR])
+@pytest.mark.one_in(3)
 def test_positions_that_follow_one_another_are_found_part_by_part(first):
     """Many in a stage at once, also in one that makes up for another, and over the ends of stages, as `places` finds each."""
     for seed in range(20):
@@ -161,6 +162,7 @@ def test_the_end_of_a_part_leaves_out_stages_that_draw_nobody_else():
     assert order.without(0, 50).stages == ((0, (1.0, 1.0)), (50, (0.0, 1.0)), (200, (0.0, 3.0)))
 
 
+@pytest.mark.long
 def test_a_thousand_histories_of_changes_lose_and_repeat_nothing():
     """However often weights are changed, parts added and removed: each part's elements come in order, each once."""
     generator = np.random.default_rng(13)

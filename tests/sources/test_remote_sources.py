@@ -141,6 +141,7 @@ def to_store(store, tmp_path):
     ],
     ids=["some", "delay", "stalls", "truncated"],
 )
+@pytest.mark.one_in(3)
 def test_records_are_those_of_local_files_under_faults(upstream, store, to_store, kind, faults):
     """In any order, in a copy too that came by pickle; and so is the fingerprint."""
     store.faults = faults

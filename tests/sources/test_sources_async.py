@@ -196,6 +196,7 @@ class Failing(Counted):
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("batch_size", [1, 64])
+@pytest.mark.one_in(2)
 def test_errors_are_the_users_own_with_their_frames(where, batch_size):
     """Named with the record's key, and no frame of ours, or of asyncio, before theirs."""
     with pytest.raises(LookupError, match=f"there is no {BAD}") as caught:

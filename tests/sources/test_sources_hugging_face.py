@@ -112,6 +112,7 @@ def rechunked(dataset, rows=8):
 
 
 @pytest.mark.parametrize("column", list(KINDS))
+@pytest.mark.one_in(2)
 def test_python_values_are_what_datasets_gives(column):
     """Of every kind of column, in chunks, with and without selected rows: the same values of the same types."""
     rows = rechunked(every_kind()).select_columns([column])

@@ -415,6 +415,7 @@ def test_arguments_are_checked(kind, arguments, error):
 
 
 @pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.one_in(2)
 def test_loaders_read_them(kind, worker_count):
     """Each record once, in workers too."""
     make, path, _ = kind

@@ -121,6 +121,7 @@ def test_a_source_keeps_its_version(uri):
 
 
 @pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.one_in(2)
 def test_a_loader_reads_and_resumes_it(uri, worker_count):
     """A shuffled epoch gives each row once, and goes on from a state with another number of workers."""
     source = LanceSource(uri, ["key", "tokens"], filter="key % 2 = 0")

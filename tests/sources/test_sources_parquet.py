@@ -127,6 +127,7 @@ def _reads(path):
 
 
 @pytest.mark.parametrize(("array", "values"), VALUES, ids=lambda value: str(getattr(value, "type", "")))
+@pytest.mark.one_in(3)
 def test_each_type_has_its_value(tmp_path, array, values):
     """Numbers come as NumPy scalars, lists of numbers as arrays, text as `str`, nulls as None, the rest as Python."""
     if not _writes(array, tmp_path / "x.parquet") or not _reads(tmp_path / "x.parquet"):

@@ -37,6 +37,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.one_in(2)
 def test_batches_are_those_of_the_records(name, worker_count):
     """Also where columns are batched without a record being made; a subset of a subset, too."""
     for subset in (Subset(SOURCES[name], KEYS), Subset(Subset(SOURCES[name], [1, 7, 8]), [1, 0, 0, 2])):

@@ -40,7 +40,7 @@ def recording():
         return Recording.of(batches)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", LOOPS)
 def test_sentence_table_json_and_page_agree(name, recording):
     """The share that is waited, the length of a step, the finding, and what its cure gives."""
@@ -126,6 +126,7 @@ for epoch in range(5):
 """
 
 
+@pytest.mark.long
 def test_a_program_of_short_epochs_is_told_what_its_loops_wait_for(tmp_path, capsys):
     """Of all of them together: the start of workers is in the first line and in the table."""
     (tmp_path / "train.py").write_text(EPOCHS)

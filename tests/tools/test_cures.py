@@ -206,6 +206,7 @@ class InPython:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.one_in(2)
 def test_what_a_sampler_takes_for_a_key_is_measured(workers):
     """Of one in Python; one that answers for many positions at once takes next to nothing for each."""
 

@@ -20,6 +20,7 @@ from headrace.tools.demo.digits import load_digits
 from headrace.tools.demo.ledger import TrainingLedger, resumed_by_step_count
 
 
+@pytest.mark.long
 def test_a_demo_prints_in_a_dozen_lines_that_no_bit_differs_and_leaves_nothing(tmp_path):
     """Run as a program: workers and training are killed, losses, records and weights are the same."""
     command = [sys.executable, "-m", "headrace", "demo"]
@@ -67,6 +68,7 @@ def _write(path: Path, arrays: dict) -> None:
         (_one_bit, r"losses    \d+ of .*FIRST: step 2"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_a_fault_in_a_resume_is_told_with_its_first_step(monkeypatch, capsys, change, said):
     """The status is 1. One fault is in the records, one in a single bit of a weight."""
     start = demo.start

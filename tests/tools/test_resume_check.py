@@ -22,6 +22,7 @@ def _opened(*operations, source=range(60)):
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.one_in(4)
 def test_every_kind_of_pipeline_passes(name):
     """What is deterministic is found to be, at every step; a short stream is compared as far as it goes."""
     report = check_resume(loader(name), steps=10, worker_counts=(0,))
@@ -138,6 +139,7 @@ FINE = lambda x: x * 2  # noqa: E731
         (lambda: _opened(lambda x: x, _drop_half, source=_lists()), "operation 1, .*_drop_half.* in place"),
     ],
 )
+@pytest.mark.one_in(7)
 def test_the_first_operation_that_is_not_deterministic_is_named(pipeline, message):
     """State between calls, random numbers of its own, changed records."""
     with pytest.raises(NotDeterministicError, match=message) as caught:
@@ -145,6 +147,7 @@ def test_the_first_operation_that_is_not_deterministic_is_named(pipeline, messag
     assert "record" in str(caught.value)
 
 
+@pytest.mark.long
 def test_what_depends_on_the_process_is_found_with_workers():
     """It is the same twice in one process, and another thing in a worker."""
     pipeline = _opened(FINE, lambda x: (x, os.getpid()), Batch(4))

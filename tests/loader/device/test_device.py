@@ -55,6 +55,7 @@ NUMERIC = [
 
 
 @pytest.mark.parametrize("name", NUMERIC)
+@pytest.mark.one_in(3)
 def test_a_feeder_gives_the_stream_of_the_host_iterator(name):
     """The same elements in the same order, as jax holds them, for every kind of pipeline."""
     with iter(loader(name).to_device(CPU)) as feeder:
@@ -574,6 +575,7 @@ def test_a_source_that_does_not_return_does_not_hold_up_what_is_there():
     assert until(lambda: threading.active_count() == 1 or go_on.is_set())
 
 
+@pytest.mark.long
 def test_two_hundred_starts_and_stops_under_load():
     """Feeders that are closed, dropped or run to their end at every moment, beside running steps, never get stuck."""
     step = jax.jit(lambda x: (x @ x.T).sum())
@@ -616,7 +618,7 @@ EXITS = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", EXITS)
 @pytest.mark.parametrize("ending", chosen(["", "raise KeyboardInterrupt"], "raise KeyboardInterrupt"))
 def test_the_interpreter_exits_at_once_and_quietly(name, ending):
@@ -752,6 +754,7 @@ def test_ids_that_stay_on_the_host_are_whole():
     assert isinstance(batch["x"], jax.Array)
 
 
+@pytest.mark.long
 def test_with_x64_ids_are_whole_and_no_warning(tmp_path):
     """In a program of its own, as the setting is of the process."""
     program = tmp_path / "program.py"

@@ -75,6 +75,7 @@ def fails_at_three(row):
 
 
 @pytest.mark.parametrize("goes_back", [True, False], ids=["loader", "generator"])
+@pytest.mark.one_in(2)
 def test_an_interrupt_at_any_place_of_next_loses_nothing(goes_back):
     """It is raised once; each batch, each error and the end come once or, where the stream can go back, again."""
     for number in itertools.count():

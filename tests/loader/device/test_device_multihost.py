@@ -97,6 +97,7 @@ def test_global_batches_are_those_of_one_process(count, devices):
         assert all(total == batch["x"].sum(axis=0).tolist() for _, _, total in step)
 
 
+@pytest.mark.long
 def test_processes_that_hold_the_same_rows_load_the_same_data():
     """On a mesh of data × model over four processes, `shard_options_for` gives the batches of one process."""
     said = together(
@@ -190,6 +191,7 @@ def test_processes_without_a_device_of_a_sharding_are_told():
             assert has_part or f"than this one, {process}; pass one of jax.local_devices()" in error
 
 
+@pytest.mark.long
 def test_an_interrupt_in_next_does_not_leave_hosts_a_batch_apart():
     """The batch, or the end, that the user was about to receive comes again, without the others being asked anew."""
     said = together(
@@ -287,6 +289,7 @@ def test_uneven_hosts_stop_fill_up_or_fail_together(count, kind):
         assert sum((real for real, _, _ in batches), []) == list(own[index])  # noqa: RUF017
 
 
+@pytest.mark.long
 def test_an_error_on_one_host_is_one_on_all_and_all_can_try_again():
     """The others are told which process failed, with what; the step can be tried again, and an early end is an error, too."""
     said = together(
@@ -357,6 +360,7 @@ def test_whole_batches_that_are_certain_are_agreed_on_once():
         assert "process 0: itself float64[rows, 3], process 1: itself float64[rows, 4]" in error
 
 
+@pytest.mark.long
 def test_a_batch_that_fails_where_all_had_agreed_is_not_tried_again():
     """Its hosts could be a batch apart: HostsError, until a state is set on all."""
     said = together(

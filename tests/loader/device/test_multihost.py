@@ -66,6 +66,7 @@ def _run(count: int, folder, restore_from: int, save_at: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("many", "few"), chosen([(2, 1), (4, 2)], (2, 1)))
+@pytest.mark.long
 def test_many_processes_save_and_few_go_on_and_many_again(many, few, tmp_path):
     """Each record that passes the filter comes exactly once, through Orbax, on all of these numbers of processes."""
     seen = _run(many, tmp_path, 0, 5)

@@ -343,6 +343,7 @@ def test_a_verdict_is_one_that_all_can_follow(offers):
         assert isinstance(verdict, Refuse)
 
 
+@pytest.mark.long
 def test_a_refusal_names_counts_and_remedies():
     """Who has how many rows, and what to pass."""
     verdict = decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=5), 2: Offer("end")}, 12)

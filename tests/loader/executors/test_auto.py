@@ -249,7 +249,7 @@ def _some(record):
     return record % 3 != 0
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("_restless")
 @pytest.mark.parametrize("kind", ["process", "thread"])
 @pytest.mark.parametrize("operations", [[], [Filter(_some)]], ids=["aligned", "ragged"])

@@ -70,13 +70,13 @@ def executor(request):
 class TestEveryExecutor:
     """The conformance suite: the bytes of the stream are those of the inline executor."""
 
-    @pytest.mark.one_in(2)
+    @pytest.mark.one_in(20)
     @pytest.mark.parametrize(("executor", "pipeline"), chosen(EVERYTHING, *ALWAYS), indirect=["executor"])
     def test_gives_the_same_bytes(self, executor, pipeline):
         """On every kind of pipeline."""
         assert stream(_opened(executor, pipeline)) == stream(loader(pipeline, records=23))
 
-    @pytest.mark.one_in(2)
+    @pytest.mark.one_in(18)
     @pytest.mark.parametrize(("executor", "pipeline"), chosen(RESUMED, *RESUMED_ALWAYS), indirect=["executor"])
     def test_resumes_in_the_middle(self, executor, pipeline):
         """From the state after any element, the rest comes."""
@@ -88,7 +88,7 @@ class TestEveryExecutor:
             iterator.set_state(state)
             assert head + stream(iterator) == whole
 
-    @pytest.mark.one_in(2)
+    @pytest.mark.one_in(6)
     def test_raises_at_the_place_of_the_error_again_and_again(self, executor):
         """What comes before the error is delivered; the state leads there again."""
 
@@ -118,6 +118,7 @@ class TestEveryExecutor:
             with pytest.raises(LookupError, match="nine"):
                 next(iterator)
 
+    @pytest.mark.one_in(6)
     def test_opens_and_closes_many_times(self, executor):
         """Nothing is left of iterators that are dropped at any moment."""
         before = threading.active_count()

@@ -293,6 +293,7 @@ def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
 
 
 @pytest.mark.parametrize("use", ["next", "close"])
+@pytest.mark.one_in(2)
 def test_a_handler_that_uses_the_iterator_it_interrupts_is_an_error(use):
     """No hang; and the iterator goes on after it."""
     loader = headrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=1)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LEAKY = """
 import os, pytest, subprocess, sys, tempfile, threading, time
 
@@ -64,6 +66,7 @@ def _named(report: str, outcome: str) -> set[str]:
     return set(re.findall(rf"^(?:{outcome}) test_leaky.py::test_(\w+)", report, re.MULTILINE))
 
 
+@pytest.mark.long
 def test_each_test_that_leaves_something_fails_alone_and_names_it(tmp_path):
     """Processes, zombies, descriptors, folders and threads; none is blamed on the next test."""
     report = _run(tmp_path)
@@ -79,6 +82,7 @@ def test_each_test_that_leaves_something_fails_alone_and_names_it(tmp_path):
         assert re.search(rf"left behind: .*{re.escape(named)}", report), report
 
 
+@pytest.mark.long
 def test_long_tests_run_only_if_asked_for(tmp_path):
     """With the option --long they run too."""
     assert _named(_run(tmp_path, "-k", "nothing or long"), "PASSED|FAILED") == {"nothing"}

@@ -55,6 +55,7 @@ def _bytes_in_store():
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_actors_give_the_bytes_of_a_loader_without_workers():
     """Groups of rows that a filter left, too, which lie in the object store until they become batches."""
     whole = loader("filter, batches of all dtypes", records=23)

@@ -105,6 +105,7 @@ def test_handlers_are_as_they_were_whenever_an_exception_comes(alarms):
 
 
 @pytest.mark.parametrize("kind", ["process", "thread"])
+@pytest.mark.one_in(2)
 def test_an_exception_of_a_handler_while_workers_are_closed_leaves_nothing(alarms, kind):
     """No process, and soon no thread, at whichever moment it comes; it comes out of close()."""
     came = 0

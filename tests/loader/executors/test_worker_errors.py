@@ -149,6 +149,7 @@ def twice(record):
         ([unsendable, Filter(bool)], [0, 1, 2]),
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_row_that_cannot_be_pickled_is_a_failure_of_its_operation(operations, before):
     """What comes before it is delivered; then the error names operation, record and remedy; "skip" leaves the record out."""
     arguments = {"transformations": operations, "num_epochs": 1, "worker_count": 2}

@@ -67,7 +67,7 @@ class DiesAtHandOver:
         Channel.send = send_and_die
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 @pytest.mark.parametrize("sends_first", [True, False], ids=["after the answer", "before the answer"])
 def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first, tmp_path):
@@ -153,6 +153,7 @@ def test_little_shared_memory_is_enough(tmp_path):
     assert run_program(text, tmp_path, "unshare", "-m", "sh", str(tmp_path / "shell")) == "True"
 
 
+@pytest.mark.long
 def test_a_notebook_works(tmp_path):
     """Functions defined in a cell of a real kernel reach the workers."""
     nbformat = pytest.importorskip("nbformat")
@@ -206,6 +207,7 @@ def _more_than(before: tuple[int, int, int]) -> list[str]:
 
 
 @pytest.mark.parametrize("iterators", chosen([8, 200], 8))
+@pytest.mark.long
 def test_many_iterators_leave_nothing(iterators):
     """Descriptors, threads and processes are those from before; memory does not grow after the first iterators."""
     short = headrace.load(np.arange(4096), batch_size=512, num_epochs=1, worker_count=2)

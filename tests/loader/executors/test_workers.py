@@ -35,7 +35,7 @@ from headrace.loader.options import ExecutionOptions
 from headrace.loader.work.tasks import SpanTask
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"])
 @pytest.mark.parametrize("kind", ["process", "thread"])
 def test_resume_goes_from_any_worker_count_to_any_other(name, kind):
@@ -205,6 +205,7 @@ class StartsThread:
         threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 
 
+@pytest.mark.long
 def test_a_source_that_starts_threads_gets_fresh_interpreters():
     """When unpickling the pipeline starts threads, workers are not forked, and everything works."""
     options = {"batch_size": 4, "num_epochs": 2, "shuffle": True, "seed": 0}
@@ -212,7 +213,7 @@ def test_a_source_that_starts_threads_gets_fresh_interpreters():
     assert stream(load(StartsThread(20), **options, worker_count=2)) == expected
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["map, batch, map", "filter, batch", "pack, random, batch"])
 def test_a_killed_worker_changes_nothing(name, number, caplog):
@@ -263,6 +264,7 @@ def test_a_killed_zygote_changes_nothing():
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "memory"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message):
     """What precedes the record comes; then WorkerCrashedError with signal or exit code and record keys."""
 
@@ -339,6 +341,7 @@ class OwnError(Exception):
         (lambda: OwnError(3, detail="odd"), OwnError, "^code 3: odd"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
     """Type, message, note and the worker's traceback arrive, at the right place in the stream; going on works."""
 
@@ -365,6 +368,7 @@ def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("operations", [[Batch(4)], [Filter(lambda x: x % 2 == 0), Batch(4)], []])
+@pytest.mark.one_in(3)
 def test_records_that_fail_can_be_skipped(workers, operations, caplog):
     """on_error="skip" leaves out what fails, counts and logs it, and resumes exactly, for any worker count."""
 
@@ -447,6 +451,7 @@ def test_breaking_dropping_and_reopening_leaves_nothing():
         del iterator
 
 
+@pytest.mark.long
 def test_a_large_buffer_does_not_have_both_sides_wait_for_each_other(tmp_path):
     """More messages may be on their way than there is room for on either side."""
     program = tmp_path / "program.py"
@@ -529,7 +534,7 @@ print("fine", total)
 """
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("way", ["script", "stdin", "command", "elsewhere"])
 def test_unguarded_programs_work(way, tmp_path):
     """Functions of __main__ reach the workers from a script without a guard, from stdin, -c, and an odd cwd; no jax there."""
@@ -692,6 +697,7 @@ def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("times", [1, 2, 99])
+@pytest.mark.one_in(3)
 def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
     """Small batches of a ragged pipeline travel together; one that kills twice changes nothing, else it is told apart."""
 
@@ -826,6 +832,7 @@ def _loses_a_message(i: int) -> dict:
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.one_in(2)
 def test_a_message_that_is_lost_in_the_middle_of_a_batch_is_no_fault_of_a_record(on_error, caplog):
     """The worker ends, and its tasks are done again."""
     loader = DataLoader(

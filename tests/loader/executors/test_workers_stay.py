@@ -94,7 +94,7 @@ def _processes():
     return sorted(process.pid for process in [own_processes.zygote(), *own_processes.workers()])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", STREAMS)
 def test_workers_stay_when_the_iterator_goes_elsewhere(name):
     """After `set_state` the same processes work on, back or forth, in the middle of a run, and the elements are the same."""
@@ -129,6 +129,7 @@ class Closing:
 
 
 @pytest.mark.parametrize("name", ["loader", "ragged loader", "run through"])
+@pytest.mark.one_in(3)
 def test_workers_that_are_killed_around_a_move_leave_the_stream_as_it_is(name):
     """Whether a worker, or what makes workers, ends before the move or after it: the elements are the same, nothing is left."""
     expected = [_plain(element) for element in STREAMS[name]()]
@@ -190,6 +191,7 @@ def test_workers_with_long_work_begin_anew():
         assert not set(before) & set(_processes())
 
 
+@pytest.mark.long
 def test_another_history_of_shards_has_workers_of_its_own():
     """After states of other shards the pipeline is another one, and so are its workers; going on within it keeps these."""
 

@@ -214,6 +214,7 @@ def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard
 
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.one_in(4)
 def test_the_records_after_the_last_element_are_known(name, worker_count):
     """last_records() gives the keys of the records that an element was made of, ragged pipelines included."""
     (one,) = _shards(name, 1, 40, worker_count=worker_count)
@@ -299,7 +300,7 @@ def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):
     assert (expected - seen).total() < counts[-1]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", TAKEN_APART)
 @pytest.mark.parametrize("worker_count", [0, 1])
 def test_shards_may_change_in_the_middle_of_a_batch_that_is_taken_apart(name, worker_count):
@@ -423,6 +424,7 @@ def test_a_change_of_a_flat_map_loses_rows_of_one_record_at_most():
     assert list(other) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_hundreds_of_shards_change_twice():
     """The order is exact when many shards stood at steps of their own."""
     random, counts = Random(1), (128, 90, 7)

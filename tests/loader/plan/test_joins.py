@@ -12,7 +12,7 @@ from headrace.errors import CheckpointError, JoinError
 ONE = NoSharding()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize(("worker_count", "worker_kind"), [(1, "process"), (2, "process"), (3, "thread")])
 def test_the_stream_does_not_depend_on_workers(name, worker_count, worker_kind):
@@ -23,7 +23,7 @@ def test_the_stream_does_not_depend_on_workers(name, worker_count, worker_kind):
     assert len(expected) > 3
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", TREES)
 def test_a_state_at_every_step_goes_on_exactly(name):
     """Wherever it was taken."""
@@ -47,6 +47,7 @@ EXACT = [name for name in TREES if not any(word in name for word in (*LOSSY, *RE
 
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize(("before", "after", "steps"), [(2, 3, (3, 5)), (3, 1, (2, 0, 4)), (1, 2, (6,))])
+@pytest.mark.one_in(3)
 def test_other_shards_go_on_with_each_record_once(name, before, after, steps):
     """Also where the former shards stand at unequal steps. A mix that ends with its first dataset leaves out some."""
     delivered, states = [], []

@@ -78,7 +78,7 @@ def begun(operations, steps):
     return seen, [iterator.get_state() for iterator in former]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_batches_stay_full_and_each_token_comes_once(name):
     """Wherever in its windows each shard stood, and taken up anew after each batch, by other shards once more, too."""
@@ -103,6 +103,7 @@ def test_batches_stay_full_and_each_token_comes_once(name):
         assert tokens(seen) == TOKENS
 
 
+@pytest.mark.long
 def test_other_shards_in_the_middle_of_what_others_left_go_on_too():
     """Three times: what is unfinished of each run is handed on."""
     operations = PIPELINES["windows in windows"]
@@ -133,6 +134,7 @@ def test_nothing_is_read_to_take_up_windows_of_documents():
 
 
 @pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.one_in(2)
 def test_workers_finish_what_others_had_begun(worker_count):
     """With the same random numbers, and the records are known."""
     noise = RandomMapTransform(lambda document, rng: document + 100_000 * int(rng.integers(1, 9)))
@@ -147,6 +149,7 @@ def test_workers_finish_what_others_had_begun(worker_count):
         assert tokens(seen) == tokens(whole)
 
 
+@pytest.mark.long
 def test_the_state_of_hundreds_of_windows_is_small():
     """A hundred bytes for each window that is still to be finished, and none after them."""
     many = list(shards([Pack(8, window=7), Batch(3)], 300, Documents(6000)))

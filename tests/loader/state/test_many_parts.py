@@ -33,6 +33,7 @@ def state():
         return iterator.get_state(), [next(iterator).tolist() for _ in range(2)]
 
 
+@pytest.mark.long
 def test_a_state_of_a_thousand_parts_is_small_and_goes_on(state):
     """Some 40 bytes a part; also with other weights; and one that was written before, which is not packed."""
     saved, following = state

@@ -27,6 +27,7 @@ def test_the_states_are_of_version_1():
 
 
 @pytest.mark.parametrize("name", OLD["alone"])
+@pytest.mark.one_in(5)
 def test_a_state_of_version_1_goes_on_where_it_stood(name):
     """At the start, and in the middle of a run, of batches, and of what a flat map makes."""
     for step, state in zip(old_states.STEPS, OLD["alone"][name]):

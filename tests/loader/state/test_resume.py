@@ -18,7 +18,7 @@ from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOpti
 from headrace.errors import CheckpointError
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_resume_at_every_step_gives_the_rest_of_the_stream(name):
     """A new iterator, given the state of any step, goes on with exactly the elements that were still to come."""
@@ -37,6 +37,7 @@ def test_resume_at_every_step_gives_the_rest_of_the_stream(name):
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.one_in(2)
 def test_a_loader_gives_the_same_stream_every_time(name):
     """Iterating a loader twice gives two independent, equal runs."""
     one = loader(name)

@@ -42,6 +42,7 @@ def _ends_at(deadly: int) -> Any:
         ([Filter(lambda x: True)], "5000"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_what_is_whole_before_a_deadly_record_comes_first(operations, keys):
     """Tasks have grown to many batches by then; all before the record are delivered, and the error is about it alone."""
     got: list[int] = []
@@ -61,6 +62,7 @@ def test_a_deadly_record_of_a_window_is_named_alone(joined):
 
 
 @pytest.mark.parametrize("operations", [[], [Batch(4)], [Filter(lambda x: True), Batch(4)]])
+@pytest.mark.one_in(3)
 def test_a_record_that_ends_its_worker_can_be_skipped(operations, caplog):
     """It is left out alone, counted and logged like a record that fails, and the run resumes after it."""
     loader = _opened(60, [_ends_at(9), *operations], on_error="skip")

@@ -84,6 +84,7 @@ def dying_at(bad: int) -> Callable[[int], int]:
     ("join", "run"),
     chosen(itertools.product(JOINS, [INLINE, THREADS, PROCESSES]), *zip(JOINS, [INLINE] * 9), ("mix", PROCESSES)),
 )
+@pytest.mark.one_in(3)
 def test_after_a_failure_nothing_is_jumped_over(join: str, run: dict[str, Any]):
     """`next` gives the same error again; repaired, the last state goes on with the element that failed."""
     whole = list(JOINS[join]())
@@ -150,6 +151,7 @@ def test_a_feeder_keeps_the_state_before_a_failure_above_a_join():
     ids=["batch", "batch, map", "window"],
 )
 @pytest.mark.parametrize("join", ["mix", "limit"])
+@pytest.mark.one_in(3)
 def test_to_leave_out_failures_changes_nothing_where_nothing_fails(join: str, above: Any, run: dict[str, Any]):
     """A batch or window directly on a join gives all that it gives otherwise."""
     dataset = above(JOINS[join]())
@@ -200,6 +202,7 @@ def test_one_row_of_a_pack_is_left_out_without_the_others():
     [lambda d: d, lambda d: d.window_shuffle(10, seed=1), lambda d: d.filter(even)],
     ids=["map", "window", "filter"],
 )
+@pytest.mark.one_in(3)
 def test_only_a_record_that_ends_its_worker_is_left_out_above_a_join(above: Any):
     """Once it has ended three; from any state, too."""
     whole = list(above(mixed()))

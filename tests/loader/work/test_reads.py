@@ -71,6 +71,7 @@ def _twice(record):
 @pytest.mark.parametrize(
     "operations", [[Filter(_all), Batch(100)], [FlatMap(_twice), Batch(100)]], ids=["filter", "flat map"]
 )
+@pytest.mark.one_in(6)
 def test_as_many_reads_are_under_way_below_a_filter(where, operations):
     """What makes no whole batches is read ahead likewise."""
     workers = 2 if where == "processes" else 1
@@ -116,7 +117,7 @@ def _drawn(element, rng):
     return element
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("shape", chains(Crowd(16)))
 @pytest.mark.parametrize("where", ["inline", "processes"])
 def test_chains_have_as_many_reads_under_way(shape, where):
@@ -194,6 +195,7 @@ BAD = 37
 @pytest.mark.parametrize("kind", [Counted, AsyncCounted])
 @pytest.mark.parametrize("where", ["inline", "threads"])
 @pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
+@pytest.mark.one_in(3)
 def test_a_record_that_cannot_be_read_ends_the_same_stream(kind, where, batch_size):
     """What comes before it comes; the error tells its key; no other record is read twice."""
     source = kind(700, bad=(BAD,))
