@@ -1,7 +1,7 @@
-"""Runs whose data live, played by a seed, and an account of what must come, which knows no orders, states or positions of headrace.
+"""Runs whose data live, played by a seed, and an account of what must come, which knows no orders or states of headrace.
 
-In: a seed. Out: elements of a run that is killed and begun again, on other shards, while records are appended and left out and the
-weights of a mix change; held against the account as they come.
+In: a seed. Out: elements of a run that is killed and begun again, on other shards, while records are appended and left out,
+and the weights of a mix change; held against the account as they come.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class Account:
     def see(self, name, key, there, omitted, looks):
         """A record of a part comes, and there are so many of each part when it does.
 
-        Args:
-            looks: what was found at places, also by runs that were killed: who comes there again finds the same.
+        `looks` holds what was found at places, also by runs that were killed: who comes there again finds the same.
         """
         position, part = len(self.came), self.parts[name]
         due = set(self.parts) if self.at == "now" and position % self.every == 0 else set()
