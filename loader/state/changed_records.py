@@ -49,7 +49,7 @@ def migrate_records(
         return migrate_mix(*with_parts(pipeline, states, strict), strict, run)
     if isinstance(pipeline.leaf.sampler, OneEpoch):
         pipeline, states = _in_generation(pipeline, _with_records(pipeline, states), strict)
-        return migrate_mix(pipeline, _in_epoch(pipeline.leaf.sampler, states, strict), strict, run)
+        return migrate_mix(pipeline, _in_epoch(pipeline, states, strict), strict, run)
     states = _with_records(pipeline, states)
     latest = max(states, key=changes_of)
     known = latest.fingerprint
@@ -113,9 +113,9 @@ def _in_generation(
     return pipeline, retold(states, known, fingerprint)
 
 
-def _in_epoch(order: OneEpoch, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
+def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
     """States of a loop per epoch, which stand between two epochs, as of one from which the same records are left out."""
-    known = states[0].fingerprint
+    known, order = states[0].fingerprint, pipeline.leaf.sampler
     saved: Any = known["sampler"]
     before, now = (of.get(OMITTED, "") if isinstance(of, dict) else "" for of in (saved, order.fingerprint))
     if (
