@@ -22,7 +22,7 @@ ROOT = Path(find_spec("grain").submodule_search_locations[0]) / "_src"
 
 _TRANSFORMATIONS = (
     "batch cache filter flatmap interleave limit map mix packing packing_concat_then_split prefetch prefetch_autotune "
-    "process_prefetch rebatch repeat shuffle slice source zip"
+    "rebatch repeat shuffle slice source zip"
 )
 FILES = {
     "data_loader": "python",
@@ -42,7 +42,11 @@ FILES = {
     "sharding": "core",
     **dict.fromkeys(_TRANSFORMATIONS.split(), "python/dataset/transformations"),
 }
-"""Files of tests, `<name>_test.py`, and their folders. Those of queues, memory, logs and measurements inside Grain are not there."""
+"""Files of tests, `<name>_test.py`, and their folders.
+
+Those of queues, memory, logs and measurements inside Grain are not there, nor that of `process_prefetch`, which has not been run
+to its end this way yet.
+"""
 
 PORTED = (
     (r"\b((?:\w+\.)*\w+)\._element_spec\b(?!\()", r"__import__('grain').experimental.get_element_spec(\1)"),
@@ -66,7 +70,7 @@ PORTED = (
 
 HEAD = "import jax\nimport headrace.compat\nheadrace.compat.install()\n"
 
-CASES_OF_CLASSES = '''
+CASES_OF_CLASSES = """
 import sys
 
 
@@ -78,7 +82,7 @@ def parameterized_class(cases):
             setattr(sys.modules[kind.__module__], name, type(kind)(name, (kind,), more))
 
     return made
-'''
+"""
 
 
 class Row(NamedTuple):
@@ -90,7 +94,154 @@ class Row(NamedTuple):
     tests: str
 
 
-ROWS: tuple[Row, ...] = ()
+ROWS = (
+    Row(
+        "batch",
+        "`enable_shared_memory_output`, parallel batches (`_MakeBatchParallel`), a loader's `_dataset`",
+        "private; batches come in shared memory by themselves",
+        "batch:*shared_memory* batch:test_batch_iter_dataset_shm_* batch:test_parallel_batch_* batch:*parallel_batch* "
+        "batch:test_batch_non_numpy_values",
+    ),
+    Row(
+        "batch",
+        'the text "can not follow `FlatMapMapDataset`"',
+        "a private class; ours names the method",
+        "batch:test_batch_after_flatmap_raises_error",
+    ),
+    Row(
+        "data loader",
+        "checkpoints with 3 workers",
+        "the batches that the tests expect are those of each worker; ours do not depend on their number",
+        "data_loader:test_data_loader_checkpointing_*",
+    ),
+    Row(
+        "data loader",
+        "`CopyNumPyArrayToSharedMemory`; the text of an iterator",
+        "private; batches come in shared memory by themselves",
+        "data_loader:test_copy_* data_loader:test_str",
+    ),
+    Row(
+        "data sources, mix",
+        "texts of `repr`; that about datasets of length 0 has them",
+        "private; ours has the lengths",
+        "data_sources:test_str mix:test_repr mix:test_mixing_zero_length_dataset_fails_with_error",
+    ),
+    Row(
+        "dataset",
+        "`apply` refuses a `TfRandomMap`",
+        "ours takes it as the random map that it is",
+        "dataset:test_unsupported_transform",
+    ),
+    Row(
+        "base, dataset, prefetch",
+        "`_seed`, `_default_seed`, `_ctx`, `IteratorContext`",
+        "private; numbers drawn and thresholds are the same",
+        "base:test_merge base:test_merge_with_different_mp_context dataset:test_seed_is_different_with_chained_transforms "
+        "dataset:test_seed_results_in_the_same_default_seed* dataset:test_conflicting_options "
+        "dataset:test_propagates_options_in_* prefetch:test_mp_context_is_set_correctly",
+    ),
+    Row(
+        "dataset",
+        "threads in place of workers on a Python without a global lock",
+        "ours has workers there, too; nothing but speed depends on it",
+        "dataset:test_mp_prefetch_switches_to_threads_for_free_threaded_python",
+    ),
+    Row(
+        "dataset, prefetch, source",
+        "`sequential_slice=True`, slices of sources (`set_slice`)",
+        "elements would depend on the number of workers",
+        "dataset:test_prefetch_with_slice_source prefetch:*sequential_slice* source:test_set_slice*",
+    ),
+    Row(
+        "dataset, interleave, prefetch",
+        "execution summaries, `_stats`",
+        "private; `iterator.stats()` tells where time goes",
+        "dataset:test_execution_summary_* dataset:test_get_execution_summary_* interleave:test_interleave_stats* "
+        "prefetch:test_stats_are_initialized_in_a_single_thread*",
+    ),
+    Row(
+        "filter, map, mix, packing",
+        "`FilterThresholdChecker`, `_reset_rng_state`, `_ConcatSelectionMap`, `PackingDatasetIterator`",
+        "private; what they do is tested by the methods",
+        "filter:test_raises filter:test_validates filter:test_warns map:test_reset_rng_state "
+        "mix:test_cannot_concatenate_infinite_datasets mix:test_concat_selection_map packing:test_get_packed_batch_size_bytes*",
+    ),
+    Row(
+        "interleave",
+        "`mp_prefetch` of an interleave with 3 workers",
+        "elements would depend on the number of workers: ours are those of 0",
+        "interleave:test_with_mp_prefetch",
+    ),
+    Row(
+        "interleave",
+        "contents of states, `future_states`, iterators that stay at `set_state`",
+        "private; ours are the engine's, and Grain's are read",
+        "interleave:test_correct_interleave_state_after_* interleave:test_future_states interleave:test_setting_shard_state_* "
+        "interleave:test_set_state_does_not_recreate_* interleave:test_slice_state_management_*",
+    ),
+    Row(
+        "operations",
+        "text of elements of unequal structure in `BatchOperation`; a batch of dataclass objects",
+        "ours names the leaf; dataclasses that look like trees are batched field by field",
+        "operations:test_batch_dicts_different_keys operations:test_batch_lists_different_length "
+        "operations:test_batch_unsupported_type",
+    ),
+    Row(
+        "prefetch, process prefetch",
+        "several workers over a dataset of a class of yours are a ValueError",
+        "ours runs it through in one worker",
+        "prefetch:test_fails_with_iter_source_multiple_workers",
+    ),
+    Row(
+        "prefetch, process prefetch",
+        "the state of a prefetch over a dataset of a class of yours is that dataset's",
+        "ours is the engine's, and keeps it",
+        "prefetch:test_parent_dataset_modifies_state",
+    ),
+    Row(
+        "prefetch",
+        "`PrefetchDatasetIterator`, `_buffer`, `_read_options`, and numbers of threads that change during a run",
+        "private; ours reads ahead by itself",
+        "prefetch:test_prefetch_data_* prefetch:test_prefetch_does_not_buffer_* prefetch:test_set_num_threads_* "
+        "prefetch:test_set_prefetch_buffer_size_* prefetch:test_start_prefetch* prefetch:test_set_next_index_get_state",
+    ),
+    Row(
+        "prefetch, slice",
+        "`isinstance(dataset, PrefetchIterDataset)` and its like",
+        "private classes; nothing is an instance of them",
+        "prefetch:test_dataset_and_iterator_types slice:test_getitem_with_slice_on_sliced_dataset",
+    ),
+    Row(
+        "prefetch autotune",
+        "private functions (`_get_num_workers` and its like), and the numbers that are chosen",
+        "ours looks at sizes alone",
+        "prefetch_autotune:*",
+    ),
+    Row(
+        "process prefetch",
+        'Grain\'s name of the dataset in the note "Dataset: … cannot be pickled!"',
+        "private; ours has our name, and a second note the path",
+        "",
+    ),
+    Row(
+        "rebatch",
+        "an empty batch first is a ValueError",
+        "ours passes over it",
+        "rebatch:test_empty_batch",
+    ),
+    Row(
+        "shuffle",
+        "`window_index` in the state of a window shuffle",
+        "ours is the engine's; Grain's are read",
+        "shuffle:test_checkpoint_restore_on_fresh_iterator",
+    ),
+    Row(
+        "TFRecord",
+        "text of a file that is cut off",
+        "ours names file and byte",
+        "tfrecord_dataset:test_invalid_tfrecord_file",
+    ),
+)
 
 
 class Outcome(NamedTuple):

@@ -31,6 +31,15 @@ class Batched(ByMethod):
         return parent.batch(batch_size, drop_remainder=drop_remainder, batch_fn=batch_fn)
 
 
+class Sliced(ByMethod):
+    """Makes `dataset.slice(…)`, of a slice alone."""
+
+    def __new__(cls, parent: Any, sl: slice) -> Any:
+        if not isinstance(sl, slice):
+            raise ValueError(f"sl is not a slice: {type(sl)}; pass slice(0, 10), or dataset[[3, 1, 4]] for a list.")
+        return parent.slice(sl)
+
+
 def by_method(name: str, method: str) -> type[ByMethod]:
     """The class of a name.
 
@@ -54,7 +63,9 @@ def multiprocess_prefetch(
     return ds.mp_prefetch(MultiprocessingOptions(num_workers, buffer_size), worker_init_fn, sequential_slice)
 
 
-def mixed_map_dataset(parents: Sequence[Any], proportions: Sequence[float] | None = None, selection_map: Any = None) -> Any:
+def mixed_map_dataset(
+    parents: Sequence[Any], proportions: Sequence[float] | None = None, selection_map: Any = None
+) -> Any:
     """Makes `MapDataset.mix(…)`, or with a map of indices `MapDataset.select_from_datasets(…)`.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from .by_method import Batched, by_method, multiprocess_prefetch
+from .by_method import Batched, Sliced, by_method, multiprocess_prefetch
 
 _GRAIN = "headrace.compat.grain"
 _INNER = "headrace.compat.adapters.inner"
@@ -49,7 +49,11 @@ _WHOLE: dict[str, tuple[str, ...]] = {
     "python.dataset.sources.parquet_dataset": (f"{_GRAIN}.experimental",),
     "python.dataset.sources.tfrecord_dataset": (f"{_GRAIN}.experimental",),
     **{
-        f"python.dataset.transformations.{name}": (f"{_GRAIN}.experimental", f"{_INNER}.by_method", f"{_INNER}.protocols")
+        f"python.dataset.transformations.{name}": (
+            f"{_GRAIN}.experimental",
+            f"{_INNER}.by_method",
+            f"{_INNER}.protocols",
+        )
         for name in (
             "batch",
             "cache",
@@ -90,7 +94,7 @@ _OF_METHODS = {
     "BatchMapDataset": Batched,
     "BatchIterDataset": Batched,
     "RepeatMapDataset": by_method("RepeatMapDataset", "repeat"),
-    "SliceMapDataset": by_method("SliceMapDataset", "slice"),
+    "SliceMapDataset": Sliced,
     "ReindexMapDataset": by_method("ReindexMapDataset", "slice"),
     "ShuffleMapDataset": by_method("ShuffleMapDataset", "shuffle"),
     "PrefetchIterDataset": by_method("PrefetchIterDataset", "to_iter_dataset"),
