@@ -44,8 +44,8 @@ FILES = {
 }
 """Files of tests, `<name>_test.py`, and their folders.
 
-Those of queues, memory, logs and measurements inside Grain are not there, nor that of `process_prefetch`, which has not been run
-to its end this way yet.
+Those of queues, memory, logs and measurements inside Grain are not there, nor that of `process_prefetch`, which has not
+been run to its end this way yet.
 """
 
 PORTED = (

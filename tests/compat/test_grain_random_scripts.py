@@ -1,7 +1,8 @@
 """Random scripts, beside the real Grain: what each step gives, of iterators by turns and of looks at any index.
 
 The programs of `test_grain_random_programs.py` take an iterator to its end; here several go on from one another's states,
-back and forth, also after their ends, over elements, datasets and sources of all kinds. The plain command runs a few, `--long` 900 more.
+back and forth, also after their ends, over elements, datasets and sources of all
+kinds. The plain command runs a few, `--long` 900 more.
 """
 
 import itertools
