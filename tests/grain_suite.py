@@ -25,7 +25,6 @@ _TRANSFORMATIONS = (
     "rebatch repeat shuffle slice source zip"
 )
 FILES = {
-    "data_loader": "python",
     "data_sources": "python",
     "load": "python",
     "operations": "python",
@@ -44,8 +43,8 @@ FILES = {
 }
 """Files of tests, `<name>_test.py`, and their folders.
 
-Those of queues, memory, logs and measurements inside Grain are not there, nor that of `process_prefetch`, which has not
-been run to its end this way yet.
+Those of queues, memory, logs and measurements inside Grain are not there, nor those of `data_loader` and `process_prefetch`,
+which have not been run to their end this way yet.
 """
 
 PORTED = (
