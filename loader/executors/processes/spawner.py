@@ -48,7 +48,7 @@ class Payload:
     """Anonymous memory for a value. It is there as long as somebody has its descriptor, here or in another process."""
 
     def __init__(self) -> None:
-        self.descriptor = anonymous_file("headrace-payload")
+        self.descriptor = -1
 
     def pack(self, value: Any, name: str) -> None:
         """Put a value there.
@@ -62,6 +62,11 @@ class Payload:
         self._write([header + sizes + stream, *buffers])
 
     def _write(self, parts: Sequence[Any]) -> None:
+        size = 0
+        for part in parts:
+            size = _aligned(size) + memoryview(part).nbytes
+        with Uninterrupted():
+            self.descriptor = anonymous_file("headrace-payload", size)
         end = 0
         for part in parts:
             data, offset = memoryview(part).cast("B"), _aligned(end)
