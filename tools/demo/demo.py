@@ -115,5 +115,9 @@ def others(count: int) -> None:
     """Print what is lost where workers have orders of their own, by a ledger of the same event."""
     lost = resumed_by_step_count(count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS)
     before, after = WORKERS
-    print(f"A loader whose workers ({before}, then {after}) each batch a part, and which resumes by skipping, in this epoch")
-    print(f"  gives {lost.twice} records twice, {lost.never} never, and reads {lost.read_again} again to find its place")
+    print(
+        f"A loader whose workers ({before}, then {after}) each batch a part, and which resumes by skipping, in this epoch"
+    )
+    print(
+        f"  gives {lost.twice} records twice, {lost.never} never, and reads {lost.read_again} again to find its place"
+    )
