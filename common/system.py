@@ -7,10 +7,13 @@ use what every POSIX system has.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import socket
 import tempfile
+from collections.abc import Callable
 
 from .messages import short_repr
 
@@ -44,19 +47,46 @@ def can_fork() -> bool:
     return not is_portable() and len(os.listdir(_THREADS)) == 1
 
 
-def anonymous_file(name: str) -> int:
-    """A descriptor of an empty file that has no name on disk, and is gone with its last descriptor and mapping.
+def anonymous_file(name: str, size: int) -> int:
+    """A descriptor of a file of `size` bytes that has no name on disk, and is gone with its last descriptor and mapping.
 
-    It is memory where the system has such files. `name` is shown by tools that list open files.
+    It is memory where the system has such files, and there is room for it: its bytes are there, so that to write to a mapping
+    of them cannot end the process. `name` is shown by tools that list open files.
 
     Raises:
         OSError: there is no room for it, or for a descriptor.
     """
     if not is_portable():
-        return os.memfd_create(name)
-    in_memory = os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK)
-    with tempfile.TemporaryFile(prefix=name, dir=_MEMORY if in_memory else None) as file:
+        return _sized(os.memfd_create(name), size)
+    if os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK):
+        with contextlib.suppress(OSError):  # it is full: containers often have 64 MB there
+            return _sized(_unnamed(name, _MEMORY), size, _reserve)
+    return _sized(_unnamed(name, None), size, _reserve)
+
+
+def _unnamed(name: str, folder: str | None) -> int:
+    with tempfile.TemporaryFile(prefix=name, dir=folder) as file:
         return os.dup(file.fileno())
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Give a file its size, and room for all of it, where system and file system can."""
+    if size and hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+    os.ftruncate(descriptor, size)
+
+
+def _sized(descriptor: int, size: int, give: Callable[[int, int], None] = os.ftruncate) -> int:
+    try:
+        give(descriptor, size)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def usable_processors() -> int:

@@ -132,9 +132,8 @@ class _SharedTables:
     def __init__(self, count: int) -> None:
         self._count = count
         self._size = _HEADER + 4 * count
-        self._descriptor = anonymous_file("headrace-orders")
+        self._descriptor = anonymous_file("headrace-orders", 2 * self._size)
         weakref.finalize(self, os.close, self._descriptor)
-        os.ftruncate(self._descriptor, 2 * self._size)
         memory = mmap.mmap(self._descriptor, 2 * self._size)
         self._headers = [np.frombuffer(memory, np.int64, 1, offset=slot * self._size) for slot in (0, 1)]
         self._slots = [np.frombuffer(memory, np.uint32, count, offset=slot * self._size + _HEADER) for slot in (0, 1)]

@@ -146,7 +146,7 @@ class Channel:
         if len(data) <= self._most:
             self._send_packet(data, descriptors)
             return
-        memory = anonymous_file("headrace-message")
+        memory = anonymous_file("headrace-message", len(data) - 1)
         try:
             with open(memory, "wb", closefd=False) as file:
                 file.write(memoryview(data)[1:])

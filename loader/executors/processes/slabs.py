@@ -49,9 +49,7 @@ def create_shared(size: int) -> int:
         OSError: no memory or no descriptor is to be had; the message names the limit.
     """
     try:
-        descriptor = anonymous_file("headrace-slab")
-        os.ftruncate(descriptor, size)
-        return descriptor
+        return anonymous_file("headrace-slab", size)
     except OSError as error:
         raise _no_memory(size, error) from error
 

@@ -14,6 +14,7 @@ import mmap
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....common.pickled import pickled
-from ....common.system import anonymous_file
+from ....common.system import anonymous_file, is_portable
 from ...interrupts import Uninterrupted, wait_until
 from ..pool import Kill, Spawn
 from .channel import Channel, Start
@@ -48,7 +49,7 @@ class Payload:
     """Anonymous memory for a value. It is there as long as somebody has its descriptor, here or in another process."""
 
     def __init__(self) -> None:
-        self.descriptor = anonymous_file("headrace-payload")
+        self.descriptor = -1
 
     def pack(self, value: Any, name: str) -> None:
         """Put a value there.
@@ -62,6 +63,11 @@ class Payload:
         self._write([header + sizes + stream, *buffers])
 
     def _write(self, parts: Sequence[Any]) -> None:
+        size = 0
+        for part in parts:
+            size = _aligned(size) + memoryview(part).nbytes
+        with Uninterrupted():
+            self.descriptor = anonymous_file("headrace-payload", size)
         end = 0
         for part in parts:
             data, offset = memoryview(part).cast("B"), _aligned(end)
@@ -105,6 +111,7 @@ class Spawner:
         self._status: int | None = None
         self._was_stopped = False
         self._channels: dict[int, Channel] = {}
+        self._in_transit: dict[int, socket.socket] = {}  # the other ends, of workers that have not said a word yet
 
     def begin(self) -> None:
         """Start the interpreter; it boots while the caller goes on."""
@@ -132,10 +139,18 @@ class Spawner:
     def spawn(self, worker: int) -> Channel:
         """Have a worker made; the channel to it."""
         with Uninterrupted():
-            self._channels[worker], theirs = Channel.pair()
-            with theirs, contextlib.suppress(OSError):  # it is gone; its channel says so, and everything starts anew
-                self.channel.send(Spawn(worker), [theirs.fileno()])
+            self._channels[worker], self._in_transit[worker] = Channel.pair()
+            with contextlib.suppress(OSError):  # it is gone; its channel says so, and everything starts anew
+                self.channel.send(Spawn(worker), [self._in_transit[worker].fileno()])
+            if not is_portable():
+                self.arrived(worker)
         return self._channels[worker]
+
+    def arrived(self, worker: int) -> None:
+        """It has its end: close the copy here. macOS may end a socket that its sender closes before it is received."""
+        with Uninterrupted():
+            if worker in self._in_transit:
+                self._in_transit.pop(worker).close()
 
     def kill(self, worker: int) -> None:
         with contextlib.suppress(OSError):
@@ -143,6 +158,7 @@ class Spawner:
 
     def forget(self, worker: int) -> None:
         """A worker has ended."""
+        self.arrived(worker)
         self._channels.pop(worker).close()
 
     def kill_if_stopped(self) -> None:
@@ -187,7 +203,7 @@ class Spawner:
         """End everything, and hang up. May be called twice."""
         with Uninterrupted():
             while self._channels:
-                self._channels.popitem()[1].close()
+                self.forget(next(iter(self._channels)))
             self.end()
 
 

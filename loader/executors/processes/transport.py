@@ -160,6 +160,7 @@ class ProcessTransport(Transport):
             if done.dropped:
                 self._forget(worker.slabs.drop(done.dropped))
         elif isinstance(received[0], Ready):
+            self._spawner.arrived(worker.number)
             self._events.append(received[0])
         elif isinstance(received[0], Broken):
             raise errors.decode(received[0].error)

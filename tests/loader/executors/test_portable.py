@@ -8,9 +8,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from without import PARTS, folder_without
+from without import PARTS, folder_without, linux_only
 
 import headrace
+from headrace.loader.executors.processes.spawner import Spawner
 
 PROGRAM = """
     import json, os, signal, sys
@@ -88,6 +89,40 @@ def test_workers_do_without_what_only_linux_has(tmp_path, parts):
 def test_a_user_can_ask_for_the_portable_transport(tmp_path):
     """To look for a fault of one of the two, or where a sandbox forbids a part of Linux."""
     assert outcome(tmp_path, HEADRACE_TRANSPORT="portable") == {"portable": True, **AS_EVERYWHERE}
+
+
+class Sent:
+    """A channel that keeps what is sent."""
+
+    def send(self, message, descriptors):
+        (self.descriptor,) = descriptors
+
+
+def test_the_end_of_a_worker_is_open_here_until_the_worker_has_it(monkeypatch):
+    """Else a Mac may end that socket while it is under way (nodejs/node#7512)."""
+    monkeypatch.setenv("HEADRACE_TRANSPORT", "portable")
+    spawner = Spawner()
+    spawner.channel = Sent()
+    spawner.spawn(0)
+    os.fstat(spawner.channel.descriptor)
+    spawner.arrived(0)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(spawner.channel.descriptor)
+    spawner.forget(0)
+
+
+@linux_only
+def test_workers_that_have_begun_have_one_socket_each_here(monkeypatch):
+    """Their own ends are closed with their first word."""
+
+    def sockets():
+        return sum(path.is_socket() for path in Path("/proc/self/fd").iterdir())
+
+    monkeypatch.setenv("HEADRACE_TRANSPORT", "portable")
+    before = sockets()
+    with iter(headrace.load(range(8), batch_size=4, num_epochs=1, worker_count=1)) as iterator:
+        next(iterator)
+        assert sockets() == before + 2  # of the worker, and of the process that makes workers
 
 
 def test_an_unknown_transport_is_refused(monkeypatch):

@@ -140,15 +140,17 @@ def _may_mount() -> bool:
 
 
 @pytest.mark.skipif(not _may_mount(), reason="needs the right to mount a small /dev/shm")
-@linux_only
-def test_little_shared_memory_is_enough(tmp_path):
-    """With 64 MB under /dev/shm, batches of 20 MB come: theirs has no name there, nor its limit."""
+@pytest.mark.parametrize("transport", ["", "portable"])
+def test_little_shared_memory_is_enough(tmp_path, monkeypatch, transport):
+    """With 64 MB under /dev/shm, batches of 20 MB come: memory has no limit there, and files are elsewhere if it is full."""
+    monkeypatch.setenv("HEADRACE_TRANSPORT", transport)
     (tmp_path / "shell").write_text('mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"')
     text = """
         import numpy as np, headrace
         loader = headrace.load(list(range(64)), transformations=[lambda x: np.full(1_250_000, x, np.float32)],
                                batch_size=4, num_epochs=1, worker_count=2)
-        print(sum(int(batch[:, 0].sum()) for batch in loader) == sum(range(64)))
+        kept = list(loader)
+        print(sum(int(batch[:, 0].sum()) for batch in kept) == sum(range(64)))
         """
     assert run_program(text, tmp_path, "unshare", "-m", "sh", str(tmp_path / "shell")) == "True"
 
