@@ -1,7 +1,7 @@
 """The speed league: `python league/speed.py --loaders headrace grain`; needs nothing but Python.
 
-In: names of loaders and workloads. Out: a figure for each cell, printed, and kept as JSON with `--results`. First each cell goes
-through a small epoch, and has no figure if a record is lost, doubled or spoiled. Then loaders take turns.
+In: names of loaders and workloads. Out: a figure for each cell, printed, and kept as JSON with `--results`. First each cell
+goes through a small epoch, and has no figure if a record is lost, doubled or spoiled. Then loaders take turns.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import signal
 import statistics
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from environments import LOADERS, Loader, python_of
+from facts import facts
 from workloads import WORKLOADS, Workload
 
 HERE = Path(__file__).parent
@@ -37,7 +37,8 @@ TICK = os.sysconf("SC_CLK_TCK")
 def main() -> int:
     """Checks the cells, measures them in turns, and prints them."""
     options = _arguments()
-    results: dict[str, Any] = {name: {"versions": {}, "speed": {}} for name in options.loaders}
+    noted = facts() | {"turns": options.turns, "seconds": options.seconds, "workers": options.workers}
+    results: dict[str, Any] = {name: {"versions": {}, "speed": {}, "facts": noted} for name in options.loaders}
     with tempfile.TemporaryDirectory(prefix="league-speed-") as folder:
         right = []
         for workload in options.workloads:
@@ -85,48 +86,35 @@ def play(
     count = workload.count if seconds else workload.count // PART
     place = folder / f"{name}-{workload.name}-{count}"
     called = [adapter or f"speed_{name}", workload.name, str(place), str(workers), str(seconds), str(count)]
-    errors = open(os.environ.get("LEAGUE_ERRORS", os.devnull), "a")
-    found: dict[str, Any] = {}
-    if seconds and not place.exists():
-        _write([python, str(HERE / "timing.py"), *called], errors)
+    command = [python, str(HERE / "timing.py"), *called]
+    with open(os.environ.get("LEAGUE_ERRORS", os.devnull), "a") as errors:
+        if seconds and not place.exists():
+            _run(command, errors, 0)  # writes the data, so that `first` does not count it
+        return _run(command, errors, seconds)
+
+
+def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
+    """What `timing.py` tells; then nothing of it is left."""
     begun = time.time()
-    process = subprocess.Popen(
-        [python, str(HERE / "timing.py"), *called],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        _follow(process, found, begun, seconds)
-    finally:
-        _kill(process.pid)
-        process.wait()
-        errors.close()
-    return found
+    settings: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, stderr=errors, **settings) as process:
+        alarm = _Alarm(process, LIMIT + seconds)
+        try:
+            found = _follow(process)
+        finally:
+            alarm.stop()
+            _kill(process.pid)
+    if "wrong" not in found and "unclaimed" not in found:
+        found["wrong"] = "a hang" if alarm.rang else "the program ended"
+    return found | ({"first": found["first"] - begun} if "first" in found else {})
 
 
-def _write(command: list[str], errors: Any) -> None:
-    """Has the data written by a run that is not measured, so that `first` does not count it."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
-    )
-    for line in process.stdout or ():
-        if "first" in json.loads(line) or "wrong" in json.loads(line):
-            break
-    _kill(process.pid)
-    process.wait()
-
-
-def _follow(process: Any, found: dict[str, Any], begun: float, seconds: float) -> None:
-    """Reads the lines of `timing.py`, and looks at its processes where it waits."""
-    alarm = _Alarm(process, LIMIT + seconds)
+def _follow(process: Any) -> dict[str, Any]:
+    """Reads its lines, and looks at its processes where it waits."""
+    found: dict[str, Any] = {}
     before = 0.0
     for line in process.stdout:
         told = json.loads(line)
-        if "first" in told:
-            told["first"] -= begun
         at = told.pop("at", "")
         if at == "begin":
             before = processor_seconds(process.pid)
@@ -137,9 +125,7 @@ def _follow(process: Any, found: dict[str, Any], begun: float, seconds: float) -
         if at:
             process.stdin.write("\n")
             process.stdin.flush()
-    alarm.stop()
-    if "wrong" not in found and "unclaimed" not in found:
-        found["wrong"] = "a hang" if alarm.rang else "the program ended"
+    return found
 
 
 class _Alarm:
@@ -205,14 +191,6 @@ def memory(root: int) -> int:
     return total
 
 
-def machine() -> str:
-    """A line about the machine."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{os.cpu_count()} cores ({model or platform.machine()}), {gigabytes:.0f} GiB, {platform.platform()}"
-
-
 def keep(path: Path, results: dict[str, Any]) -> None:
     """Adds to what the file has of other loaders and workloads."""
     kept = json.loads(path.read_text()) if path.exists() else {}
@@ -220,18 +198,16 @@ def keep(path: Path, results: dict[str, Any]) -> None:
         old = kept.setdefault(name, {"cells": {}})
         old["speed"] = old.get("speed", {}) | found["speed"]
         old["versions"] = old.get("versions", {}) | found["versions"]
-        old["speed_date"] = time.strftime("%Y-%m-%d", time.gmtime())
-        old["machine"] = machine()
+        old["speed_facts"] = found["facts"]
     path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
 def _told(found: dict[str, Any]) -> str:
     if "rate" not in found or found.get("wrong"):
-        return found.get("unclaimed") or found.get("missing") or f"WRONG: {found['wrong']}"
-    return (
-        f"{found['rate']:12,.0f}/s  {1e6 * found['cpu'] / found['rate']:9.2f} µs of processor each  first batch {found['first']:.2f} s  "
-        f"{found['memory'] / 2**20:,.0f} MiB"
-    )
+        return found.get("unclaimed") or found.get("missing") or f"WRONG: {found.get('wrong')}"
+    each = 1e6 * found["cpu"] / found["rate"]
+    beside = f"first batch {found['first']:.2f} s  {found['memory'] / 2**20:,.0f} MiB"
+    return f"{found['rate']:12,.0f}/s  {each:9.2f} µs of processor each  {beside}"
 
 
 def _show(name: str, workload: Workload, found: dict[str, Any]) -> None:

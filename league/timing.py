@@ -52,10 +52,8 @@ def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
     if found.min() < 0 or found.max() >= count:
         return f"a record {found.max()} came, and there are {count}"
     times = np.bincount(found, minlength=count)
-    if workload.name == "packing":
-        wanted = np.array([length(number) for number in range(count)])
-    else:
-        wanted = np.ones(count, np.int64)
+    packed = workload.name == "packing"
+    wanted = np.array([length(number) for number in range(count)]) if packed else np.ones(count, np.int64)
     if whole and (times < wanted).any():
         return f"{(times < wanted).sum()} of {count} records are lost, record {(times < wanted).argmax()} first"
     if whole and (times > wanted).any():

@@ -1,4 +1,4 @@
-"""What the speed league measures, as plain data: they know no loader, and need nothing but Python. `records.py` makes records."""
+"""What the speed league measures, as plain data that know no loader. `records.py` makes the records."""
 
 from __future__ import annotations
 
