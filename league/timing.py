@@ -59,10 +59,10 @@ def faults(workload: Workload, came: list[Any], count: int, whole: bool) -> str:
     if whole and (times > wanted).any():
         return f"{(times > wanted).sum()} of {count} records are doubled, record {(times > wanted).argmax()} first"
     epochs = len(found) / wanted.sum()  # workers need not be equally far
-    if not whole and epochs >= 4 and not times.all():
-        return f"{(times == 0).sum()} of {count} records are lost in {epochs:.1f} epochs, record {times.argmin()} first"
     if not whole and (times > wanted * (3 * np.ceil(epochs) + 2)).any():
         return f"records are doubled: record {times.argmax()} came {times.max()} times in {epochs:.1f} epochs"
+    if not whole and epochs >= 4 and not times.all():
+        return f"{(times == 0).sum()} of {count} records are lost in {epochs:.1f} epochs, record {times.argmin()} first"
     if workload.shuffled and (np.diff(found[:1000]) == 1).mean() > 0.5:
         return "records are not shuffled"
     return ""
