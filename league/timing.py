@@ -111,7 +111,7 @@ def main() -> None:
             return tell(wrong=measure(workload, batches, float(seconds), int(count)))
         return tell(wrong=check(workload, batches, int(count)))
     except Exception as error:
-        return tell(wrong=f"{type(error).__name__}: {str(error)[:200]}")
+        return tell(wrong=f"{type(error).__name__}: {str(error)[-300:]}")  # a worker's own error comes last
 
 
 if __name__ == "__main__":
