@@ -1,13 +1,12 @@
-"""Writes `docs/league.md` and its picture: `python league/report.py RESULTS.json`, of what `resume.py --results` kept.
+"""Writes `docs/league.md` and its pictures: `python league/report.py RESULTS.json`, of what `--results` of both leagues kept.
 
-In: verdicts. Out: the table between the marks in `docs/league.md`, and `docs/league.png`. Needs Matplotlib.
+In: verdicts and figures. Out: tables between the marks in `docs/league.md`, and `docs/league.png`, `docs/league-speed.png`.
+Needs Matplotlib.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import sys
 from collections import Counter
 from pathlib import Path
@@ -15,9 +14,13 @@ from typing import Any
 
 from cases import EVENTS, PIPELINES
 from environments import LOADERS
+from workloads import WORKLOADS
 
 DOCS = Path(__file__).parent.parent / "docs"
-BEGIN, END = "<!-- by league/report.py -->", "<!-- end -->"
+MARKS = {
+    "resume": ("<!-- by league/report.py -->", "<!-- end -->"),
+    "speed": ("<!-- speed -->", "<!-- end of speed -->"),
+}
 SHADES = {
     **dict.fromkeys(["ok"], "#2f8f5b"),
     **dict.fromkeys(["restart"], "#8fc7a4"),
@@ -30,26 +33,50 @@ SHADES = {
 
 
 def main() -> int:
-    """Writes both."""
+    """Writes what there are results for."""
     results = json.loads(Path(sys.argv[1]).read_text())
     page = DOCS / "league.md"
-    before, _, rest = page.read_text().partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n\n{tables(results)}\n{END}{rest.partition(END)[2]}")
-    draw(results)
+    if _took_part(results, "cells"):
+        page.write_text(between(page.read_text(), "resume", tables(results)))
+        draw(results)
+    if _took_part(results, "speed"):
+        page.write_text(between(page.read_text(), "speed", speed_tables(results)))
+        draw_speed(results)
     return 0
+
+
+def between(text: str, league: str, table: str) -> str:
+    """The page with another table between the marks of a league."""
+    begin, end = MARKS[league]
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n\n{table}\n{end}{rest.partition(end)[2]}"
+
+
+def _took_part(results: dict[str, Any], what: str) -> list[str]:
+    return [name for name in LOADERS if results.get(name, {}).get(what)]
+
+
+def _head(results: dict[str, Any], played: list[str], key: str) -> list[str]:
+    """Date, machine, how busy it was, and versions, as the command noted them."""
+    noted = [results[name][key] for name in played]
+    same = {fact: value for fact, value in noted[0].items() if all(one.get(fact) == value for one in noted)}
+    dates, loads = (sorted({one[fact] for one in noted}) for fact in ("date", "load average"))
+    loads.sort(key=float)
+    facts = [f"{value} {fact}" if fact == "cores" else f"{fact} {value}" for fact, value in same.items()]
+    facts = [fact for fact in facts if not fact.startswith(("date", "load average"))]
+    versions = sorted({f"{package} {value}" for name in played for package, value in results[name]["versions"].items()})
+    return [
+        f"{' to '.join(dict.fromkeys([dates[0], dates[-1]]))}; {', '.join(facts)};",
+        f"load average {' to '.join(dict.fromkeys([loads[0], loads[-1]]))}.",
+        f"Versions: {', '.join(versions)}.",
+        "",
+    ]
 
 
 def tables(results: dict[str, Any]) -> str:
     """Machine and versions, events by loaders, and each cell that is not right."""
-    played = [name for name in LOADERS if results.get(name, {}).get("cells")]
-    dates = sorted({results[name]["date"] for name in played})
-    when = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
-    versions = sorted({f"{key} {value}" for name in played for key, value in results[name]["versions"].items()})
-    lines = [
-        f"{when}; {os.cpu_count()} cores, {platform.system()}, Python 3.11.",
-        f"Versions: {', '.join(versions)}.",
-        "",
-    ]
+    played = _took_part(results, "cells")
+    lines = _head(results, played, "facts")
     lines += [f"| event | {' | '.join(LOADERS[name].title for name in played)} |", f"|---|{'---|' * len(played)}"]
     for event in EVENTS:
         row = [_summary(results[name]["cells"], event.name) for name in played]
@@ -65,6 +92,37 @@ def tables(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+FIGURES = {
+    "rate": ("", lambda cell: f"{cell['rate']:,.0f} ({1e6 * cell['cpu'] / cell['rate']:,.3g} µs)"),
+    "first": ("first batch, s: ", lambda cell: f"{cell['first']:.1f}"),
+    "memory": ("memory, MiB: ", lambda cell: f"{cell['memory'] / 2**20:,.0f}"),
+}
+"""Rows of the speed table: how each begins, and how a cell is written."""
+
+
+def speed_tables(results: dict[str, Any]) -> str:
+    """Machine and versions, figures by loaders, and a sentence for each cell without one."""
+    played = _took_part(results, "speed")
+    lines = _head(results, played, "speed_facts")
+    lines += [f"| workload | {' | '.join(LOADERS[name].title for name in played)} |", f"|---|{'---:|' * len(played)}"]
+    for figure, (begins, written) in FIGURES.items():
+        for workload in WORKLOADS:
+            cells = [results[name]["speed"].get(workload.name, {}) for name in played]
+            row = [written(cell) if figure in cell and not cell.get("wrong") else "–" for cell in cells]
+            unit = f", {workload.unit}" if figure == "rate" else ""
+            lines.append(f"| {begins}`{workload.name}`{unit} | {' | '.join(row)} |")
+    lines += ["", *[f"* `{workload.name}`: {workload.about}" for workload in WORKLOADS]]
+    lines += ["", "Cells without a figure:", "", "| loader | workload | why |", "|---|---|---|"]
+    for name in played:
+        for workload, cell in results[name]["speed"].items():
+            if cell.get("wrong") or "rate" not in cell:
+                why = cell.get("unclaimed") or cell.get("missing") or f"wrong: {cell.get('wrong')}"
+                lines.append(
+                    f"| {LOADERS[name].title} | `{workload}` | {' '.join(why.split())[:200].replace('|', '/')} |"
+                )
+    return "\n".join(lines) + "\n"
+
+
 def _summary(cells: dict[str, list[str]], event: str) -> str:
     words = Counter(word for cell, (word, _) in cells.items() if cell.endswith(f":{event}"))
     claimed = {word: count for word, count in words.items() if word != "grey"}
@@ -76,7 +134,7 @@ def draw(results: dict[str, Any]) -> None:
     from matplotlib import pyplot as plt
     from matplotlib.patches import Patch
 
-    played = [name for name in LOADERS if results.get(name, {}).get("cells")]
+    played = _took_part(results, "cells")
     shown = [
         one.name
         for one in PIPELINES
@@ -109,6 +167,29 @@ def draw(results: dict[str, Any]) -> None:
     figure.legend(handles=marks, ncols=6, fontsize=7, loc="lower center", frameon=False)
     figure.tight_layout(rect=(0, 0.06, 1, 1))
     figure.savefig(DOCS / "league.png", dpi=110)
+
+
+def draw_speed(results: dict[str, Any]) -> None:
+    """A bar for each figure, as long as its part of the workload's best one."""
+    from matplotlib import pyplot as plt
+
+    played = _took_part(results, "speed")
+    figure, axes = plt.subplots(1, len(WORKLOADS), figsize=(1.6 + 1.5 * len(WORKLOADS), 2.9), sharey=True)
+    for place, (axis, workload) in enumerate(zip(axes, WORKLOADS)):
+        cells = [results[name]["speed"].get(workload.name, {}) for name in played]
+        rates = [0 if cell.get("wrong") else cell.get("rate", 0) for cell in cells]
+        axis.barh(range(len(played)), rates, color=["#2f8f5b" if name == "headrace" else "#8a97a6" for name in played])
+        for y, rate in enumerate(rates):
+            axis.text(rate, y, f" {rate:,.0f}" if rate else " –", va="center", fontsize=6)
+        axis.set(xlim=(0, 1.6 * max([*rates, 1])), ylim=(len(played) - 0.5, -0.5), xticks=[])
+        axis.set_title(f"{workload.name}\n{workload.unit}", fontsize=7)
+        if not place:
+            axis.set_yticks(range(len(played)), [LOADERS[name].title for name in played], fontsize=7)
+        axis.tick_params(length=0)
+        for side in axis.spines.values():
+            side.set_visible(False)
+    figure.tight_layout()
+    figure.savefig(DOCS / "league-speed.png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +27,28 @@ HERE = Path(__file__).parent
 def main() -> int:
     """Plays the cells and prints them."""
     options = _arguments()
-    results: dict[str, Any] = {}
-    for name in options.loaders:
-        loader = LOADERS[name]
-        noted = facts() | {"limit of a leg": f"{SECONDS:g} s"}
-        found = {"versions": {}, "cells": {}, "missing": "", "facts": noted, "seconds": 0.0}
-        began = time.monotonic()
-        python = python_of(loader)
-        if loader.stateless or python is None:
-            found["missing"] = loader.stateless or f"not installed: python3 league/environments.py {name}"
-            print(f"{name}: {found['missing']}")
-        else:
-            for cell, verdict in play(loader, python, options.pipelines, options.events, found["versions"]):
-                found["cells"][cell] = [verdict.word, verdict.detail]
-                _show(name, cell, verdict)
-        found["seconds"] = round(time.monotonic() - began, 1)
-        results[name] = found
-        if options.results:
-            _keep(options.results, results)
+    with ThreadPoolExecutor(options.at_once) as pool:
+        for name, found in zip(options.loaders, pool.map(lambda name: _loader(name, options), options.loaders)):
+            if options.results:
+                _keep(options.results, {name: found})
     return 0
+
+
+def _loader(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What a loader's cells came to, with the facts of the machine."""
+    loader = LOADERS[name]
+    noted = facts() | {"limit of a leg": f"{SECONDS:g} s", "loaders at once": str(options.at_once)}
+    found: dict[str, Any] = {"versions": {}, "cells": {}, "missing": loader.stateless, "facts": noted}
+    began = time.monotonic()
+    python = None if loader.stateless else python_of(loader)
+    if python is None:
+        found["missing"] = loader.stateless or f"not installed: python3 league/environments.py {name}"
+        print(f"{name}: {found['missing']}", flush=True)
+    else:
+        for cell, verdict in play(loader, python, options.pipelines, options.events, found["versions"]):
+            found["cells"][cell] = [verdict.word, verdict.detail]
+            _show(name, cell, verdict)
+    return found | {"seconds": round(time.monotonic() - began, 1)}
 
 
 def play(
@@ -94,6 +98,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--events", nargs="+", choices=[one.name for one in EVENTS], default=[one.name for one in EVENTS]
     )
+    parser.add_argument("--at-once", type=int, default=1, help="loaders that are played side by side")
     parser.add_argument("--results", type=Path, help="a JSON file to add the verdicts to")
     options = parser.parse_args()
     wanted = options.pipelines or [one.name for one in PIPELINES if one.small or options.size == "full"]

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from records import to_array, to_crop, to_float, write_parquet
-from speed_torch import loops, stacked
 from torch.utils.data import DataLoader
+from torch_batches import loops, stacked
 from with_hf_map import versions
 from workloads import Workload
 

@@ -10,8 +10,8 @@ import datasets
 from records import write_tar
 from speed_hf_map import done, versions
 from speed_hf_map import write as write_rows
-from speed_torch import loops, stacked
 from torch.utils.data import DataLoader
+from torch_batches import loops, stacked
 from workloads import Workload
 
 __all__ = ["batches", "unclaimed", "versions", "write"]

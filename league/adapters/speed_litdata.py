@@ -10,7 +10,7 @@ from typing import Any
 import litdata
 from litdata.streaming import Cache
 from records import to_array, to_crop, to_float
-from speed_torch import loops, stacked
+from torch_batches import loops, stacked
 from with_litdata import versions
 from workloads import Workload
 

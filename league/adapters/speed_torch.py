@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from records import to_array, to_crop, to_float
 from torch.utils.data import DataLoader, Dataset
+from torch_batches import loops, stacked
 from with_torch import versions
 from workloads import Workload
 
-__all__ = ["Records", "batches", "loops", "stacked", "unclaimed", "versions", "write"]
+__all__ = ["batches", "unclaimed", "versions", "write"]
 
-warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 MISSING = {
     "packing": "not part of PyTorch",
     "tar": "not part of PyTorch; webdataset reads them for it",
@@ -61,20 +59,6 @@ class Records(Dataset[Any]):
     def __getitems__(self, indices: list[int]) -> list[Any]:
         """The records of a batch."""
         return [self[index] for index in indices]
-
-
-def stacked(records: list[Any]) -> Any:
-    """`np.stack`, and tensors on the same memory: faster than the default for small arrays."""
-    if isinstance(records[0], dict):
-        return {key: stacked([record[key] for record in records]) for key in records[0]}
-    return torch.from_numpy(np.stack(records))
-
-
-def loops(loader: Any, epochs: int) -> Iterator[Any]:
-    """One epoch after the other, as arrays on the tensors' memory."""
-    for _ in range(epochs):
-        for batch in loader:
-            yield {key: leaf.numpy() for key, leaf in batch.items()} if isinstance(batch, dict) else batch.numpy()
 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:

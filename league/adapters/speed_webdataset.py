@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import webdataset
 from records import to_array, to_crop, to_float, write_tar
-from speed_torch import loops, stacked
+from torch_batches import loops, stacked
 from with_webdataset import versions
 from workloads import Workload
 

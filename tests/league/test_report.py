@@ -1,0 +1,65 @@
+"""The page of the league says what the results say."""
+
+import report
+
+FACTS = {"date": "2026-11-25 13:30 UTC", "cores": "2", "CPU": "some CPU", "load average": "3.0"}
+CELL = {"rate": 2000.0, "cpu": 0.5, "first": 1.25, "memory": 3 << 20, "wrong": ""}
+RESULTS = {
+    "grain": {
+        "versions": {"grain": "0.2"},
+        "facts": FACTS,
+        "cells": {"plain:middle": ["ok", ""], "shuffle:middle": ["lost", "1 element"], "mix:middle": ["grey", "“no”"]},
+        "speed_facts": FACTS,
+        "speed": {"jpeg": CELL, "tar": {"unclaimed": "no tar"}, "mnist": CELL | {"wrong": "record 7 is spoiled"}},
+    },
+    "spdl": {
+        "versions": {"spdl": "0.8"},
+        "facts": FACTS,
+        "cells": {},
+        "speed_facts": FACTS | {"load average": "11.5"},
+        "speed": {"jpeg": {"missing": "not installed"}},
+    },
+}
+
+
+def test_a_speed_cell_has_its_rate_processor_time_first_batch_and_memory():
+    """2,000 a second with half a processor is 250 µs for each."""
+    table = report.speed_tables(RESULTS)
+    assert "| `jpeg`, records/s | 2,000 (250 µs) | – |" in table
+    assert "| first batch, s: `jpeg` | 1.2 | – |" in table
+    assert "| memory, MiB: `jpeg` | 3 | – |" in table
+
+
+def test_a_cell_without_a_figure_has_a_sentence():
+    """What is not claimed, not installed, or wrong; what is wrong has no figure, though it was fast."""
+    table = report.speed_tables(RESULTS)
+    assert "| `mnist`, records/s | – | – |" in table
+    for row in (
+        "Grain | `tar` | no tar",
+        "SPDL | `jpeg` | not installed",
+        "Grain | `mnist` | wrong: record 7 is spoiled",
+    ):
+        assert f"| {row} |" in table
+
+
+def test_a_resume_table_counts_verdicts_and_lists_what_is_wrong():
+    """Grey cells are not counted."""
+    table = report.tables(RESULTS)
+    assert "| stopped and resumed in the middle | 1 ok, 1 lost |" in table
+    assert "| Grain | shuffle | middle | lost | 1 element |" in table
+    assert "mix" not in table
+
+
+def test_date_machine_load_and_versions_are_those_that_the_command_noted():
+    """Of loads, the least and the most."""
+    table = report.speed_tables(RESULTS)
+    assert table.startswith("2026-11-25 13:30 UTC; 2 cores, CPU some CPU;\nload average 3.0 to 11.5.\n")
+    assert "Versions: grain 0.2, spdl 0.8." in table
+
+
+def test_a_table_is_written_between_its_own_marks():
+    """All else on the page stays."""
+    page = "a\n<!-- by league/report.py -->\nold\n<!-- end -->\nb\n<!-- speed -->\nold\n<!-- end of speed -->\nc\n"
+    written = report.between(page, "speed", "new\n")
+    assert written.count("old") == 1
+    assert written.endswith("b\n<!-- speed -->\n\nnew\n\n<!-- end of speed -->\nc\n")
