@@ -5,7 +5,7 @@ In: nothing. Out: a value of plain numbers; what checkpoints keep and stages sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -131,3 +131,10 @@ def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
 def are_numbers(note: JoinState) -> bool:
     """True if a note, which a state may hold, has no text in it, and no number that is too large to count further."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in note)
+
+
+def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
+    """The leftovers, and those that each of them has itself."""
+    for rest in unfinished:
+        yield rest
+        yield from those_within(rest.cursor.unfinished)

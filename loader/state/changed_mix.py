@@ -13,19 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 from ...errors import CheckpointError
-from ...samplers import NoSharding, ShardOptions, WeightedSampler
-from ...samplers.mix.ends import length_told
+from ...samplers import NoSharding, WeightedSampler
 from ...samplers.mix.sampler import PASSING, MixSampler, shares
 from ...samplers.mix.weights import MAX_POSITION
-from ...samplers.protocol import ENDLESS
-from ..plan.cursor import Cursor, Leftover
+from ..plan.cursor import Cursor, Leftover, those_within
 from ..plan.fingerprint import Fingerprint
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
-from .leftover import Run, check_sizes, read_to_end, split_leftover, those_within
+from .leftover import Run, check_sizes, read_to_end, split_leftover
 from .loader_state import LoaderState
+from .record_checks import check_last_windows, first_unread, former_length
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
@@ -193,20 +192,6 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
 
 
-def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
-    """A position of a leaf from which on no shard has read anything, and on which positions follow one another.
-
-    With `of_shard` the one after the last that this shard has read: others may still have to read some before its next one.
-    """
-    lineage, shards = states[0].lineages[leaf], states[0].shard[1]
-    stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
-    own = slice(stage.number, stage.number + 1) if len(pipeline.leaves) > 1 else slice(None)
-    reached = max(state.cursor.positions[leaf] + stage.unit * any(state.cursor.skips[own]) for state in states)
-    last = shards if of_shard is None or not reached else of_shard + 1
-    index = max((reached - 1) * shards + last, lineage.dense_from[0])
-    return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
-
-
 def _split_leftover(
     pipeline: Pipeline, states: Sequence[LoaderState], saved: dict[str, Any], run: Run
 ) -> Sequence[LoaderState]:
@@ -226,28 +211,6 @@ def _split_leftover(
     return [
         dataclasses.replace(state, cursor=split_leftover(loaders, _of_total(state, total), run)) for state in states
     ]
-
-
-def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> int:
-    """The number of positions of a run of a mix, by its states, or by its fingerprint."""
-    told = [state.places[0] for state in states if state.places]
-    return length_told(saved) if not told else told[0].length or ENDLESS
-
-
-def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
-    """Refuse a mix of another length where a state stands inside a window that the end of the former one had made shorter."""
-    unit, drop = pipeline.stage_on(0).unit, pipeline.shard.drop_remainder
-    for state in states if former != now else ():
-        begun = [(state.shard, state.lineages[0], state.cursor.positions[0] + unit * any(state.cursor.skips))]
-        rests = those_within(state.cursor.unfinished)
-        begun += [(rest.shard, rest.lineages[0], rest.cursor.positions[0] + unit) for rest in rests]
-        for shard, lineage, end in begun:
-            if end > ShardOptions(*shard, drop).length(lineage.length(former)):
-                raise CheckpointError(
-                    f"the state stands inside the last window of a mix of {former} positions, which was shorter than others "
-                    f"and would be another one in that of now, of {now} positions. Read the former mix to its end and begin "
-                    "that of now without the state; or take the checkpoint at another step."
-                )
 
 
 def adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...errors import CheckpointError
 from ...samplers.changing.history import History
 from ...samplers.changing.sampler import ChangingSampler, lasting
 from ...samplers.mix.ends import order_told
@@ -19,9 +20,19 @@ from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
 from ..plan.growth import at_generations, growing_parts
 from ..plan.pipeline import Pipeline
-from .changed_mix import check_last_windows, first_unread, former_length
+from .leftover import check_sizes
 from .loader_state import LoaderState
-from .record_checks import changes_of, changing, check_begun, check_omitted, check_unread, length_of, retold
+from .record_checks import (
+    changes_of,
+    changing,
+    check_last_windows,
+    check_omitted,
+    check_unread,
+    first_unread,
+    former_length,
+    length_of,
+    retold,
+)
 
 
 def with_parts(
@@ -134,3 +145,15 @@ def place_in_mix(
     position = max([position, *(place + before for place in drawn if place is not None)])
     counts = dict(zip(order.names, order.counts(position).tolist()))
     return position, {name: max(counts[name], last) for name, last in changed.items()}
+
+
+def check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> None:
+    """Refuse a change within what is made of rows: its end, which is not known here, may lie in the changed order."""
+    for state in states:
+        if not strict:
+            check_sizes(pipeline, state)
+        if any(stage > 0 for stage in pipeline.begun_at(pipeline.top, state.cursor)):
+            raise CheckpointError(
+                "records were appended or left out since, and the state stands inside a window of a Pack or window_shuffle, or "
+                "a batch that is taken apart, after a Filter or FlatMap; take the state at another step."
+            )

@@ -23,11 +23,20 @@ from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
 from ..plan.growth import at_generation, epoch_at_generation
 from ..plan.pipeline import Pipeline
-from .changed_mix import adapted, check_last_windows, first_unread, migrate_mix
-from .changed_parts import place_in_mix, with_parts
+from .changed_mix import adapted, migrate_mix
+from .changed_parts import check_begun, place_in_mix, with_parts
 from .leftover import Run
 from .loader_state import LivingPlace, LoaderState
-from .record_checks import changes_of, changing, check_begun, check_omitted, check_unread, length_of, retold
+from .record_checks import (
+    changes_of,
+    changing,
+    check_last_windows,
+    check_omitted,
+    check_unread,
+    first_unread,
+    length_of,
+    retold,
+)
 
 MOST_CHECKED = 1 << 22
 """Positions that are looked at, between the shard that has read least and the one that has read most."""

@@ -24,9 +24,10 @@ from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
 from ..plan.growth import at_generation, at_generations, decision_folder, growing_parts, looks_of, orders_of
 from ..plan.pipeline import Pipeline
-from .changed_mix import adapted, first_unread
+from .changed_mix import adapted
 from .decisions import Decision, DecisionLog, Decisions
 from .loader_state import LoaderState
+from .record_checks import first_unread
 
 _LOGGER = logging.getLogger("headrace")
 

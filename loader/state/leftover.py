@@ -8,7 +8,7 @@ made of rows, these are read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import order_of
 from ...samplers.protocol import VectorSampler
-from ..plan.cursor import Cursor, Leftover, Subtree, cursor_of_join
+from ..plan.cursor import Cursor, Leftover, Subtree, cursor_of_join, those_within
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.mix_rules import former_mix
@@ -130,13 +130,6 @@ def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Lef
         former = _former(loaders, rest)
         formers[rest.whose] = PreviousShard(rest.whose, former.leaves, former.joins)
     return dataclasses.replace(pipeline, formers=tuple(formers.values()))
-
-
-def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """The leftovers, and those that each of them has itself."""
-    for rest in unfinished:
-        yield rest
-        yield from those_within(rest.cursor.unfinished)
 
 
 def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:

@@ -1,4 +1,4 @@
-"""Whether a run may go on with more records, or without some: facts about states, and refusals.
+"""Checks that a run may go on with more records, or without some, and in another mix.
 
 In: pipelines as they would go on, and states. Out: facts; a `CheckpointError` where they cannot.
 """
@@ -6,7 +6,7 @@ In: pipelines as they would go on, and states. Out: facts; a `CheckpointError` w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ...samplers import NoSharding
+from ...samplers import NoSharding, ShardOptions
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
 from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.mix.ends import length_told
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS
-from ..plan.cursor import Cursor
+from ..plan.cursor import Cursor, those_within
 from ..plan.fingerprint import Fingerprint
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
-from .leftover import check_sizes, those_within
 from .loader_state import LoaderState
 
 MOST_CHECKED = 1 << 22
@@ -76,18 +76,6 @@ def length_of(sampler: Any) -> int:
     return len(sampler.with_shard_options(NoSharding()))
 
 
-def check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> None:
-    """Refuse a change within what is made of rows: its end, which is not known here, may lie in the changed order."""
-    for state in states:
-        if not strict:
-            check_sizes(pipeline, state)
-        if any(stage > 0 for stage in pipeline.begun_at(pipeline.top, state.cursor)):
-            raise CheckpointError(
-                "records were appended or left out since, and the state stands inside a window of a Pack or window_shuffle, or "
-                "a batch that is taken apart, after a Filter or FlatMap; take the state at another step."
-            )
-
-
 def check_unread(
     pipeline: Pipeline, changed: ChangingSampler | MixSampler, states: Sequence[LoaderState], position: int
 ) -> None:
@@ -123,3 +111,39 @@ def _positions_before(
     indices = np.arange(first, min(stop, lineage.length(ENDLESS)), count, dtype=np.int64)
     positions = lineage.positions(indices)
     return positions[positions < position]
+
+
+def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
+    """A position of a leaf from which on no shard has read anything, and on which positions follow one another.
+
+    With `of_shard` the one after the last that this shard has read: others may still have to read some before its next one.
+    """
+    lineage, shards = states[0].lineages[leaf], states[0].shard[1]
+    stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
+    own = slice(stage.number, stage.number + 1) if len(pipeline.leaves) > 1 else slice(None)
+    reached = max(state.cursor.positions[leaf] + stage.unit * any(state.cursor.skips[own]) for state in states)
+    last = shards if of_shard is None or not reached else of_shard + 1
+    index = max((reached - 1) * shards + last, lineage.dense_from[0])
+    return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
+
+
+def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> int:
+    """The number of positions of a run of a mix, by its states, or by its fingerprint."""
+    told = [state.places[0] for state in states if state.places]
+    return length_told(saved) if not told else told[0].length or ENDLESS
+
+
+def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
+    """Refuse a mix of another length where a state stands inside a window that the end of the former one had made shorter."""
+    unit, drop = pipeline.stage_on(0).unit, pipeline.shard.drop_remainder
+    for state in states if former != now else ():
+        begun = [(state.shard, state.lineages[0], state.cursor.positions[0] + unit * any(state.cursor.skips))]
+        rests = those_within(state.cursor.unfinished)
+        begun += [(rest.shard, rest.lineages[0], rest.cursor.positions[0] + unit) for rest in rests]
+        for shard, lineage, end in begun:
+            if end > ShardOptions(*shard, drop).length(lineage.length(former)):
+                raise CheckpointError(
+                    f"the state stands inside the last window of a mix of {former} positions, which was shorter than others "
+                    f"and would be another one in that of now, of {now} positions. Read the former mix to its end and begin "
+                    "that of now without the state; or take the checkpoint at another step."
+                )

@@ -1,4 +1,4 @@
-"""What Grain's private modules ask of functions and iterators, and tell of workers.
+"""Protocols of functions and iterators that programs take from Grain's private modules, and a value that tells of workers.
 
 In: classes of the user's. Out: whether they have these methods.
 """
