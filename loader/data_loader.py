@@ -90,7 +90,7 @@ class DataLoader(Remarks):
             them give the same with any number of workers, at 15 µs a call. After each task they are as before. The sampler
             needs a seed. Not with threads, which share them. False (default): each worker process has states of its own, and
             an operation that is seen to draw from them is a warning; `RandomMapTransform` passes a generator that is better.
-        growth: when appended records of a source with `growing=True` come in, as `GrowthOptions`; None (default): "epoch".
+        growth: when appended records of a source, or parts, with `growing=True` come in, as `GrowthOptions`; None: "epoch".
         omit: records that never come: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or
             a function of a file's name and a row, asked once for all records. The others keep their order. States of runs that
             left out fewer go on; random operations draw by the places of now. None (default): only those that the source says

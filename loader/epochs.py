@@ -19,6 +19,7 @@ from .plan.fingerprint import Fingerprint
 from .plan.packs.order import PackedOrder
 from .plan.packs.planned import packs_of_epoch
 from .plan.pipeline import Pipeline
+from .state.growing import as_epoch_begins
 from .state.loader_state import LoaderState
 from .state.position import Resumable, StreamPositionAPI
 from .state.resume import parsed
@@ -155,14 +156,19 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
     Raises:
         TypeError: the number is no whole number.
-        ValueError: its sampler has fewer; or the source grows.
+        ValueError: its sampler has fewer; or records are to come in while an epoch goes on.
         EmptyStreamError: an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf
-    if leaf.growth is not None:
+    if leaf.growth is not None and leaf.has_parts:
         raise ValueError(
-            'epochs() reads one generation of a source that grows; pass growth="hand", or loop over iter(loader), '
-            "whose epochs take in what is appended: iterator.epoch tells the epoch."
+            "epochs() of a mix reads all of it again, and its parts have epochs of their own. Loop over iter(loader), "
+            'which takes in what is appended to a part; or pass growth="hand", for the records that there are.'
+        )
+    if leaf.growth is not None and leaf.growth.at == "now":
+        raise ValueError(
+            'each epoch of epochs() keeps the records that it began with; pass growth="epoch", or loop over iter(loader), '
+            "whose epochs take in what is appended meanwhile: iterator.epoch tells the epoch."
         )
     not_empty(one_epoch(pipeline, 0))
     there = leaf.epochs
@@ -177,7 +183,12 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
 
 def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """The pipeline that reads one epoch. Raises CheckpointError: there is no such epoch."""
+    """The pipeline that reads one epoch, of a source that grows with the records that it has when the epoch begins.
+
+    Raises:
+        CheckpointError: there is no such epoch.
+    """
+    pipeline = as_epoch_begins(pipeline, epoch)
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
         raise CheckpointError(f"the state is damaged: epoch {epoch} lies after the last of {ENDLESS} positions.")
@@ -185,4 +196,4 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
         return pipeline.with_leaf(packs_of_epoch(leaf, epoch))
     whole: Any = leaf.sampler
     sampler = whole.of_epoch(epoch) if leaf.plans_batches else OneEpoch(whole, epoch, leaf.epoch_length)
-    return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch))
+    return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch, growth=None))

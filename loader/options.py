@@ -44,11 +44,14 @@ class ReadOptions:
         for name in ("num_threads", "prefetch_buffer_size"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none"))
         if 0 < self.prefetch_buffer_size < self.num_threads:
-            warn(
-                f"prefetch_buffer_size={short_repr(self.prefetch_buffer_size)} is below "
-                f"num_threads={short_repr(self.num_threads)}, so that not all threads have a record to read; pass a larger "
-                "buffer, or fewer threads."
-            )
+            self._warn_of_a_small_buffer()
+
+    def _warn_of_a_small_buffer(self) -> None:
+        warn(
+            f"prefetch_buffer_size={short_repr(self.prefetch_buffer_size)} is below "
+            f"num_threads={short_repr(self.num_threads)}, so that not all threads have a record to read; pass a larger "
+            "buffer, or fewer threads."
+        )
 
 
 def as_read_options(options: Any) -> ReadOptions:

@@ -6,7 +6,7 @@ In: the list of a batch's elements. Out: the batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -219,13 +219,25 @@ def batch_and_pad(
     """
     if elements is None:
         return functools.partial(batch_and_pad, batch_size=batch_size, pad_value=pad_value, mask_key=mask_key)
+    batch = filled_up(elements, batch_size, pad_value, stack)
+    return batch if mask_key is None else _with_mask(batch, mask_key, np.arange(batch_size) < len(elements))
+
+
+def filled_up(
+    elements: Sequence[Element], batch_size: int, pad_value: Any, make: Callable[[Sequence[Element]], Element]
+) -> Element:
+    """The batch that `make` makes of at most `batch_size` elements, with rows of `pad_value` in place of missing ones.
+
+    >>> filled_up([1, 2], 3, 0, stack).tolist()
+    [1, 2, 0]
+    """
     _check_not_empty("batch_and_pad", elements)
-    count = len(elements)
-    if count > batch_size:
-        raise ValueError(f"batch_and_pad got {count} elements for batch_size={batch_size}; give Batch the same size.")
-    leaves, structure = flatten(stack(elements))
-    batch = structure.unflatten([_filled(leaf, batch_size, pad_value) for leaf in leaves])
-    return batch if mask_key is None else _with_mask(batch, mask_key, np.arange(batch_size) < count)
+    if len(elements) > batch_size:
+        raise ValueError(
+            f"batch_and_pad got {len(elements)} elements for batch_size={batch_size}; give Batch the same size."
+        )
+    leaves, structure = flatten(make(elements))
+    return structure.unflatten([_filled(leaf, batch_size, pad_value) for leaf in leaves])
 
 
 def _with_mask(batch: Element, key: str, mask: NDArray[np.bool_]) -> Element:

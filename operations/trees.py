@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import optree
@@ -20,8 +20,12 @@ NAMESPACE = "headrace"
 Structure = optree.PyTreeSpec
 
 
-def flatten(tree: Any) -> tuple[list[Any], Structure]:
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Structure]:
     """Leaves, and the structure that puts them together again. None is structure, not a leaf.
+
+    Args:
+        tree: of leaves.
+        is_leaf: True for further ones, which would be trees.
 
     >>> leaves, structure = flatten({"b": 1, "a": (2, 3)})
     >>> leaves
@@ -29,13 +33,13 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> structure.unflatten(leaves)
     {'b': 1, 'a': (2, 3)}
     """
-    leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
-    unknown = {type(leaf) for leaf in leaves if _is_dataclass_instance(leaf)}
+    leaves, structure = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+    unknown = {type(leaf) for leaf in leaves if _is_dataclass_instance(leaf) and not (is_leaf and is_leaf(leaf))}
     if not unknown:
         return leaves, structure
     for kind in unknown:
         _register_dataclass(kind)
-    return flatten(tree)
+    return flatten(tree, is_leaf)
 
 
 def is_leaf(tree: Any) -> bool:

@@ -6,7 +6,7 @@ In: positions of the global order. Out: record keys.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -23,6 +23,9 @@ from .sharding import NoSharding, ShardOptions
 
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
 """Positions, and epochs, in a block of keys that are computed together."""
+
+_WHOLE_EPOCHS: dict[str, type[Repeat] | type[Shuffle]] = {"Repeat": Repeat, "Shuffle": Shuffle}
+"""Maps that keep epochs whole, by their names in fingerprints."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,24 @@ class ChainOrder:
         if maps or not self.records or self.balance is not None:
             return None
         return IndexSampler(self.records, self.shard_options, seed is not None, epochs, seed)
+
+    @classmethod
+    def told_by_epochs(cls, told: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The fingerprint of `by_epochs()` of an order, from its own; None for an order that is not whole epochs.
+
+        >>> ChainOrder.told_by_epochs({"kind": "ChainOrder", "length": 12, "maps": [["Repeat", 4, 3, True]]})["epochs"]
+        3
+        """
+        try:
+            maps = [_WHOLE_EPOCHS[name](*values) for name, *values in told["maps"]]
+            records = next((each.length if isinstance(each, Shuffle) else each.below for each in maps), told["length"])
+            order = cls(maps, told["length"], records, records)
+            sampler = (
+                order.by_epochs() if order.fingerprint == {name: told.get(name) for name in order.fingerprint} else None
+            )
+        except (TypeError, ValueError, LookupError):
+            return None
+        return None if sampler is None or told.keys() & {"balance", "selections"} else sampler.fingerprint
 
     @property
     def num_records(self) -> int:

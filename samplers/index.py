@@ -228,6 +228,11 @@ class IndexSampler:
             )
         return dataclasses.replace(self, num_records=records)
 
+    def over(self, epochs: int | None) -> IndexSampler:
+        """The same order, so many times as long, with the next epochs; None: for ever."""
+        whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
+        return dataclasses.replace(self, num_epochs=whole)
+
     def _grain_order(self) -> GrainOrder:
         from .grain_order import GrainOrder
 

@@ -25,7 +25,7 @@ class OneEpoch:
 
     def __init__(self, sampler: VectorSampler, epoch: int, length: int) -> None:
         self.sampler = sampler
-        self._epoch = epoch
+        self.epoch = epoch
         self._first = epoch * int(getattr(sampler, "epoch_stride", length))
         self.epoch_length = length
         self.shard_options = sampler.shard_options
@@ -39,7 +39,7 @@ class OneEpoch:
         return self.epoch_length
 
     def __repr__(self) -> str:
-        return f"{self.sampler!r} in epoch {self._epoch}"
+        return f"{self.sampler!r} in epoch {self.epoch}"
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.sampler.record_keys(positions + self._first)
@@ -48,4 +48,4 @@ class OneEpoch:
         return self.sampler.seeds(positions + self._first)
 
     def with_shard_options(self, shard_options: ShardOptions) -> OneEpoch:
-        return OneEpoch(self.sampler.with_shard_options(shard_options), self._epoch, self.epoch_length)
+        return OneEpoch(self.sampler.with_shard_options(shard_options), self.epoch, self.epoch_length)

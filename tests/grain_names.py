@@ -36,7 +36,8 @@ REMARKS = {
     "SharedMemoryArrayMetadata": (DIFFERS, f"no object is of this class: {_OUR_MEMORY}"),
     "DataLoader": (
         BETTER,
-        "the stream of Grain with 0 workers, whatever `worker_count`; a warning where no record is left",
+        "the stream of Grain with 0 workers, whatever `worker_count`; a warning where no record is left; shard options that "
+        "are not the sampler's hold alone, where Grain reads the sampler's records, some twice",
     ),
     "DataLoaderIterator": (BETTER, "states continue with any number of workers; those of Grain are read"),
     "PyGrainDatasetIterator": (BETTER, "as `DataLoaderIterator`"),

@@ -9,10 +9,13 @@ from headrace.errors import SourceError
 
 
 class GrowingKeys:
-    """Generations are the numbers in a JSON file; a number below zero at the end says that a writer is still at work."""
+    """Generations are the numbers in a JSON file; a number below zero at the end says that a writer is still at work.
 
-    def __init__(self, path, generation=None, writable=True):
-        self.path, self.writable = Path(path), writable
+    Its records are their keys, and `first` more.
+    """
+
+    def __init__(self, path, generation=None, writable=True, first=0):
+        self.path, self.writable, self.first = Path(path), writable, first
         self.growing = generation is None
         self.generation = len(self._sizes()) - 1 if generation is None else generation
         self._records = self._sizes()[self.generation]
@@ -38,7 +41,7 @@ class GrowingKeys:
         return len(sizes) - 1
 
     def at_generation(self, generation):
-        other = GrowingKeys(self.path, generation, self.writable)
+        other = GrowingKeys(self.path, generation, self.writable, self.first)
         other.growing = self.growing
         return other
 
@@ -46,7 +49,7 @@ class GrowingKeys:
         return self._records
 
     def __getitem__(self, key):
-        return key
+        return self.first + key
 
     @property
     def fingerprint(self):

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from ...errors import StructureError
 from ...loader import device_put as our_device_put
-from ...operations.padding import batch_and_pad as our_batch_and_pad
+from ...operations.padding import filled_up
+from ...operations.stacking import stacked
 from ...operations.trees import flatten
 from ...samplers.grain_order import ROUNDS, shuffled_one
 from .chains.iter_dataset import IterDataset
 from .chains.iterators import DatasetIterator
 from .generators import OfDataset
 from .options import MultiprocessingOptions, ReadOptions
+from .wording import reword
 
 MOST_ROUNDS = 1024
 
@@ -45,7 +48,7 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -
 
 
 def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:
-    """A batch of these elements, filled up to a size.
+    """A batch of these elements, filled up to a size. Lists are trees, as in `Batch`.
 
     Raises:
         ValueError: there are more, or none.
@@ -53,7 +56,25 @@ def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0)
     >>> batch_and_pad([1, 2], batch_size=3).tolist()
     [1, 2, 0]
     """
-    return our_batch_and_pad(values, batch_size=batch_size, pad_value=pad_value, mask_key=None)
+    return filled_up(values, batch_size, pad_value, make_batch)
+
+
+def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) -> Any:
+    """A batch of these elements, as `Batch` makes it; from workers it comes in shared memory by itself.
+
+    Raises:
+        ValueError: there are none, or they differ in structure.
+
+    >>> make_batch([{"x": [1, 2]}, {"x": [3, 4]}])
+    {'x': [array([1, 3]), array([2, 4])]}
+    """
+    if not len(values):
+        raise ValueError("Cannot batch 0 values; pass at least one.")
+    try:
+        return stacked(values, lists_are_trees=True)
+    except StructureError as error:
+        reword(error)
+        raise
 
 
 def device_put(ds: Any, device: Any, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2) -> IterDataset[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,13 @@ from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...loader import ReadOptions as OurReadOptions
 
+LOGGER = logging.getLogger("headrace")
+
 
 class ReadOptions(OurReadOptions):
     """Number of threads that read records ahead, and of records that they hold.
+
+    Fewer records than threads are a warning in the log.
 
     Raises:
         ValueError: a number is negative.
@@ -30,6 +35,14 @@ class ReadOptions(OurReadOptions):
             if isinstance(number := getattr(self, name), int) and number < 0:
                 raise ValueError(f"{name} must be non-negative, got {number}; 0 is for none.")
         super().__post_init__()
+
+    def _warn_of_a_small_buffer(self) -> None:
+        LOGGER.warning(
+            "prefetch_buffer_size=%s is smaller than num_threads=%s, so that not all threads have a record to read; "
+            "pass a larger buffer, or fewer threads.",
+            self.prefetch_buffer_size,
+            self.num_threads,
+        )
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ def make_pipeline(
         raise TypeError("a MixedSource is read by a MixSampler; pass sampler=headrace.MixSampler(source, weights=…).")
     _check_records(order, source)
     wanted = growth_of(source, growth, shard)
-    order = living_order(growing_order(order, source), source, omit, wanted)
+    order = living_order(growing_order(order, source, wanted is None), source, omit, wanted)
     checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
@@ -71,7 +71,7 @@ def make_pipeline(
     elif (packs := planned_packs(source, order, checked)) is not None:
         source, rows, checked = packs
         order = rows.with_shard_options(shard)
-    if wanted is not None and not isinstance(order, ChangingSampler):
+    if wanted is not None and not isinstance(order, (ChangingSampler, MixSampler)):
         raise ValueError(
             'batches that are planned from lengths do not go with records that are appended on the way; pass growth="hand".'
         )

@@ -6,14 +6,19 @@ In: what the user passed; a pipeline. Out: the same, checked; the pipeline over 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, cast
 
-from ...common.messages import short_repr
+from ...common.messages import short_repr, shorten
 from ...samplers import ShardOptions
-from ...samplers.changing.growth import GrowthOptions
+from ...samplers.changing.growth import ONLY, GrowthOptions, SourceLooks
 from ...samplers.changing.living import OmittedKeys
 from ...samplers.changing.sampler import ChangingSampler
+from ...samplers.mix.looks import MixLooks
+from ...samplers.mix.sampler import MixSampler
+from ...samplers.one_epoch import OneEpoch
 from ...sources import fingerprint_of
+from ...sources.mixed.source import MixedSource
 from ...sources.protocol import grows_within
 from .leaf import Leaf
 from .pipeline import Pipeline
@@ -29,12 +34,16 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
         raise TypeError(f'growth={short_repr(growth)} must be "epoch", "now", "hand" or a headrace.GrowthOptions.')
-    if not getattr(source, "growing", False):
+    growing = growing_parts(source)
+    held = [
+        part for part in getattr(source, "parts", {}).values() if grows_within(part) and part not in growing.values()
+    ]
+    if not growing or held:
         if grows_within(source) and (wanted is None or wanted.at != "hand"):
             raise ValueError(
-                f"growth={wanted.at if wanted else 'epoch'!r} takes in what is appended to one source, read in whole epochs. A "
-                "mix, a subset, and a chain of datasets that slices, joins, or repeats batches, keep the records that there "
-                'are when they are made; pass growth="hand" to say so.'
+                f"growth={wanted.at if wanted else 'epoch'!r} takes in what is appended to a source, read in whole "
+                "epochs, or to parts of a MixSampler's mix. A subset, and a chain of datasets that slices, mixes, joins, or "
+                'repeats batches, keep the records that there are when they are made; pass growth="hand" to say so.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
@@ -45,7 +54,7 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     wanted = wanted or GrowthOptions()
     if wanted.at == "hand":
         return None
-    if shard.shard_count > 1 and wanted.log is None and source.generation_folder is None:
+    if shard.shard_count > 1 and wanted.log is None and decision_folder(growing) is None:
         raise ValueError(
             f"{shard.shard_count} shards must take in what is appended at the same step, and the folder beside the data cannot "
             'be written; pass growth=headrace.GrowthOptions(log="a folder that all shards can write to"), or growth="hand".'
@@ -53,12 +62,27 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     return wanted
 
 
-def growing_order(sampler: Any, source: Any) -> Any:
+def growing_parts(source: Any) -> dict[str, Any]:
+    """The sources that may have more records later: parts of a mix, by name; the only one by the name `ONLY`."""
+    if isinstance(source, MixedSource):
+        return source.growing_parts
+    return {ONLY: source} if getattr(source, "growing", False) else {}
+
+
+def decision_folder(growing: Mapping[str, Any]) -> str | None:
+    """The folder beside the data in which all shards write down what they found; None: there is none."""
+    folder: str | None = growing[min(growing)].generation_folder
+    return folder
+
+
+def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
     """The order of a source that has generations, as one that changes; any other order as it is.
 
     Raises:
-        ValueError: the sampler has no such order, or is not one of all records.
+        ValueError: the sampler has no such order, or is not one of all records; and not `by_hand`, if it is of a mix.
     """
+    if isinstance(sampler, MixSampler):
+        return _growing_mix(sampler, source, by_hand)
     grows, generation = getattr(source, "growing", False), getattr(source, "generation", 0)
     if not (grows or generation) or isinstance(sampler, ChangingSampler):
         return sampler
@@ -75,10 +99,68 @@ def growing_order(sampler: Any, source: Any) -> Any:
     )
 
 
+def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSampler:
+    """A mix, with orders that change of those of its parts that have generations."""
+    parts: dict[str, Any] = {}
+    for name, part in mix.parts.items():
+        try:
+            changing = growing_order(part, source.parts[name])
+            if changing is not part and mix.balance is not None:
+                ChangingSampler.of(part, mix.balance)  # which refuses it
+        except ValueError as error:
+            if not by_hand:
+                raise ValueError(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
+            continue
+        if changing is not part:
+            parts[name] = changing
+    return mix.with_parts(parts) if parts else mix
+
+
+def orders_of(leaf: Leaf) -> dict[str, ChangingSampler]:
+    """The orders of those parts of a mix that grow, by name; of a leaf that is none, the only one."""
+    parts = leaf.sampler.parts if isinstance(leaf.sampler, MixSampler) else {ONLY: leaf.sampler}
+    return {name: parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
+
+
 def order_of(leaf: Leaf) -> ChangingSampler:
     """The order of a leaf whose source grows."""
     assert isinstance(leaf.sampler, ChangingSampler), "sources that grow have such orders"
     return leaf.sampler
+
+
+def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | MixLooks:
+    """The positions from one on at which a run looks whether the source of a leaf, or its parts, have more records."""
+    if isinstance(leaf.sampler, MixSampler):
+        return MixLooks(growth, leaf.sampler, growing_parts(leaf.source), begin)
+    return SourceLooks(growth, order_of(leaf), begin)
+
+
+def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeline:
+    """As `at_generation`, of parts of a mix by name, or of the source of an order that is none."""
+    leaf, mix = pipeline.leaf, pipeline.leaf.sampler
+    if not isinstance(mix, MixSampler):
+        return at_generation(pipeline, generations[ONLY])
+    parts: dict[str, Any] = {name: mix.parts[name] for name in generations}
+    others = {
+        name: generations[name] for name, part in parts.items() if part.generation != generations[name] or part.changes
+    }
+    if not others:
+        return pipeline
+    source = leaf.source.at_generations(others)
+    orders = {
+        name: ChangingSampler(parts[name].sampler.resized(len(source.parts[name])), parts[name].omitted, others[name])
+        for name in others
+    }
+    return _over(pipeline, source, mix.with_parts(orders))
+
+
+def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
+    """The pipeline of one epoch, over another generation of its source."""
+    order = pipeline.leaf.sampler
+    assert isinstance(order, OneEpoch), "it is one of a loop per epoch"
+    whole = at_generation(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=order.sampler)), generation)
+    epoch = OneEpoch(whole.leaf.sampler, order.epoch, whole.leaf.sampler.epoch_length)
+    return whole.with_leaf(dataclasses.replace(whole.leaf, sampler=epoch))
 
 
 def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
@@ -88,9 +170,12 @@ def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
         return pipeline
     source = leaf.source.at_generation(generation)
     order = ChangingSampler(sampler.sampler.resized(len(source)), sampler.omitted, generation)
-    order = order.with_shard_options(sampler.shard_options)
+    return _over(pipeline, source, order.with_shard_options(sampler.shard_options))
+
+
+def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
+    """The pipeline over another source, in another order."""
     assert pipeline.identity is not None
     identity = dataclasses.replace(pipeline.identity, source=fingerprint_of(source))
-    return dataclasses.replace(
-        pipeline, leaves=(dataclasses.replace(leaf, source=source, sampler=order),), identity=identity
-    )
+    leaf = dataclasses.replace(pipeline.leaf, source=source, sampler=order)
+    return dataclasses.replace(pipeline, leaves=(leaf,), identity=identity)

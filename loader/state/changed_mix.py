@@ -193,13 +193,17 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
 
 
-def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0) -> int:
-    """A position of a leaf from which on no shard has read anything, and on which positions follow one another."""
+def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
+    """A position of a leaf from which on no shard has read anything, and on which positions follow one another.
+
+    With `of_shard` the one after the last that this shard has read: others may still have to read some before its next one.
+    """
     lineage, shards = states[0].lineages[leaf], states[0].shard[1]
     stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
     own = slice(stage.number, stage.number + 1) if len(pipeline.leaves) > 1 else slice(None)
     reached = max(state.cursor.positions[leaf] + stage.unit * any(state.cursor.skips[own]) for state in states)
-    index = max(reached * shards, lineage.dense_from[0])
+    last = shards if of_shard is None or not reached else of_shard + 1
+    index = max((reached - 1) * shards + last, lineage.dense_from[0])
     return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
 
 

@@ -1,6 +1,7 @@
 """The decisions of all shards: a file for each position at which they look, which the first one to get there writes.
 
-In: a position, and what a shard found. Out: what the first one found. No shard needs to know of any other.
+In: a position, and what a shard found, of its source or by part of a mix. Out: what the first one found. No shard needs to know
+of any other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from ...common.messages import short_repr, shorten
 from ...errors import CheckpointError
+from ...samplers.changing.growth import ONLY
 
 
 class Decision(NamedTuple):
@@ -20,6 +22,10 @@ class Decision(NamedTuple):
 
     generation: int  # of the source
     joins: bool  # its records come in the epoch under way
+
+
+Decisions = dict[str, Decision]
+"""By part of a mix; of an order that is none, by the name `ONLY`."""
 
 
 class DecisionLog:
@@ -32,8 +38,8 @@ class DecisionLog:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def read(self, position: int) -> Decision | None:
-        """The decision at a position; None: nobody has looked there.
+    def read(self, position: int) -> Decisions | None:
+        """The decisions at a position; None: nobody has looked there.
 
         Raises:
             CheckpointError: the file is damaged.
@@ -45,24 +51,26 @@ class DecisionLog:
         except FileNotFoundError:
             return None
         try:
-            generation, joins = json.loads(text)
-            if type(generation) is not int or type(joins) is not bool:
+            values = json.loads(text)
+            values = values if isinstance(values, dict) else {ONLY: values}
+            found = {name: Decision(*of_part) for name, of_part in values.items()}
+            if any(type(each.generation) is not int or type(each.joins) is not bool for each in found.values()):
                 raise TypeError
         except (ValueError, TypeError):
             raise CheckpointError(
                 f"{shorten(path)} tells what a run found in its source, and is damaged: {short_repr(text)}. Pass another "
                 "log= to begin a new history."
             ) from None
-        return Decision(generation, joins)
+        return found
 
-    def first(self, position: int, found: Decision) -> Decision:
+    def first(self, position: int, found: Decisions) -> Decisions:
         """Write down what was found at a position, unless somebody else was first. Returns what stands there."""
         os.makedirs(self._folder, exist_ok=True)
         path = self._path(position)
         beside = f"{path}.{secrets.token_hex(4)}.unfinished"
         try:
             with open(beside, "xb") as file:
-                file.write(json.dumps(found).encode())
+                file.write(json.dumps(found[ONLY] if found.keys() == {ONLY} else found).encode())
                 file.flush()
                 os.fsync(file.fileno())
             os.link(beside, path)  # fails where the file is there: so it is whole, and never replaced

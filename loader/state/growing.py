@@ -15,15 +15,17 @@ from typing import Any
 from ...common.identity.values import digest
 from ...common.messages import short_repr
 from ...samplers import NoSharding
-from ...samplers.changing.growth import GrowthOptions
+from ...samplers.changing.growth import ONLY, GrowthOptions
 from ...samplers.changing.history import History
-from ...samplers.changing.sampler import lasting
+from ...samplers.changing.sampler import ChangingSampler, lasting
+from ...samplers.mix.parts import part_named
+from ...samplers.mix.sampler import MixSampler, lasting_mix
 from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
-from ..plan.growth import at_generation, order_of
+from ..plan.growth import at_generation, at_generations, decision_folder, growing_parts, looks_of, orders_of
 from ..plan.pipeline import Pipeline
 from .changed_mix import adapted, first_unread
-from .decisions import Decision, DecisionLog
+from .decisions import Decision, DecisionLog, Decisions
 from .loader_state import LoaderState
 
 _LOGGER = logging.getLogger("headrace")
@@ -53,23 +55,34 @@ class WaitNotice:
 class OrderChangedError(Exception):
     """The order of a run is another one from a position on."""
 
-    def __init__(self, position: int, found: Decision) -> None:
-        super().__init__(f"generation {found.generation} of the source holds from position {position} on")
-        self.position, self.found = position, found
+    def __init__(self, position: int, news: Decisions) -> None:
+        super().__init__(f"{news} of the source holds from position {position} on")
+        self.position, self.news = position, news
 
 
 def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
     """The pipeline, as a loader would make it now, and the state, that go on where the order changes."""
     known = state.fingerprint
     saved: Any = known["sampler"]
-    now = at_generation(loaders, change.found.generation)
-    begins = change.position == 0 and not History.of(saved).changes
-    order = order_of(now.leaf)
-    if not begins:
-        order = order.going_on(saved, change.position, joins=change.found.joins)
+    now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
+    order: Any = now.leaf.sampler
+    if isinstance(order, MixSampler):
+        order = _grown_mix(order, saved, change)
+    elif change.position or History.of(saved).changes:
+        order = order.going_on(saved, change.position, joins=change.news[ONLY].joins)
     now = now.with_leaf(dataclasses.replace(now.leaf, sampler=order))
     fingerprint = Fingerprint({**known, "sampler": order.fingerprint, "source": now.fingerprint["source"]})
     return now, adapted(state, known, fingerprint, len(order.with_shard_options(NoSharding())))
+
+
+def _grown_mix(mix: MixSampler, saved: Any, change: OrderChangedError) -> MixSampler:
+    """A mix, of which some parts have more records from a position on."""
+    counts, parts = mix.going_on(saved, change.position, False).part_records(change.position), {}
+    for name, found in change.news.items():
+        part = mix.parts[name]
+        assert isinstance(part, ChangingSampler), "parts that grow have such orders"
+        parts[name] = part.going_on(saved[part_named(name)], counts[name], joins=found.joins)
+    return mix.with_parts(parts).going_on(saved, change.position, False)
 
 
 def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice) -> Lookout | None:
@@ -83,23 +96,23 @@ class Lookout:
 
     def __init__(self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions, notice: WaitNotice) -> None:
         self._leaf, self._growth, self._notice = pipeline.leaf, growth, notice
-        self._source: Any = pipeline.leaf.source
-        self._order = order_of(pipeline.leaf)
-        self._total = len(self._order.with_shard_options(NoSharding()))
+        self._sources, self._orders = growing_parts(pipeline.leaf.source), orders_of(pipeline.leaf)
+        whole: Any = pipeline.leaf.sampler.with_shard_options(NoSharding())
+        self._total = len(whole)
         self._log = _log_of(pipeline, growth)
-        decided = self._order.changes[-1].position + 1 if self._order.changes else 0
-        self._begun = first_unread(pipeline, [state])
-        self._look = growth.next_look(self._order, max(self._begun, decided))
+        self._begun = first_unread(pipeline, [state], of_shard=state.shard[0])
+        self._looks = looks_of(growth, pipeline.leaf, self._begun)
         self._is_final = False
-        self._was_incomplete = False
+        self._were_incomplete = set[str]()
 
     @property
     def stop(self) -> int | None:
         """The local position of the next look."""
-        if self._is_final:
+        look = self._looks.position
+        if self._is_final or look is None:
             return None
         lineage, shard = self._leaf.lineage, self._leaf.shard
-        index = max(self._look - lineage.dense_from[1], lineage.dense_from[0])
+        index = max(look - lineage.dense_from[1], lineage.dense_from[0])
         return max(-(-(index - shard.shard_index) // shard.shard_count), 0)
 
     def advance(self, wait: bool) -> bool:
@@ -109,51 +122,80 @@ class Lookout:
             OrderChangedError: there are more records.
             SourceError: a file is not what it was.
         """
-        if not wait and self._look > self._begun:
+        look = self._looks.position
+        assert look is not None, "where the order is decided to its end, nobody asks"
+        if not wait and look > self._begun:
             return False
-        found = self._found(wait)
+        found = self._found(look, wait)
         if found is None:
             return False
-        is_last = self._look >= self._total
-        begins = self._look == 0 and not self._order.changes and found.generation != self._order.generation
-        if begins or (found.generation > self._order.generation and (found.joins or not is_last)):
-            raise OrderChangedError(self._look, found)
-        self._is_final = is_last
-        if not is_last:
-            self._look = self._growth.next_look(self._order, self._look + 1)
+        news = {name: each for name, each in found.items() if self._is_new(look, name, each)}
+        if news:
+            raise OrderChangedError(look, news)
+        self._is_final = look >= self._total
+        if not self._is_final:
+            self._looks.go_on()
         return True
 
-    def _found(self, wait: bool) -> Decision | None:
-        """The decision for the next look; None: all was read, more is to come, and `wait` is False."""
+    def _is_new(self, look: int, name: str, found: Decision) -> bool:
+        """True if what was found of a source changes the order."""
+        order, index = self._orders[name], self._looks.index(name, look)
+        if index == 0 and not order.changes:
+            return found.generation != order.generation
+        return found.generation > order.generation and (
+            found.joins or index < len(order.with_shard_options(NoSharding()))
+        )
+
+    def _found(self, look: int, wait: bool) -> Decisions | None:
+        """The decisions for the next look; None: all was read, more is to come, and `wait` is False."""
         while True:
-            known = self._log.read(self._look) if self._log is not None else None
+            known = self._log.read(look) if self._log is not None else None
             if known is not None:
-                return known
-            found = self._looked()
-            if found is not None:
-                return found if self._log is None else self._log.first(self._look, found)
+                return {name: found for name, found in known.items() if name in self._orders}
+            looked = {name: self._looked(name, ends) for name, ends in self._looks.due.items()}
+            found = {name: each for name, each in looked.items() if each is not None}
+            if len(found) == len(looked):
+                return found if self._log is None else self._log.first(look, found)
             if not wait:
                 return None
             time.sleep(PAUSE_SECONDS)
 
-    def _looked(self) -> Decision | None:
-        """Look: whether the source is complete first, as its last records come before it is."""
-        complete = bool(getattr(self._source, "complete", True))
-        generation = int(self._source.newest_generation())
-        self._was_incomplete |= not complete
-        ends = self._look > 0 and self._order.begins_epoch(self._look)
-        if ends and not complete and generation <= self._order.generation:
-            self._notice.say(self._order.num_records, self._source)
+    def _looked(self, name: str, ends: bool) -> Decision | None:
+        """Look at a source: whether it is complete first, as its last records come before it is."""
+        source, order = self._sources[name], self._orders[name]
+        complete = bool(getattr(source, "complete", True))
+        generation = int(source.newest_generation())
+        if not complete:
+            self._were_incomplete.add(name)
+        if ends and not complete and generation <= order.generation:
+            self._notice.say(order.num_records, source)
             return None
-        return Decision(generation, self._growth.at == "now" or (ends and self._was_incomplete))
+        return Decision(generation, self._growth.at == "now" or (ends and name in self._were_incomplete))
 
 
-def _log_of(pipeline: Pipeline, growth: GrowthOptions) -> DecisionLog | None:
-    """The log of all runs of the same stream; None: of one shard, where the user wants none."""
-    leaf, order = pipeline.leaf, order_of(pipeline.leaf)
+def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
+    """The pipeline over the generation that all shards read in an epoch of a loop per epoch: that of who begins it first."""
+    growth = pipeline.leaf.growth
+    if growth is None:
+        return pipeline
+    log, source = _log_of(pipeline, growth, "epochs"), pipeline.leaf.source
+    found = log.read(epoch) if log is not None else None
+    if found is None:
+        found = {ONLY: Decision(int(source.newest_generation()), False)}
+        found = found if log is None else log.first(epoch, found)
+    return at_generation(pipeline, found[ONLY].generation)
+
+
+def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
+    """The log of all runs of the same stream, or of a loop over it; None: of one shard, where the user wants none."""
+    leaf, sampler = pipeline.leaf, pipeline.leaf.sampler
     if growth.log is None and leaf.shard.shard_count == 1:
         return None
-    folder = growth.log if growth.log is not None else os.path.join(leaf.source.generation_folder, "decisions")
+    growing = growing_parts(leaf.source)
+    folder = growth.log if growth.log is not None else os.path.join(str(decision_folder(growing)), "decisions")
     every = growth.every if growth.at == "now" else 0
-    stream = digest([lasting(order.fingerprint), fingerprint_of(leaf.source.at_generation(0)), growth.at, every], 16)
+    source = leaf.source.at_generations(dict.fromkeys(growing, 0)) if leaf.has_parts else leaf.source.at_generation(0)
+    order = lasting_mix(sampler) if isinstance(sampler, MixSampler) else lasting(sampler.fingerprint)
+    values = [order, fingerprint_of(source), growth.at, every, *loop]
+    stream = digest(values, 16)
     return DecisionLog(os.path.join(os.fspath(folder), stream))

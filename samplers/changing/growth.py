@@ -12,6 +12,9 @@ from typing import Literal
 from ...common.validation import one_of, whole_number
 from .sampler import ChangingSampler
 
+ONLY = ""
+"""The name of the source of an order that is no mix, among parts."""
+
 
 @dataclass(frozen=True)
 class GrowthOptions:
@@ -46,3 +49,32 @@ class GrowthOptions:
             return position
         end = sampler.epoch_start(sampler.epoch_at(position) + 1)
         return min(end, -(-position // self.every) * self.every) if self.at == "now" else end
+
+
+class SourceLooks:
+    """Where a run looks at its only source.
+
+    Args:
+        growth: what the user wants.
+        order: of its records.
+        begin: the first position.
+    """
+
+    def __init__(self, growth: GrowthOptions, order: ChangingSampler, begin: int) -> None:
+        self._growth, self._order = growth, order
+        changed = order.history.last.position if order.changes else 0
+        grown = order.history.grown_at
+        self.position = growth.next_look(order, max(begin, changed if grown is None else max(changed, grown + 1)))
+
+    def index(self, name: str, position: int) -> int:
+        """The number of its records before a position."""
+        return position
+
+    @property
+    def due(self) -> dict[str, bool]:
+        """The source; True where an epoch of it ends."""
+        return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
+
+    def go_on(self) -> None:
+        """Go to the look after this one."""
+        self.position = self._growth.next_look(self._order, self.position + 1)

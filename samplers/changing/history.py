@@ -45,6 +45,13 @@ class History(NamedTuple):
         begin = OrderChange(0, 0, self.records, False, self.omitted, self.generation)
         return self.changes[-1] if self.changes else begin
 
+    @property
+    def grown_at(self) -> int | None:
+        """The position at which the last generation came in; None: none has."""
+        before = [self.generation, *(change.generation for change in self.changes)]
+        grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
+        return grown[-1] if grown else None
+
     def first(self, count: int) -> History:
         """The history until after so many changes."""
         return self._replace(changes=self.changes[:count])

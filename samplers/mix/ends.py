@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-from ...common.messages import short_repr, shorten
+from ...common.messages import shorten
 from ...errors import CheckpointError
 from ..protocol import ENDLESS
 from .order import MixOrder
+from .parts import part_named
 from .weights import MAX_POSITION, ramped, stages_of
 
 
@@ -19,7 +20,7 @@ def length_told(saved: Mapping[str, Any]) -> int:
     """The number of positions of a run, as its fingerprint tells it; too many where a part is of a sampler of the user's."""
     stages = saved["weights"] if isinstance(saved.get("weights"), list) else [[0, saved.get("weights")]]
     order = order_of({**saved, "weights": stages})
-    parts = {name: saved.get(f"part {short_repr(name)}") for name in order.names}
+    parts = {name: saved.get(part_named(name)) for name in order.names}
     most = saved.get("max_epochs", {})
     lengths = {name: _part_length_told(part, most.get(name)) for name, part in parts.items() if isinstance(part, dict)}
     history = saved.get("history") or {"until": 0}

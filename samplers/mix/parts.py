@@ -31,6 +31,11 @@ def length_of(part: VectorSampler, epochs: int) -> int:
     return min((len(part) if isinstance(part, ChainOrder) else part.epoch_length) * epochs, ENDLESS)
 
 
+def part_named(name: str) -> str:
+    """The name of a part in fingerprints."""
+    return f"part {short_repr(name)}"
+
+
 def parts_by_name(parts: Any) -> dict[str, Any]:
     """The parts as the user passes them, by name.
 

@@ -18,13 +18,13 @@ from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError, EmptyStreamError
 from ..balance import Balance, checked
-from ..changing.sampler import ChangingSampler
+from ..changing.sampler import ChangingSampler, lasting
 from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from ..weighted.drawn import DrawnRecords
 from .ends import ends_of, order_before, order_of
 from .order import MixOrder
-from .parts import as_order, epoch_at, length_of, parts_by_name
+from .parts import as_order, epoch_at, length_of, part_named, parts_by_name
 from .shuffles import FEW, PartShuffles
 from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
@@ -40,6 +40,16 @@ PASSING = ("history", "ended")
 def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
     """The values in the fingerprint of a mix that decide the part at a position, as long as none has ended."""
     return [fingerprint.get("weights"), fingerprint.get("ramp")]
+
+
+def lasting_mix(mix: MixSampler) -> dict[str, Any]:
+    """The fingerprint of a mix without what may change while records come in."""
+    parts = {
+        part_named(name): lasting(part.fingerprint)
+        for name, part in mix.parts.items()
+        if isinstance(part, ChangingSampler)
+    }
+    return {**{name: value for name, value in mix.fingerprint.items() if name != "ended"}, **parts}
 
 
 class MixSampler:
@@ -206,7 +216,7 @@ class MixSampler:
             **({"max_epochs": self._max_epochs} if self._max_epochs else {}),
             "weights": self._weights[0][1] if len(self._weights) == 1 else self._weights,
             "ramp": self._ramp,
-            **{f"part {short_repr(name)}": part.fingerprint for name, part in self._parts.items()},
+            **{part_named(name): part.fingerprint for name, part in self._parts.items()},
         }
         if self.balance is not None:
             told["balance"] = self.balance.fingerprint
@@ -284,6 +294,12 @@ class MixSampler:
         other = copy.copy(self)
         other.shard_options = shard_options
         return other
+
+    def drawn_at(self, name: str, index: int) -> int | None:
+        """The position of a record of a part, by its index; of its end, where it would be drawn next. None: it never is."""
+        position = self.order.position_of(self.order.names.index(name), index)
+        ends = dict(map(tuple, self._ended[2]))
+        return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
         """The epoch, from 0, that each part is in at a position."""

@@ -87,6 +87,16 @@ class MixedSource:
         return found
 
     @property
+    def growing_parts(self) -> dict[str, Any]:
+        """The parts that may have more records later, by name."""
+        return {name: part for name, part in self.parts.items() if getattr(part, "growing", False)}
+
+    def at_generations(self, generations: Mapping[str, int]) -> MixedSource:
+        """The same sources, some of which, by name, have the records of other generations."""
+        others = {name: self.parts[name].at_generation(number) for name, number in generations.items()}  # type: ignore[attr-defined]
+        return MixedSource({**self.parts, **others})
+
+    @property
     def grows_within(self) -> bool:
         """True if a part grows."""
         return any(map(grows_within, self._sources))

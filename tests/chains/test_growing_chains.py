@@ -21,8 +21,8 @@ def _take(iterator, steps):
     return [key for _ in range(steps) for key in next(iterator).tolist()]
 
 
-def _chain(path, seed=None, epochs=None):
-    dataset = MapDataset.source(GrowingKeys(path))
+def _chain(path, seed=None, epochs=None, generation=None):
+    dataset = MapDataset.source(GrowingKeys(path, generation))
     return (dataset if seed is None else dataset.shuffle(seed)).repeat(epochs)
 
 
@@ -57,16 +57,68 @@ def test_a_chain_takes_in_what_a_loader_does(path, seed, growth):
     assert {*range(15)} == {*keys}
 
 
-def test_a_state_of_a_chain_that_did_not_grow_is_refused(path):
-    """Its order is told by other values; a loader goes on from such states."""
-    with iter(MapDataset.source(GrowingKeys(path, 0)).to_iter_dataset().batch(4)) as iterator:
-        next(iterator)
-        state = iterator.get_state()
-    with (
-        iter(MapDataset.source(GrowingKeys(path)).to_iter_dataset().batch(4)) as iterator,
-        pytest.raises(CheckpointError, match="kind 'ChainOrder'"),
-    ):
-        iterator.set_state(state)
+@pytest.mark.parametrize("omit", [(), (3,)], ids=["all", "omit"])
+@pytest.mark.parametrize("epochs", [None, 4, "one"])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_state_of_a_chain_that_did_not_grow_goes_on(path, seed, epochs, omit):
+    """At each step, with what was appended from the next epoch on, as a loader goes on from such states."""
+
+    def chain(generation, omit=omit):
+        dataset = MapDataset.source(GrowingKeys(path, generation))
+        dataset = dataset if seed is None else dataset.shuffle(seed)
+        dataset = dataset if epochs == "one" else dataset.repeat(epochs)
+        return iter((dataset.omit(omit) if omit else dataset).to_iter_dataset().batch(2))
+
+    with chain(0) as iterator:
+        states = [iterator.get_state()]
+        keys = []
+        while len(states) < 10 and (batch := next(iterator, None)) is not None:
+            keys += batch.tolist()
+            states.append(iterator.get_state())
+    append(path, 5)
+    first, whole = 10 - len(omit), {*range(15)} - {*omit}
+    for step, state in enumerate(states[1:5], 1):
+        with chain(None) as iterator:
+            iterator.set_state(state)
+            rest = [key for batch in iterator for key in batch.tolist()] if epochs == "one" else _take(iterator, 12)
+        assert rest[: first - 2 * step] == keys[2 * step : first]
+        if epochs != "one":
+            assert {*rest[first - 2 * step :][: len(whole)]} == whole
+    with chain(None, (3, 7)) as iterator:
+        iterator.set_state(states[2])
+        rest = [key for batch in iterator for key in batch.tolist()] if epochs == "one" else _take(iterator, 2)
+        assert rest[:3] == [key for key in keys[4:first] if key not in (3, 7)][:3]
+
+
+def test_a_state_of_another_order_than_that_of_a_growing_chain_is_refused(path):
+    """Another seed, another number of epochs, an order that is not one of whole epochs."""
+    whole = MapDataset.source(GrowingKeys(path, 0))
+    others = [whole.shuffle(4), whole, whole[:8].shuffle(3), whole.shuffle(3, reseed_each_epoch=False)]
+    for other in [*(other.repeat() for other in others), whole.shuffle(3).repeat(2), whole.shuffle(3)]:
+        with iter(other.to_iter_dataset().batch(2)) as iterator:
+            next(iterator)
+            state = iterator.get_state()
+        with iter(_chain(path, 3).to_iter_dataset().batch(2)) as iterator, pytest.raises(CheckpointError):
+            iterator.set_state(state)
+
+
+def test_shards_of_a_chain_that_did_not_grow_go_on_on_others(path):
+    """Two shards' states on three that grow: each record once in each epoch, what was appended from the next one on."""
+    shards = [
+        iter(_chain(path, 3, generation=0).to_iter_dataset(shard_options=ShardOptions(index, 2)).batch(1))
+        for index in range(2)
+    ]
+    keys = [next(shard).tolist()[0] for _ in range(3) for shard in shards]
+    states = [shard.get_state() for shard in shards]
+    append(path, 5)
+    shards = [
+        iter(_chain(path, 3).to_iter_dataset(shard_options=ShardOptions(index, 3)).batch(1)) for index in range(3)
+    ]
+    for shard in shards:
+        shard.set_states(states)
+    keys += [next(shard).tolist()[0] for _ in range(7) for shard in shards]
+    assert sorted(keys[:10]) == list(range(10))
+    assert sorted(keys[10:25]) == list(range(15))
 
 
 def test_a_chain_waits_for_a_writer(path):
@@ -127,6 +179,17 @@ def test_grains_names_say_it_too(path):
     with pytest.raises(ValueError, match='pass growth="hand"'):
         iter(dataset.shuffle(seed=1))
     assert sorted(dataset.shuffle(seed=1).to_iter_dataset(growth="hand")) == list(range(10))
+
+
+def test_a_stream_of_the_records_that_there_are_repeats_in_a_mix(path):
+    """With its next epochs, shuffled anew each time, as a stream of a source that does not grow."""
+
+    def mix(generation, growth):
+        chain = MapDataset.source(GrowingKeys(path, generation)).shuffle(1).to_iter_dataset(growth=growth)
+        other = MapDataset.range(100, 103).to_iter_dataset()
+        return list(type(chain).mix([chain, other], when_exhausted="repeat").limit(60))
+
+    assert mix(None, "hand") == mix(0, None)
 
 
 def test_streams_that_take_in_records_are_not_joined(path):

@@ -201,6 +201,9 @@ def test_an_index_can_be_asked_for_and_set():
     both.runs_alike(elements)
     with pytest.raises(NotImplementedError):
         grain.experimental.get_next_index(iter(grain.MapDataset.range(4).to_iter_dataset().filter(bool)))
+    iterator = iter(grain.MapDataset.range(4).to_iter_dataset())
+    with pytest.raises(IndexError, match="Checkpoint `next_index` 5 is out of range"):
+        grain.experimental.set_next_index(iterator, 5)
 
 
 def test_functions_give_what_grains_give():
@@ -208,7 +211,8 @@ def test_functions_give_what_grains_give():
 
     def results(g):
         e = g.experimental
-        padded = [e.batch_and_pad([{"x": 1}, {"x": 2}], batch_size=n, pad_value=-1) for n in (2, 4)]
+        rows = [{"x": 1, "y": [1, 2]}, {"x": 2, "y": [3, 4]}]
+        padded = [e.batch_and_pad(rows, batch_size=n, pad_value=-1) for n in (2, 4)]
         shuffled = [e.index_shuffle(i, max_index=n, seed=n, rounds=4) for n in (0, 9, 70000) for i in range(n % 20 + 1)]
         draws = [e.RngPool(3).acquire_rng(5, op_seed=2).random(3)]
         spec = e.get_element_spec(g.MapDataset.range(6).batch(2, drop_remainder=True).to_iter_dataset())

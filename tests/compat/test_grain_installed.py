@@ -137,6 +137,24 @@ def test_datasets_that_private_classes_make_are_those_of_methods():
     assert list(inner.filter.FilterIterDataset(stream, lambda x: x > 1)) == [3, 2]
 
 
+def test_private_classes_take_arguments_by_grains_names():
+    """Mixes by parents and proportions; what is no slice is refused in Grain's words; a batch of nothing, too."""
+    inner = grain._src.python.dataset.transformations
+    parts = [grain.MapDataset.range(3), grain.MapDataset.range(10, 13)]
+    mixed = inner.mix.MixedMapDataset(parents=parts, proportions=[2, 1])
+    assert list(mixed) == list(grain.MapDataset.mix(parts, [2, 1]))
+    streams = [part.to_iter_dataset() for part in parts]
+    assert list(inner.mix.MixedIterDataset(parents=streams, proportions=[1, 1])) == [0, 10, 1, 11, 2, 12]
+    with pytest.raises(ValueError, match="Must specify all non-zero proportions for mixing"):
+        inner.mix.MixedIterDataset(streams, [1, 0])
+    with pytest.raises(ValueError, match="Cannot set both"):
+        inner.mix.MixedMapDataset(parts, [1, 1], selection_map=object())
+    with pytest.raises(ValueError, match="sl is not a slice: <class 'int'>"):
+        inner.slice.SliceMapDataset(parts[0], 5)
+    with pytest.raises(ValueError, match="Cannot batch 0 values"):
+        inner.batch.make_batch([])
+
+
 def test_trees_are_those_of_grain():
     """Structure, paths and leaves, in the same order."""
     from grain._src.core import tree_lib as theirs
@@ -150,6 +168,8 @@ def test_trees_are_those_of_grain():
         lambda lib: lib.unflatten_as(tree, [5, 6, 7, 8]),
     ):
         assert function(ours) == function(theirs)
+    spec = grain.experimental.ShapeDtypeStruct((2,), int)
+    assert ours.flatten({"a": spec}) == [spec]
     with pytest.raises(ValueError, match="differ"):
         ours.assert_same_structure(tree, {"b": 1})
 

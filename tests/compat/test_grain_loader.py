@@ -214,6 +214,29 @@ def test_states_of_grains_loader_go_on_with_any_sampler(shard):
             iterator_of(grain, other).set_state(in_order)
 
 
+def test_shard_options_of_a_loader_hold_in_place_of_the_samplers():
+    """Each record of the loader's shard comes once; Grain reads records of the sampler's shard, some of them twice."""
+
+    def records(g, of_sampler, of_loader):
+        options = g.sharding.ShardOptions
+        sampler = g.samplers.IndexSampler(9, options(*of_sampler), num_epochs=1)
+        return list(g.DataLoader(data_source=range(9), sampler=sampler, shard_options=options(*of_loader)))
+
+    both.runs_alike(records, (0, 1), (1, 3))
+    both.runs_alike(records, (1, 2), (1, 2))
+    assert records(grain, (1, 2), (0, 1)) == list(range(9))
+    assert records(both.real, (1, 2), (0, 1)) == [5, 5, 6, 6, 7, 7, 8, 8, 5]
+
+
+def test_fewer_records_to_hold_than_threads_are_a_warning_in_the_log(caplog):
+    """As Grain's, not one that stops programs whose warnings are errors."""
+    with caplog.at_level("WARNING"):
+        grain.ReadOptions(num_threads=10, prefetch_buffer_size=0)
+        assert caplog.messages == []
+        grain.ReadOptions(num_threads=10, prefetch_buffer_size=5)
+    assert "prefetch_buffer_size=5 is smaller than num_threads=10" in caplog.text
+
+
 def test_transforms_need_something_to_do():
     """A function may be passed to any of them; with neither a function nor a method they cannot be made."""
     assert pygrain.MapTransform(lambda x: x + 1).map(1) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -258,17 +259,15 @@ def test_a_folder_of_files_grows(tmp_path, name, workers):
         assert _take(iterator, 5) == keys[4::2]
 
 
-def test_loops_by_epoch_mixes_and_planned_batches_read_one_generation(path):
+def test_subsets_chains_and_planned_batches_read_one_generation(path):
     """With growth="hand" they are read as they are; else an error says so."""
     source = GrowingKeys(path)
-    with pytest.raises(ValueError, match="reads one generation"):
-        load(source, batch_size=5).epochs(2)
+    with pytest.raises(ValueError, match="keeps the records that it began with"):
+        load(source, batch_size=5, growth="now").epochs(2)
     epochs = load(source, batch_size=5, growth="hand").epochs(2)
     assert [[batch.tolist() for batch in epoch] for epoch in epochs] == [[[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]] * 2
     parts = {"a": source, "b": range(5)}
     for growth in (None, "now"):
-        with pytest.raises(ValueError, match=r'mix.*pass growth="hand"'):
-            DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), growth=growth)
         with pytest.raises(ValueError, match=r'subset.*pass growth="hand"'):
             load(headrace.sources.Subset(source, [1, 2]), growth=growth)
         with pytest.raises(ValueError, match=r'chain.*pass growth="hand"'):
@@ -279,6 +278,66 @@ def test_loops_by_epoch_mixes_and_planned_batches_read_one_generation(path):
     with pytest.raises(ValueError, match="planned from lengths"):
         load(source, transformations=[planned], shuffle=True, seed=1)
     load(source, transformations=[planned], shuffle=True, seed=1, growth="hand")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_epoch_of_a_loop_has_the_records_that_it_began_with(path, workers):
+    """Those that are appended meanwhile come with the next one, each once."""
+    epochs, came = load(GrowingKeys(path), batch_size=4, shuffle=True, seed=1, worker_count=workers).epochs(3), []
+    for epoch in epochs:
+        came.append(_take(epoch, 1))
+        append(path, 5)
+        came[-1] += [key for batch in epoch for key in batch.tolist()]
+    assert [sorted(keys) for keys in came] == [[*range(records)] for records in (10, 15, 20)]
+    assert came[2] != sorted(came[2])
+
+
+@pytest.mark.parametrize("omit", [(), (3,)], ids=["all", "omit"])
+def test_a_loop_per_epoch_goes_on_with_the_records_of_its_epoch(path, omit):
+    """From a state at any step, also one of before the source grew; the epochs after it have what there is then."""
+
+    def epochs(generation=None, growth=None):
+        options = {"omit": omit} if omit else {}
+        source = GrowingKeys(path, generation)
+        return load(source, batch_size=4, shuffle=True, seed=1, growth=growth, **options).epochs(3)
+
+    states, keys = [], []
+    with epochs(0) as loop:
+        for epoch in loop:
+            for batch in epoch:
+                keys.append(batch.tolist())
+                states.append(loop.get_state())
+    steps, living = len(keys) // 3, {*range(15)} - {*omit}
+    append(path, 5)
+    for loop in [epochs(), epochs(growth="hand")]:
+        for step, state in enumerate(states):
+            loop.set_state(state)
+            rest = [[batch.tolist() for batch in epoch] for epoch in loop]
+            number = step // steps
+            assert rest[0] == keys[step + 1 : (number + 1) * steps]
+            assert [{*itertools.chain(*epoch)} for epoch in rest[1:]] == [living] * (2 - number)
+
+
+def test_the_shards_of_a_loop_per_epoch_read_the_same_records(path):
+    """Whoever begins an epoch first decides; two shards' states go on in their epoch on three."""
+
+    def loop(index, count):
+        options = {"shard_options": ShardOptions(index, count), "growth": GrowthOptions(log=path.parent / "log")}
+        return load(GrowingKeys(path), batch_size=1, shuffle=True, seed=1, **options).epochs(3)
+
+    shards, came = [loop(index, 2) for index in range(2)], [[], []]
+    for shard, epochs in enumerate(shards):
+        next(epochs)
+        append(path, 5)
+        epoch = next(epochs)
+        came[shard] = _take(epoch, 4)
+        append(path, 3)
+    states = [epochs.get_state() for epochs in shards]
+    for index in range(3):
+        epochs = loop(index, 3)
+        epochs.set_states(states)
+        came.append([key for batch in next(epochs) for key in batch.tolist()])
+    assert sorted(itertools.chain(*came)) == list(range(15))
 
 
 def test_a_trace_tells_the_generation(path):

@@ -111,7 +111,7 @@ def test_a_training_that_fails_ends_the_demo_with_its_error(monkeypatch, capfd):
     shown = capfd.readouterr()
     assert "KeyError" in shown.err
     assert "headrace: the trainer of the demo ended with status 1" in shown.err
-    assert "Held against" not in shown.out
+    assert "Compared with" not in shown.out
 
 
 def test_digits_are_drawn_where_scikit_learn_is_not_installed(monkeypatch):

@@ -97,7 +97,7 @@ def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
     """Print what differs; whether nothing does."""
     losses, records = undisturbed.differences(killed)
     same_weights = undisturbed.weights == killed.weights != ""
-    print("Held against the undisturbed run:")
+    print("Compared with the run that nothing happened to:")
     print(f"  losses    {len(losses)} of {STEPS} differ in any bit{_first(losses)}")
     print(
         f"  records   {len(records)} of {STEPS} batches differ, by the numbers of their {BATCH_SIZE} records{_first(records)}"
@@ -116,6 +116,8 @@ def others(count: int) -> None:
     lost = resumed_by_step_count(count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS)
     before, after = WORKERS
     print(
-        f"With an order in each worker and a resume by step count ({before} workers, then {after}), in the epoch of the kill:"
+        f"A loader whose workers ({before}, then {after}) each batch a part, and which resumes by skipping, in this epoch"
     )
-    print(f"  {lost.twice} records come twice, {lost.never} never; {lost.read_again} are read again to find the place")
+    print(
+        f"  gives {lost.twice} records twice, {lost.never} never, and reads {lost.read_again} again to find its place"
+    )

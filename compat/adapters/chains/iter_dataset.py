@@ -225,15 +225,13 @@ class MixOfRows:
 class MixedIterDataset(Named[Any]):
     """Elements of several streams in Grain's order; a state goes on with other weights, and with streams added or removed."""
 
-    def __init__(self, datasets: Sequence[Any] | Mapping[str, Any], weights: Any) -> None:
-        named = (
-            datasets if isinstance(datasets, Mapping) else {str(number): each for number, each in enumerate(datasets)}
-        )
-        names = tuple(sorted(named) if isinstance(datasets, Mapping) else named)
-        if isinstance(weights, Mapping):
-            weights = [weights[name] for name in names]
+    def __init__(self, parents: Sequence[Any] | Mapping[str, Any], proportions: Any = None) -> None:
+        named = parents if isinstance(parents, Mapping) else {str(number): each for number, each in enumerate(parents)}
+        names = tuple(sorted(named) if isinstance(parents, Mapping) else named)
+        if isinstance(proportions, Mapping):
+            proportions = [proportions[name] for name in names]
         streams = [as_stream(named[name]) for name in names]
-        rule = MixRows(MixOfRows(names, whole_weights(weights, len(names))))
+        rule = MixRows(MixOfRows(names, whole_weights(proportions, len(names))))
         super().__init__(streams, merged([each.chain_stream for each in streams], names, rule))
 
 

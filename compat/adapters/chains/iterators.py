@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from ....common.fields import replaced
 from ....common.messages import a_kind_of
-from ....errors import JoinError, StructureError
+from ....errors import CheckpointError, JoinError, StateIndexError, StructureError
 from ....loader.plan.cursor import Subtree
 from ....loader.plan.joins import Node
 from ....loader.plan.rules import All, First
@@ -206,7 +206,12 @@ class EngineIterator(DatasetIterator[T]):
                 rows *= pipeline.stages[part.stage].unit
                 part = pipeline.stages[part.stage].input
         cursor = replaced(state.cursor, positions=(rows,), skips=(0,) * len(state.cursor.skips), notes=tuple(notes))
-        self.run.go_to(dataclasses.replace(state, cursor=cursor, step=index))
+        try:
+            self.run.go_to(dataclasses.replace(state, cursor=cursor, step=index))
+        except CheckpointError as error:
+            raise StateIndexError(
+                f"Checkpoint `next_index` {index} is out of range; the last index is that of the last element, plus 1."
+            ) from error
 
 
 def get_next_index(ds_iter: Any) -> int:
@@ -223,6 +228,7 @@ def set_next_index(ds_iter: Any, index: int) -> None:
 
     Raises:
         NotImplementedError: elements have no index, after a filter for example.
+        IndexError: there is no such element.
     """
     _with_index(ds_iter, "set_next_index").go_to_index(index)
 

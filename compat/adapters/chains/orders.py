@@ -134,6 +134,9 @@ def whole_weights(weights: Sequence[float] | None, count: int) -> tuple[int, ...
     if weights is None:
         return (1,) * count
     if len(weights) != count or min(weights) <= 0:
-        raise ValueError(f"weights {list(weights)[:8]} must be {count} positive numbers, one for each dataset.")
+        raise ValueError(
+            "Must specify all non-zero proportions for mixing. "
+            f"Weights {list(weights)[:8]} must be {count} positive numbers, one for each dataset."
+        )
     scale = 100 / min(weights)
     return tuple(int(weight * scale) for weight in weights)

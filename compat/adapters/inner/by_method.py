@@ -5,11 +5,13 @@ In: the dataset below, and arguments. Out: what its method gives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..chains.map_dataset import MapDataset
 from ..options import MultiprocessingOptions
 
 
@@ -20,6 +22,22 @@ class ByMethod:
 
     def __new__(cls, parent: Any, *arguments: Any, **named: Any) -> Any:
         return getattr(parent, cls.method)(*arguments, **named)
+
+
+class Batched(ByMethod):
+    """Makes `dataset.batch(…)`."""
+
+    def __new__(cls, parent: Any, batch_size: int, drop_remainder: bool = False, batch_fn: Any = None) -> Any:
+        return parent.batch(batch_size, drop_remainder=drop_remainder, batch_fn=batch_fn)
+
+
+class Sliced(ByMethod):
+    """Makes `dataset.slice(…)`, of a slice alone."""
+
+    def __new__(cls, parent: Any, sl: slice) -> Any:
+        if not isinstance(sl, slice):
+            raise ValueError(f"sl is not a slice: {type(sl)}; pass slice(0, 10), or dataset[[3, 1, 4]] for a list.")
+        return parent.slice(sl)
 
 
 def by_method(name: str, method: str) -> type[ByMethod]:
@@ -43,6 +61,24 @@ def multiprocess_prefetch(
     [0, 1, 2]
     """
     return ds.mp_prefetch(MultiprocessingOptions(num_workers, buffer_size), worker_init_fn, sequential_slice)
+
+
+def mixed_map_dataset(
+    parents: Sequence[Any], proportions: Sequence[float] | None = None, selection_map: Any = None
+) -> Any:
+    """Makes `MapDataset.mix(…)`, or with a map of indices `MapDataset.select_from_datasets(…)`.
+
+    Raises:
+        ValueError: both are given.
+
+    >>> list(mixed_map_dataset(parents=[MapDataset.range(2), MapDataset.range(5, 7)], proportions=[1, 1]))
+    [0, 5, 1, 6]
+    """
+    if selection_map is None:
+        return MapDataset.mix(parents, proportions)
+    if proportions is not None:
+        raise ValueError("Cannot set both proportions and selection_map; leave one of them out.")
+    return MapDataset.select_from_datasets(parents, selection_map)
 
 
 class SharedMemoryArray:

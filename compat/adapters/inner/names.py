@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from .by_method import by_method, multiprocess_prefetch
+from .by_method import Batched, Sliced, by_method, multiprocess_prefetch
 
 _GRAIN = "headrace.compat.grain"
 _INNER = "headrace.compat.adapters.inner"
@@ -18,7 +18,7 @@ _CHAINS = "headrace.compat.adapters.chains"
 _WHOLE: dict[str, tuple[str, ...]] = {
     "core.config": (_GRAIN,),
     "core.constants": (f"{_GRAIN}.constants",),
-    "core.sharding": (f"{_GRAIN}.sharding",),
+    "core.sharding": (f"{_GRAIN}.sharding", f"{_INNER}.shards"),
     "core.transforms": (f"{_GRAIN}.transforms", f"{_GRAIN}.python"),
     "core.tree_lib": (f"{_INNER}.trees",),
     "core.tree": (f"{_INNER}.trees",),
@@ -37,14 +37,23 @@ _WHOLE: dict[str, tuple[str, ...]] = {
     "python.experimental.device_put.device_put": (f"{_GRAIN}.experimental",),
     "python.experimental.index_shuffle.python.index_shuffle_module": (f"{_GRAIN}.experimental",),
     "python.experimental.example_packing.packing": (f"{_GRAIN}.experimental",),
-    "python.dataset.base": (f"{_GRAIN}.experimental", f"{_GRAIN}.sources", f"{_GRAIN}.transforms"),
+    "python.dataset.base": (
+        f"{_GRAIN}.experimental",
+        f"{_GRAIN}.sources",
+        f"{_GRAIN}.transforms",
+        f"{_INNER}.protocols",
+    ),
     "python.dataset.dataset": (_GRAIN, f"{_GRAIN}.experimental"),
     "python.dataset.stats": (f"{_INNER}.stats",),
     "python.dataset.elastic_iterator": (f"{_GRAIN}.experimental",),
     "python.dataset.sources.parquet_dataset": (f"{_GRAIN}.experimental",),
     "python.dataset.sources.tfrecord_dataset": (f"{_GRAIN}.experimental",),
     **{
-        f"python.dataset.transformations.{name}": (f"{_GRAIN}.experimental", f"{_INNER}.by_method")
+        f"python.dataset.transformations.{name}": (
+            f"{_GRAIN}.experimental",
+            f"{_INNER}.by_method",
+            f"{_INNER}.protocols",
+        )
         for name in (
             "batch",
             "cache",
@@ -71,7 +80,6 @@ _WHOLE: dict[str, tuple[str, ...]] = {
 """The modules of ours in which a module's names are looked for."""
 
 _MADE = {
-    "batch": "Batch",
     "filter": "Filter",
     "map": "Map",
     "random_map": "RandomMap",
@@ -83,8 +91,10 @@ _OF_METHODS = {
     for method, word in _MADE.items()
     for kind in ("MapDataset", "IterDataset")
 } | {
+    "BatchMapDataset": Batched,
+    "BatchIterDataset": Batched,
     "RepeatMapDataset": by_method("RepeatMapDataset", "repeat"),
-    "SliceMapDataset": by_method("SliceMapDataset", "slice"),
+    "SliceMapDataset": Sliced,
     "ReindexMapDataset": by_method("ReindexMapDataset", "slice"),
     "ShuffleMapDataset": by_method("ShuffleMapDataset", "shuffle"),
     "PrefetchIterDataset": by_method("PrefetchIterDataset", "to_iter_dataset"),
@@ -94,7 +104,8 @@ _OF_METHODS = {
 
 _ELSEWHERE = {
     "MixedIterDataset": (f"{_CHAINS}.iter_dataset", "MixedIterDataset"),
-    "MixedMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.mix"),
+    "MixedMapDataset": (f"{_INNER}.by_method", "mixed_map_dataset"),
+    "make_batch": ("headrace.compat.adapters.helpers", "make_batch"),
     "ConcatenateMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.concatenate"),
     "SourceMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.source"),
     "RangeMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.range"),

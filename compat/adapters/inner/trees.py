@@ -6,13 +6,16 @@ In: dicts, lists, tuples, and leaves. Out: the same with other leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import optree
 
-from ....operations.trees import flatten as our_flatten
+from ....operations.trees import flatten as flatten_all
 from ..element_specs import ShapeDtypeStruct
+
+our_flatten = partial(flatten_all, is_leaf=lambda leaf: isinstance(leaf, ShapeDtypeStruct))
 
 
 def map_structure(f: Callable[..., Any], *structures: Any) -> Any:

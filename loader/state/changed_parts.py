@@ -1,0 +1,136 @@
+"""Resumes a mix whose parts have more records than before, or from which other records are left out.
+
+In: the pipeline as its loader made it, and states. Out: both, with the order of that run of each part up to where it
+got, and the order of now from there on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...samplers.changing.history import History
+from ...samplers.changing.sampler import ChangingSampler, lasting
+from ...samplers.mix.ends import order_told
+from ...samplers.mix.order import MixOrder
+from ...samplers.mix.parts import part_named
+from ...sources import fingerprint_of
+from ..plan.fingerprint import Fingerprint
+from ..plan.growth import at_generations, growing_parts
+from ..plan.pipeline import Pipeline
+from .changed_mix import check_last_windows, first_unread, former_length
+from .loader_state import LoaderState
+from .record_checks import changes_of, changing, check_begun, check_omitted, check_unread, length_of, retold
+
+
+def with_parts(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline of a mix, and states as of one whose parts have the same records.
+
+    Raises:
+        CheckpointError: as of `migrate_records`.
+    """
+    latest = max(states, key=changes_of)
+    known = latest.fingerprint
+    saved: Any = known["sampler"]
+    parts = _changing_parts(pipeline, saved, strict)
+    if not parts:
+        return pipeline, states
+    histories = {name: History.of(saved[part_named(name)]) for name in parts}
+    if pipeline.leaf.growth is not None:  # what came since comes in where the run looks
+        growing = [name for name in growing_parts(pipeline.leaf.source) if name in parts]
+        pipeline = at_generations(pipeline, {name: histories[name].last.generation for name in growing})
+        parts = _changing_parts(pipeline, saved, strict)
+    if strict and _former_sources(pipeline, parts, histories) not in (None, known["source"]):
+        return pipeline, states  # comparing the fingerprints will tell
+    states = [_as_of(state, known, parts) for state in states]
+    knowing = [state for state in states if changes_of(state) == changes_of(latest)]  # others tell former places
+    lasts = {name: history.last.position for name, history in histories.items()}
+    length = former_length([state for state in knowing if state.places] or knowing, saved)
+    known_places = {min(each.places[0].position, length): each.places[0] for each in knowing if each.places}
+    unread, order = min(first_unread(pipeline, states), length), order_told(saved)
+    position, counts = place_in_mix(unread, order, lasts)
+    if position not in known_places and (former := place_in_mix(unread, order, lasts, 0))[0] in known_places:
+        position, counts = former  # as states told it until a part was to be drawn again that had changed
+    told = known_places.get(position)
+    places = told.place if told is not None and isinstance(told.place, dict) else {}
+    changed = {
+        name: part.going_on(saved[part_named(name)], counts[name], places.get(name)) for name, part in parts.items()
+    }
+    mix: Any = pipeline.leaf.sampler
+    now = mix.with_parts(changed)
+    if any(part.history != histories[name] for name, part in changed.items()):
+        check_begun(pipeline, states, strict)
+        whole = now.going_on(saved, position, False)
+        if any(part.omitted.digest != histories[name].last.omitted for name, part in changed.items()):
+            check_unread(pipeline, whole, states, position)
+        check_last_windows(pipeline, states, length, length_of(whole))
+    sampler = {**saved, **{part_named(name): part.fingerprint for name, part in changed.items()}}
+    source = known["source"]
+    if any(part.generation > histories[name].last.generation for name, part in changed.items()):
+        source = pipeline.fingerprint_like(known)["source"]
+    fingerprint = Fingerprint({**known, "sampler": sampler, "source": source})
+    leaf = dataclasses.replace(pipeline.leaf, sampler=now)
+    return pipeline.with_leaf(leaf), retold(states, known, fingerprint)
+
+
+def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, ChangingSampler]:
+    """The parts of a mix whose records may change, or did in a run, and which are otherwise what they were."""
+    mix: Any = pipeline.leaf.sampler
+    found = {}
+    for name, part in mix.parts.items() if isinstance(saved, dict) and saved.get("kind") == "MixSampler" else ():
+        told, counts = saved.get(part_named(name)), hasattr(pipeline.leaf.source.parts[name], "generation")
+        order = changing(part, told, counts)
+        if order is None or lasting(told) != lasting(order.fingerprint):
+            continue
+        if not counts and told["records"] != order.num_records:
+            continue
+        if strict:
+            check_omitted(History.of(told).last.omitted, order.omitted.digest, f" of {part_named(name)}")
+        found[name] = order
+    return found
+
+
+def _former_sources(
+    pipeline: Pipeline, parts: Mapping[str, ChangingSampler], histories: Mapping[str, History]
+) -> dict[str, Any] | None:
+    """The identity of the sources as they were; None where it is that of now."""
+    then = {name: histories[name].last.generation for name in parts}
+    then = {name: number for name, number in then.items() if number < parts[name].generation}
+    return fingerprint_of(pipeline.leaf.source.at_generations(then)) if then else None
+
+
+def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> LoaderState:
+    """A state of the run as one that knows of all changes of its parts, also if its shard had not got to the last ones."""
+    own: Any = state.fingerprint["sampler"]
+    saved: Any = known["sampler"]
+    if state.fingerprint == known or not isinstance(own, dict):
+        return state
+    named = [part_named(name) for name in parts]
+    for name in named:
+        history, until = History.of(saved[name]), History.of(own.get(name, {}))
+        if until != history.first(len(until.changes)):
+            return state
+    same = {name: saved[name] for name in (*named, "ended") if name in saved}
+    without = {name: value for name, value in own.items() if name != "ended"}
+    rest = {**state.fingerprint, "source": known["source"], "sampler": {**without, **same}}
+    return dataclasses.replace(state, fingerprint=known) if rest == known else state
+
+
+def place_in_mix(
+    position: int, order: MixOrder, changed: Mapping[str, int], before: int = 1
+) -> tuple[int, dict[str, int]]:
+    """The position from which on parts of a mix may have other orders, and how many records each had before it.
+
+    Args:
+        position: from which on nothing was read.
+        order: of parts.
+        changed: of which part, by name, which record is the first one after its last change.
+        before: 1: right after the record before that one; 0: where that one is drawn.
+    """
+    drawn = [order.position_of(order.names.index(name), last - before) for name, last in changed.items() if last]
+    position = max([position, *(place + before for place in drawn if place is not None)])
+    counts = dict(zip(order.names, order.counts(position).tolist()))
+    return position, {name: max(counts[name], last) for name, last in changed.items()}

@@ -1,0 +1,85 @@
+"""The positions of a mix at which a run looks whether its parts have more records.
+
+In: a mix, what the user wants, the parts that grow. Out: positions, and which parts are looked at there. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..changing.growth import GrowthOptions
+from ..changing.sampler import ChangingSampler
+from .sampler import MixSampler
+
+
+class MixLooks:
+    """Where a run looks at which parts: each where the first record of an epoch of it is to be drawn, or where it ends.
+
+    With "now" it looks at all of them at each multiple of `every`, too; but at none that has left the mix.
+
+    Args:
+        growth: what the user wants.
+        mix: the order, in which the parts that grow are of a `ChangingSampler`.
+        names: of these parts.
+        begin: the first position.
+
+    >>> from headrace import GrowthOptions
+    >>> mix = MixSampler({"a": 3, "b": 10}, [2, 1], when_exhausted="repeat")
+    >>> mix = mix.with_parts({name: ChangingSampler(part) for name, part in mix.parts.items()})
+    >>> looks = MixLooks(GrowthOptions(), mix, ["a"], 1)
+    >>> looks.position, looks.due
+    (4, {'a': True})
+    """
+
+    def __init__(self, growth: GrowthOptions, mix: MixSampler, names: Iterable[str], begin: int) -> None:
+        self._mix = mix
+        self._every = growth.every if growth.at == "now" else None
+        self._numbers = {name: number for number, name in enumerate(mix.order.names)}
+        self._parts: dict[str, ChangingSampler] = {name: mix.parts[name] for name in names}  # type: ignore[misc]
+        self._begin = max([begin, mix.changed_from or 0, *(self._decided(name) for name in self._parts)])
+        self._ends = {name: self._next_end(name, self._begin) for name in self._parts}
+
+    def _decided(self, name: str) -> int:
+        """The position from which on the last change of a part was found."""
+        last = self._parts[name].history.last.position
+        before = self._mix.drawn_at(name, last - 1) if last else None
+        return 0 if before is None else before + 1
+
+    def _next_end(self, name: str, position: int) -> int | None:
+        """The next position from one on at which an epoch of a part begins, or its last one ends."""
+        part, index = self._parts[name], self.index(name, position)
+        has_grown_here = self._every is None and part.history.grown_at == index  # found there already
+        if has_grown_here or not part.begins_epoch(index):
+            index = part.epoch_start(part.epoch_at(index) + 1)
+        found = self._mix.drawn_at(name, index)
+        return None if found is None or found < position else found
+
+    def index(self, name: str, position: int) -> int:
+        """The number of records of a part before a position."""
+        return self._mix.order.count(self._numbers[name], position)
+
+    @property
+    def position(self) -> int | None:
+        """The position of the next look; None: nothing will be drawn of any part that grows."""
+        ends = [end for end in self._ends.values() if end is not None]
+        if self._every is not None and ends:
+            ends.append(-(-self._begin // self._every) * self._every)
+        return min(ends, default=None)
+
+    @property
+    def due(self) -> dict[str, bool]:
+        """The parts that are looked at there; True for those of which an epoch ends there."""
+        position = self.position
+        ends = {name: end == position for name, end in self._ends.items() if end is not None}
+        if position is None or self._every is None or position % self._every:
+            ends = {name: True for name, here in ends.items() if here}
+        return {name: here and self.index(name, position or 0) > 0 for name, here in ends.items()}
+
+    def go_on(self) -> None:
+        """Go to the look after this one."""
+        position = self.position
+        assert position is not None, "there is none after the last one"
+        self._begin = position + 1
+        for name, end in self._ends.items():
+            if end == position:
+                self._ends[name] = self._next_end(name, self._begin)

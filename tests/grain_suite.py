@@ -1,0 +1,337 @@
+"""Grain's own tests, as its wheel has them, run with ours in its place; and the table of those that fail, with the reasons.
+
+In: the installed Grain. Out: the names of the tests of a file that fail; the table in `docs/grain-names.md`.
+Run it to write the table anew: `python tests/grain_suite.py`. With names of files, it tells what fails in them.
+"""
+
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import grain_names
+
+BEGIN, END = "<!-- tests: written by tests/grain_suite.py -->\n", "<!-- end of tests -->"
+ROOT = Path(find_spec("grain").submodule_search_locations[0]) / "_src"
+
+_TRANSFORMATIONS = (
+    "batch cache filter flatmap interleave limit map mix packing packing_concat_then_split prefetch prefetch_autotune "
+    "rebatch repeat shuffle slice source zip"
+)
+FILES = {
+    "data_sources": "python",
+    "load": "python",
+    "operations": "python",
+    "options": "python",
+    "record": "python",
+    "samplers": "python",
+    "pack_and_batch": "python/experimental/example_packing",
+    "index_shuffle": "python/experimental/index_shuffle/python",
+    "base": "python/dataset",
+    "dataset": "python/dataset",
+    "elastic_iterator": "python/dataset",
+    "parquet_dataset": "python/dataset/sources",
+    "tfrecord_dataset": "python/dataset/sources",
+    "sharding": "core",
+    **dict.fromkeys(_TRANSFORMATIONS.split(), "python/dataset/transformations"),
+}
+"""Files of tests, `<name>_test.py`, and their folders.
+
+Those of queues, memory, logs and measurements inside Grain are not there, nor those of `data_loader` and `process_prefetch`,
+which have not been run to their end this way yet.
+"""
+
+PORTED = (
+    (r"\b((?:\w+\.)*\w+)\._element_spec\b(?!\()", r"__import__('grain').experimental.get_element_spec(\1)"),
+    (r"\._getitems\(", ".__getitem__("),  # our datasets take lists
+    (r"from grain\._src\.core import pytest\n", "pytest = __import__('types').SimpleNamespace(RUN_IN_PYTEST=False)\n"),
+    (r"from grain\.proto import execution_summary_pb2\n", ""),
+    (r"from grain\._src\.python\.dataset\.transformations import testing_util", "import testing_util"),
+    (
+        r"from grain\._src\.python\.dataset\.transformations import packing_packed_batch\n",
+        "packing_packed_batch = __import__('types').SimpleNamespace(get_non_sequence_meta_features=lambda lengths, meta: "
+        "[name for name in meta if name not in lengths])\n",
+    ),
+    (r"self\.assertIs\(ds\._batch_fn, batch\.make_batch\)", "pass"),
+    (r"packing\.PackIterDataset\]", "object]"),
+    (r"importlib\.reload\(.*\)", "pass"),
+    (r" *@flagsaver\.flagsaver\(grain_py_debug_mode=True\)\n", ""),
+    (r'@absltest\.skipThisClass\("Base class"\)\n', ""),  # else no test of interleaves would run
+    (r"\nimport parameterized\n", "\nimport cases_of_classes as parameterized\n"),
+)
+"""What stands for private names of Grain's in its tests."""
+
+HEAD = "import jax\nimport headrace.compat\nheadrace.compat.install()\n"
+
+CASES_OF_CLASSES = """
+import sys
+
+
+def parameterized_class(cases):
+    def made(kind):
+        for number, case in enumerate(cases):
+            name = f"{kind.__name__}_{number}"
+            more = {**case, "__module__": kind.__module__, "__qualname__": name}
+            setattr(sys.modules[kind.__module__], name, type(kind)(name, (kind,), more))
+
+    return made
+"""
+
+
+class Row(NamedTuple):
+    """Tests that fail: of which files, what differs, why, and their names, of which parts may be `*`."""
+
+    of: str
+    differs: str
+    reason: str
+    tests: str
+
+
+ROWS = (
+    Row(
+        "batch",
+        "`enable_shared_memory_output`, parallel batches (`_MakeBatchParallel`), a loader's `_dataset`",
+        "private; batches come in shared memory by themselves",
+        "batch:*shared_memory* batch:test_batch_iter_dataset_shm_* batch:test_parallel_batch_* batch:*parallel_batch* "
+        "batch:test_batch_non_numpy_values",
+    ),
+    Row(
+        "batch",
+        'the text "can not follow `FlatMapMapDataset`"',
+        "a private class; ours names the method",
+        "batch:test_batch_after_flatmap_raises_error",
+    ),
+    Row(
+        "data loader",
+        "checkpoints with 3 workers",
+        "the batches that the tests expect are those of each worker; ours do not depend on their number",
+        "data_loader:test_data_loader_checkpointing_*",
+    ),
+    Row(
+        "data loader",
+        "`CopyNumPyArrayToSharedMemory`; the text of an iterator",
+        "private; batches come in shared memory by themselves",
+        "data_loader:test_copy_* data_loader:test_str",
+    ),
+    Row(
+        "data sources, mix",
+        "texts of `repr`; that about datasets of length 0 has them",
+        "private; ours has the lengths",
+        "data_sources:test_str mix:test_repr mix:test_mixing_zero_length_dataset_fails_with_error",
+    ),
+    Row(
+        "dataset",
+        "`apply` refuses a `TfRandomMap`",
+        "ours takes it as the random map that it is",
+        "dataset:test_unsupported_transform",
+    ),
+    Row(
+        "base, dataset, prefetch",
+        "`_seed`, `_default_seed`, `_ctx`, `IteratorContext`",
+        "private; numbers drawn and thresholds are the same",
+        "base:test_merge base:test_merge_with_different_mp_context dataset:test_seed_is_different_with_chained_transforms "
+        "dataset:test_seed_results_in_the_same_default_seed* dataset:test_conflicting_options "
+        "dataset:test_propagates_options_in_* prefetch:test_mp_context_is_set_correctly",
+    ),
+    Row(
+        "dataset",
+        "threads in place of workers on a Python without a global lock",
+        "ours has workers there, too; nothing but speed depends on it",
+        "dataset:test_mp_prefetch_switches_to_threads_for_free_threaded_python",
+    ),
+    Row(
+        "dataset, prefetch, source",
+        "`sequential_slice=True`, slices of sources (`set_slice`)",
+        "elements would depend on the number of workers",
+        "dataset:test_prefetch_with_slice_source prefetch:*sequential_slice* source:test_set_slice*",
+    ),
+    Row(
+        "dataset, interleave, prefetch",
+        "execution summaries, `_stats`",
+        "private; `iterator.stats()` tells where time goes",
+        "dataset:test_execution_summary_* dataset:test_get_execution_summary_* interleave:test_interleave_stats* "
+        "prefetch:test_stats_are_initialized_in_a_single_thread*",
+    ),
+    Row(
+        "filter, map, mix, packing",
+        "`FilterThresholdChecker`, `_reset_rng_state`, `_ConcatSelectionMap`, `PackingDatasetIterator`",
+        "private; what they do is tested by the methods",
+        "filter:test_raises filter:test_validates filter:test_warns map:test_reset_rng_state "
+        "mix:test_cannot_concatenate_infinite_datasets mix:test_concat_selection_map packing:test_get_packed_batch_size_bytes*",
+    ),
+    Row(
+        "interleave",
+        "`mp_prefetch` of an interleave with 3 workers",
+        "elements would depend on the number of workers: ours are those of 0",
+        "interleave:test_with_mp_prefetch",
+    ),
+    Row(
+        "interleave",
+        "contents of states, `future_states`, iterators that stay at `set_state`",
+        "private; ours are the engine's, and Grain's are read",
+        "interleave:test_correct_interleave_state_after_* interleave:test_future_states interleave:test_setting_shard_state_* "
+        "interleave:test_set_state_does_not_recreate_* interleave:test_slice_state_management_*",
+    ),
+    Row(
+        "operations",
+        "text of elements of unequal structure in `BatchOperation`; a batch of dataclass objects",
+        "ours names the leaf; dataclasses that look like trees are batched field by field",
+        "operations:test_batch_dicts_different_keys operations:test_batch_lists_different_length "
+        "operations:test_batch_unsupported_type",
+    ),
+    Row(
+        "prefetch, process prefetch",
+        "several workers over a dataset of a class of yours are a ValueError",
+        "ours runs it through in one worker",
+        "prefetch:test_fails_with_iter_source_multiple_workers",
+    ),
+    Row(
+        "prefetch, process prefetch",
+        "the state of a prefetch over a dataset of a class of yours is that dataset's",
+        "ours is the engine's, and keeps it",
+        "prefetch:test_parent_dataset_modifies_state",
+    ),
+    Row(
+        "prefetch",
+        "`PrefetchDatasetIterator`, `_buffer`, `_read_options`, and numbers of threads that change during a run",
+        "private; ours reads ahead by itself",
+        "prefetch:test_prefetch_data_* prefetch:test_prefetch_does_not_buffer_* prefetch:test_set_num_threads_* "
+        "prefetch:test_set_prefetch_buffer_size_* prefetch:test_start_prefetch* prefetch:test_set_next_index_get_state",
+    ),
+    Row(
+        "prefetch, slice",
+        "`isinstance(dataset, PrefetchIterDataset)` and its like",
+        "private classes; nothing is an instance of them",
+        "prefetch:test_dataset_and_iterator_types slice:test_getitem_with_slice_on_sliced_dataset",
+    ),
+    Row(
+        "prefetch autotune",
+        "private functions (`_get_num_workers` and its like), and the numbers that are chosen",
+        "ours looks at sizes alone",
+        "prefetch_autotune:*",
+    ),
+    Row(
+        "process prefetch",
+        'Grain\'s name of the dataset in the note "Dataset: … cannot be pickled!"',
+        "private; ours has our name, and a second note the path",
+        "",
+    ),
+    Row(
+        "rebatch",
+        "an empty batch first is a ValueError",
+        "ours passes over it",
+        "rebatch:test_empty_batch",
+    ),
+    Row(
+        "shuffle",
+        "`window_index` in the state of a window shuffle",
+        "ours is the engine's; Grain's are read",
+        "shuffle:test_checkpoint_restore_on_fresh_iterator",
+    ),
+    Row(
+        "TFRecord",
+        "text of a file that is cut off",
+        "ours names file and byte",
+        "tfrecord_dataset:test_invalid_tfrecord_file",
+    ),
+)
+
+
+class Outcome(NamedTuple):
+    """How many tests a file has, and those that failed, each with a text."""
+
+    count: int
+    failed: dict[str, str]
+
+
+def ported(path):
+    """The text of a file of Grain's, whose private names are those that it has here."""
+    text = path.read_text()
+    for pattern, here in PORTED:
+        text = re.sub(pattern, here, text)
+    return text
+
+
+def run(name, folder, limit=900):
+    """Run a file of tests in an empty folder."""
+    file = ROOT / FILES[name] / f"{name}_test.py"
+    (folder / file.name).write_text(HEAD + ported(file))
+    (folder / "cases_of_classes.py").write_text(CASES_OF_CLASSES)
+    for helper in file.parent.glob("testing_util.py"):
+        (folder / helper.name).write_text(ported(helper))
+    report = folder / "report.xml"
+    command = [sys.executable, file.name, f"--test_srcdir={ROOT / 'python'}", f"--test_tmpdir={folder / 'tmp'}"]
+    result = subprocess.run(
+        [*command, f"--xml_output_file={report}"],
+        cwd=folder,
+        env=os.environ | {"PYTHONWARNINGS": "ignore", "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=limit,
+    )
+    assert report.exists(), result.stdout[-2000:]
+    cases = [*ElementTree.parse(report).iter("testcase")]
+    assert cases, result.stdout[-2000:]
+    failed = {}
+    for case in cases:
+        for trouble in case:
+            if trouble.tag in ("failure", "error"):
+                failed.setdefault(f"{name}: {case.get('name').partition(' ')[0]}", trouble.get("message") or "")
+    return Outcome(len(cases), failed)
+
+
+def expected(name):
+    """The patterns of the tests of a file that fail."""
+    return [f"{name}: {test}" for row in ROWS for of, _, test in map(_parted, row.tests.split()) if of == name]
+
+
+def unlike(name, failed):
+    """Tests that fail and are in no row, and patterns of rows for which none fails."""
+    patterns = expected(name)
+    unknown = [test for test in failed if not any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)]
+    gone = [pattern for pattern in patterns if not fnmatch.filter(failed, pattern)]
+    return unknown, gone
+
+
+def _parted(test):
+    return test.partition(":")
+
+
+def table():
+    """The table, in Markdown."""
+    lines = [f"| {row.of} | {row.differs} | {row.reason} |\n" for row in ROWS]
+    return "".join(["| tests of | what differs | reason |\n", "|---|---|---|\n", *lines])
+
+
+def written():
+    """The page with the table as it is to be."""
+    before, _, rest = grain_names.PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def tell(names):
+    """Print what fails in these files."""
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            count, failed = run(name, Path(folder))
+        print(f"{name}: {len(failed)} of {count} fail")
+        unknown, gone = unlike(name, failed)
+        for test in unknown:
+            print("  not in the table:", test, failed[test][:160].replace("\n", " "))
+        for pattern in gone:
+            print("  does not fail:", pattern)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        tell(sys.argv[1:])
+    else:
+        grain_names.PAGE.write_text(written())

@@ -1,0 +1,243 @@
+"""Mixes whose parts take in what is appended while a run goes on, and shards that get to a change one after another."""
+
+from __future__ import annotations
+
+import pytest
+from growing_files import FORMATS
+from growing_source import GrowingKeys, append, begin_writing
+
+import headrace
+from headrace import Batch, DataLoader, GrowthOptions, MixSampler, ShardOptions, load
+from headrace.errors import CheckpointError
+
+B = 1000
+"""The first record of part "b"."""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Parts of four and six records."""
+    append(tmp_path / "a.json", 4)
+    append(tmp_path / "b.json", 6)
+    return tmp_path
+
+
+def _parts(folder, **generations):
+    return {
+        "a": GrowingKeys(folder / "a.json", generations.get("a")),
+        "b": GrowingKeys(folder / "b.json", generations.get("b"), first=B),
+    }
+
+
+def _mix(parts, when="repeat", weights=None, batch=1, sampler=None, **options):
+    order = MixSampler(parts, weights, when_exhausted=when, **(sampler or {}))
+    return iter(DataLoader(data_source=parts, sampler=order, operations=[Batch(batch)], **options))
+
+
+def _take(iterator, steps):
+    return [key for _ in range(steps) for key in next(iterator).tolist()]
+
+
+def _of(keys):
+    return [key for key in keys if key < B], [key - B for key in keys if key >= B]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_is_appended_to_a_part_comes_with_its_next_epoch(folder, workers):
+    """Each part has epochs of its own; the proportions stay, and a state goes on with the same changes."""
+
+    def make():
+        return _mix(_parts(folder), sampler={"shuffle": True, "seed": 1}, worker_count=workers)
+
+    with make() as iterator:
+        keys = _take(iterator, 3)
+        append(folder / "a.json", 2)
+        keys += _take(iterator, 21)
+        state = iterator.get_state()
+        rest = _take(iterator, 12)
+    a, b = _of(keys)
+    assert [sorted(a[:4]), sorted(a[4:10])] == [[*range(4)], [*range(6)]]
+    assert [sorted(b[:6]), sorted(b[6:12])] == [[*range(6)]] * 2
+    assert all(abs(len(_of(keys[:count])[0]) - count / 2) <= 1 for count in range(len(keys)))
+    with make() as iterator:
+        iterator.set_state(state)
+        assert _take(iterator, 12) == rest
+
+
+@pytest.mark.parametrize(
+    ("when", "growth", "a", "b"),
+    [
+        ("first", "epoch", 4, 4),
+        ("first", GrowthOptions("now", every=5), 6, 6),
+        ("all", "epoch", 4, 6),
+        ("all", GrowthOptions("now", every=5), 6, 9),
+    ],
+    ids=str,
+)
+def test_a_mix_that_ends_reads_what_came_before_a_part_ended(folder, when, growth, a, b):
+    """With "now" a part has what was appended in its only epoch; once it has left the mix, nothing more comes of it."""
+    with _mix(_parts(folder), when, growth=growth) as iterator:
+        keys = _take(iterator, 3)
+        append(folder / "a.json", 2)
+        append(folder / "b.json", 3)
+        for batch in iterator:
+            keys += batch.tolist()
+            if len(keys) == 14:
+                append(folder / "a.json", 5)
+    assert [sorted(part) for part in _of(keys)] == [[*range(a)], [*range(b)]]
+
+
+@pytest.mark.parametrize("former", ["hand", "plain"])
+@pytest.mark.parametrize("later", ["hand", "epoch"])
+def test_a_later_loader_has_more_records_from_each_parts_next_epoch_on(folder, former, later):
+    """From a state of a run that took in none, or whose sources did not grow."""
+    parts = _parts(folder) if former == "hand" else _parts(folder, a=0, b=0)
+    with _mix(parts, growth="hand" if former == "hand" else None) as iterator:
+        keys = _take(iterator, 5)
+        append(folder / "a.json", 2)
+        keys += _take(iterator, 4)
+        state = iterator.get_state()
+    assert _of(keys) == ([*range(4), 0], [*range(4)])
+    with _mix(_parts(folder), growth=later) as iterator:
+        iterator.set_state(state)
+        a, b = _of(keys + _take(iterator, 13))
+    assert a == [*range(4), *range(4), *range(3)]
+    assert b == [*range(6), *range(5)]
+    with _mix(_parts(folder), growth=later) as iterator:
+        iterator.set_state(state)
+        assert _of(keys + _take(iterator, 23))[0] == [*range(4), *range(4), *range(6), *range(2)]
+
+
+def test_a_mix_over_files_that_were_replaced_refuses_the_state(folder):
+    """A part that has as many records, and is said to be the same generation, but is another source."""
+    with _mix(_parts(folder)) as iterator:
+        next(iterator)
+        state = iterator.get_state()
+    (folder / "a.json").unlink()
+    append(folder / "a.json", 5)
+    with _mix(_parts(folder)) as iterator, pytest.raises(CheckpointError, match="records 4 → 5"):
+        iterator.set_state(state)
+
+
+def test_a_mix_waits_for_the_writer_of_a_part(folder):
+    """What comes then belongs to the epoch of that part that it waited at the end of."""
+    begin_writing(folder / "a.json")
+    with _mix(_parts(folder), "all", weights={"a": 3, "b": 1}) as iterator:
+        keys = _take(iterator, 5)
+        assert len(_of(keys)[0]) == 4
+        append(folder / "a.json", 3)
+        keys += [key for batch in iterator for key in batch.tolist()]
+    assert _of(keys) == ([*range(7)], [*range(6)])
+
+
+def test_files_of_a_part_grow(tmp_path):
+    """Token files beside a part of ArrayRecord that stays what it is; two shards, on workers."""
+    tokens, records = FORMATS["tokens"], FORMATS["array_record"]
+    (tmp_path / "t").mkdir()
+    tokens.write(tmp_path / "t" / "0.npy", *range(4))
+    records.write(tmp_path / "r.array_record", *range(B, B + 4))
+
+    def shard(index):
+        parts = {
+            "t": tokens.source(tmp_path / "t", growing=True),
+            "r": records.source(str(tmp_path / "r.array_record")),
+        }
+        read = [lambda row: tokens.number_of(row) if isinstance(row, dict) else records.number_of(row), Batch(2)]
+        order = MixSampler(parts, when_exhausted="repeat")
+        options = {"shard_options": ShardOptions(index, 2), "worker_count": 2}
+        return iter(DataLoader(data_source=parts, sampler=order, operations=read, **options))
+
+    shards = [shard(index) for index in range(2)]
+    keys = [_take(each, 1) for each in shards]
+    tokens.write(tmp_path / "t" / "1.npy", *range(4, 6))
+    for came, each in zip(keys, shards):
+        came += _take(each, 4)
+        each.close()
+    assert sorted(_of([*keys[0], *keys[1]])[0]) == sorted([*range(4), *range(6)])
+
+
+def test_what_cannot_grow_in_a_mix_is_refused(folder):
+    """An order that cannot change, one of some records, a part made of what grows, a loop per epoch; with the remedy."""
+    parts = _parts(folder)
+    weighted = {"a": headrace.WeightedSampler([1.0] * 4, seed=1), "b": 6}
+    with pytest.raises(ValueError, match="part 'a' of the mix: WeightedSampler does not go"):
+        DataLoader(data_source=parts, sampler=MixSampler(weighted))
+    DataLoader(data_source=parts, sampler=MixSampler(weighted), growth="hand")
+    with pytest.raises(ValueError, match=r"part 'a' of the mix: .*num_records=len"):
+        DataLoader(data_source=parts, sampler=MixSampler({"a": 3, "b": 6}))
+    subset = {"a": headrace.sources.Subset(parts["a"], [1, 2]), "b": parts["b"]}
+    with pytest.raises(ValueError, match=r'subset.*pass growth="hand"'):
+        DataLoader(data_source=subset, sampler=MixSampler(subset))
+    loader = DataLoader(data_source=parts, sampler=MixSampler(parts), operations=[Batch(2)])
+    with pytest.raises(ValueError, match='pass growth="hand"') as raised:
+        loader.epochs(2)
+    assert len(str(raised.value)) < 500
+    shared = {**parts, "a": GrowingKeys(folder / "a.json", writable=False)}
+    with pytest.raises(ValueError, match=r"pass growth=headrace\.GrowthOptions"):
+        DataLoader(data_source=shared, sampler=MixSampler(shared), shard_options=ShardOptions(0, 2))
+
+
+def test_more_records_are_left_out_before_a_part_that_has_changed_is_drawn_again(folder):
+    """Its change is known from the record before it on, however far the next one is."""
+    weights, first = {"a": 50, "b": 1}, {"a": [0], "b": [5]}
+    with _mix(_parts(folder), weights=weights) as iterator:
+        _take(iterator, 5)
+        state = iterator.get_state()
+    with _mix(_parts(folder), weights=weights, omit=first) as iterator:
+        iterator.set_state(state)
+        _take(iterator, 3)
+        state = iterator.get_state()
+    with _mix(_parts(folder), weights=weights, omit={"a": [0, 2], "b": [4, 5]}) as iterator:
+        iterator.set_state(state)
+        a, _ = _of(_take(iterator, 10))
+    assert {*a} == {1, 3}
+
+
+def test_an_epoch_that_begins_where_records_are_left_out_has_what_was_appended(tmp_path):
+    """The rest of the epoch before is all left out: the run looks there, though the order has changed there already."""
+    path = tmp_path / "sizes.json"
+    append(path, 10)
+    with iter(load(GrowingKeys(path), batch_size=1)) as iterator:
+        _take(iterator, 8)
+        state = iterator.get_state()
+    append(path, 5)
+    with iter(load(GrowingKeys(path), batch_size=1, omit=[8, 9])) as iterator:
+        iterator.set_state(state)
+        assert _take(iterator, 14) == [*range(8), *range(10, 15), 0]
+
+
+def _three_shards(path, growth):
+    options = {"batch_size": 1, "shuffle": True, "seed": 1, "growth": growth}
+    return [iter(load(GrowingKeys(path), shard_options=ShardOptions(index, 3), **options)) for index in range(3)]
+
+
+def test_two_changes_within_a_step_are_the_same_for_all_shards(tmp_path):
+    """The first shard has read beyond none of them, also where it learns of both when it comes there last."""
+    path = tmp_path / "sizes.json"
+    append(path, 20)
+    shards = _three_shards(path, GrowthOptions("now", every=1, log=tmp_path / "log"))
+    keys = [_take(shards[0], 1), [], []]
+    for shard in (1, 2):
+        append(path, 2)
+        keys[shard] += _take(shards[shard], 1)
+    for shard in range(3):
+        keys[shard] += _take(shards[shard], 7)
+    assert sorted(key for of_shard in keys for key in of_shard) == [*range(24)]
+
+
+def test_each_shard_goes_on_alone_where_another_one_knows_of_a_change(tmp_path):
+    """The epoch ends between their rows of the last step."""
+    path = tmp_path / "sizes.json"
+    append(path, 10)
+    shards = _three_shards(path, GrowthOptions(log=tmp_path / "log"))
+    for shard in shards:
+        _take(shard, 3)
+    append(path, 5)
+    for shard in shards:
+        _take(shard, 1)
+    states = [shard.get_state() for shard in shards]
+    keys = [_take(shard, 9) for shard in shards]
+    again = _three_shards(path, GrowthOptions(log=tmp_path / "log"))
+    for shard, state in zip(again, states):
+        shard.set_state(state)
+    assert [_take(shard, 9) for shard in again] == keys
