@@ -163,6 +163,30 @@ def test_each_extra_is_on_the_first_page():
     assert set(re.findall(r"`([\w-]+)`", table)) == {*extras} - {"all"}
 
 
+IMPORTS = {
+    "array_record": "array-record",
+    "cv2": "images",
+    "datasets": "huggingface",
+    "fsspec": "remote",
+    "keras": "keras",
+    "lance": "lance",
+    "pyarrow": "parquet",
+    "ray": "ray",
+}
+"""The extra that brings what the blocks of pages import."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_the_extra_before_the_code_that_imports_its_libraries(page):
+    """Who types what the page says, from its top, never meets a module that is not there."""
+    text = page.read_text()
+    for block in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for library in re.findall(r"^ *(?:import|from) (\w+)", block[1], re.MULTILINE):
+            if extra := IMPORTS.get(library):
+                said = re.search(rf"`headrace\[[\w,-]*\b{extra}\b|\"headrace\[{extra}\]\"", text[: block.start()])
+                assert said, f"{library} is imported, and `headrace[{extra}]` was not named"
+
+
 def test_each_command_is_in_the_reference(capsys):
     """Whoever looks for a command finds it, and the page that tells how to use it."""
     with pytest.raises(SystemExit):

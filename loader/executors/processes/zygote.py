@@ -139,7 +139,7 @@ class Zygote:
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         return start_interpreter(
-            ["worker", worker, descriptor, self._payload], [descriptor, self._payload], environment
+            ["worker", worker, descriptor, self._payload, os.getpid()], [descriptor, self._payload], environment
         )
 
     def _report_exits(self) -> None:
@@ -315,8 +315,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     if what == "worker":
-        worker, descriptor, payload = arguments
-        _die_with(os.getppid())
+        worker, descriptor, payload, zygote_pid = arguments
+        _die_with(zygote_pid)
         _keep_freed_memory()
         run_and_exit(lambda: run_worker(worker, descriptor, payload))
     descriptor, parent, dies_with_parent = arguments

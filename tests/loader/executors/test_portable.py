@@ -125,6 +125,56 @@ def test_workers_that_have_begun_have_one_socket_each_here(monkeypatch):
         assert sockets() == before + 2  # of the worker, and of the process that makes workers
 
 
+ORPHAN = """
+    import os, sys, time
+    if "worker" in sys.orig_argv:  # boots slowly: when it looks for its parent, that is gone
+        parent = os.getppid()
+        open(os.environ["ORPHAN"], "w").write(str(os.getpid()))
+        while os.getppid() == parent:
+            time.sleep(0.01)
+    """
+STUCK = """
+    import os, signal, time
+    import psutil, headrace
+
+    def wait_for(ready):
+        while not ready():
+            time.sleep(0.01)
+
+    def begin_slowly(index, count):
+        time.sleep(60)
+
+    stream = headrace.MapDataset.source(range(8)).to_iter_dataset().batch(4).mp_prefetch(1, begin_slowly)
+    with iter(stream) as iterator:
+        iterator.start_prefetch()
+        note = os.environ["ORPHAN"]
+        wait_for(lambda: os.path.exists(note) and os.path.getsize(note))
+        worker = psutil.Process(int(open(note).read()))
+        worker.parent().kill()
+        try:
+            worker.wait(20)
+            print("ended")
+        except psutil.TimeoutExpired:
+            print("left behind")
+            worker.kill()
+        os.kill(os.getpid(), signal.SIGKILL)  # the next worker waits for an end of its parent, too
+    """
+
+
+@pytest.mark.long
+def test_a_worker_ends_whose_maker_was_killed_while_it_booted(tmp_path):
+    """Also if that was before it could look who its parent is, and the user's code would keep it for long."""
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(ORPHAN))
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(STUCK))
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {"HEADRACE_TRANSPORT": "portable", "PYTHONPATH": path, "ORPHAN": str(tmp_path / "pid")}
+    told = subprocess.run(
+        [sys.executable, "-u", program], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}
+    )
+    assert told.stdout == "ended\n", told.stderr
+
+
 def test_an_unknown_transport_is_refused(monkeypatch):
     """The message says what there is."""
     monkeypatch.setenv("HEADRACE_TRANSPORT", "fast")
