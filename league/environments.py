@@ -64,7 +64,7 @@ def make(loader: Loader) -> None:
         subprocess.run([*uv, "venv", "--quiet", "--python", "3.11", str(folder)], check=True)
     file = HERE / "requirements" / f"{loader.requirements}.txt"
     command = [*uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), "--requirement", str(file)]
-    command += ["--reinstall-package", "headrace"]  # what the clone has now
+    command += ["--compile-bytecode", "--reinstall-package", "headrace"]  # what the clone has now
     subprocess.run(command, check=True, cwd=HERE.parent)
 
 

@@ -97,7 +97,14 @@ def play(
 def _run(command: list[str], errors: Any, seconds: float) -> dict[str, Any]:
     """What `timing.py` tells; then nothing of it is left."""
     begun = time.time()
-    settings: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    settings: Any = {
+        "env": environment,
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "start_new_session": True,
+    }
     with subprocess.Popen(command, stderr=errors, **settings) as process:
         alarm = _Alarm(process, LIMIT + seconds)
         try:

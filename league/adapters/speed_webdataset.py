@@ -48,8 +48,15 @@ def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iter
     )
     if workload.shuffled:
         dataset = dataset.shuffle(1000)
-    dataset = dataset.map(lambda sample: done(workload, sample)).batched(workload.batch, collation_fn=stacked)
+    dataset = dataset.map(lambda sample: done(workload, sample)).batched(workload.batch, collation_fn=made)
     loader = webdataset.WebLoader(
         dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0, prefetch_factor=4
     )
     return loops(loader, epochs)
+
+
+def made(samples: list[Any]) -> Any:
+    """A batch without the keys of samples, which `map` adds to a dict."""
+    if isinstance(samples[0], dict):
+        samples = [{name: value for name, value in one.items() if name != "__key__"} for one in samples]
+    return stacked(samples)
