@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,11 @@ def main() -> int:
     """Plays the cells and prints them."""
     options = _arguments()
     with ThreadPoolExecutor(options.at_once) as pool:
-        for name, found in zip(options.loaders, pool.map(lambda name: _loader(name, options), options.loaders)):
+        played = {pool.submit(_loader, name, options): name for name in options.loaders}
+        for future in as_completed(played):
+            found = {played[future]: future.result()}
             if options.results:
-                _keep(options.results, {name: found})
+                _keep(options.results, found)
     return 0
 
 
