@@ -226,7 +226,7 @@ def _show(name: str, workload: Workload, found: dict[str, Any]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = [name for name in LOADERS if (HERE / "adapters" / f"speed_{name}.py").exists()]
+    names = [name for name in LOADERS if (HERE / "speed_adapters" / f"speed_{name}.py").exists()]
     parser.add_argument("--loaders", nargs="+", default=names, choices=names)
     everything = [one.name for one in WORKLOADS]
     parser.add_argument("--workloads", nargs="+", choices=everything, default=everything)

@@ -97,7 +97,8 @@ def measure(workload: Workload, batches: Any, seconds: float, count: int) -> str
 def main() -> None:
     """Measures what the command line names."""
     name, wanted, folder, workers, seconds, count = sys.argv[1:]
-    sys.path.insert(0, str(Path(__file__).parent / "adapters"))
+    for folder in ("adapters", "speed_adapters"):
+        sys.path.insert(0, str(Path(__file__).parent / folder))
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for workers
     adapter = importlib.import_module(name)
     workload = next(one for one in WORKLOADS if one.name == wanted)

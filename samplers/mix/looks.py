@@ -28,7 +28,7 @@ class MixLooks:
     >>> mix = mix.with_parts({name: ChangingSampler(part) for name, part in mix.parts.items()})
     >>> looks = MixLooks(GrowthOptions(), mix, ["a"], 1)
     >>> looks.position, looks.due
-    (4, {'a': True})
+    (5, {'a': True})
     """
 
     def __init__(self, growth: GrowthOptions, mix: MixSampler, names: Iterable[str], begin: int) -> None:
