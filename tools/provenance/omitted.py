@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from ...common.messages import first_few, short_repr
 from ...common.validation import whole_number
 from ...errors import TraceError
+from ...loader.plan.cursor import those_within
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.omission import keys_by_part
 from ...loader.plan.pipeline import Pipeline
-from ...loader.state.leftover import those_within
 from ...loader.state.position import StreamPosition
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.sampler import MixSampler
