@@ -169,6 +169,7 @@ OURS = {
     "data_source": "of TFDS's mock_data",
     "in_event_loop": "of an AsyncSource",
     "in_order": "of a RunThroughSource",
+    "parts": "of a MixedSource",
     "record_count": "of rows whose packing is planned",
     "records_each": "of rows whose packing is planned",
     "records_of": "of batches that are planned from lengths",
