@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from living import History
+
+from headrace import MixSampler
+from headrace.samplers.changing.sampler import ChangingSampler
 
 WAYS = [{"worker_count": 2}, {"worker_count": 3}, {"worker_count": 2, "worker_kind": "ray"}]
 
@@ -71,3 +76,42 @@ def _assert_same_on(ways, seed, folder, parts):
 def test_histories_are_the_same_on_any_number_of_workers(seed, parts, tmp_path):
     """None, two and three worker processes, and actors of Ray, give the same elements."""
     _assert_same_on(WAYS, seed, tmp_path, parts)
+
+
+def _always_joins(answer):
+    """Records that are appended join the epoch under way, or the next one, whatever was asked for."""
+    going_on = ChangingSampler.going_on
+
+    def changed(self, saved, position, place=None, joins=False):
+        return going_on(self, saved, position, place, answer)
+
+    return patch.object(ChangingSampler, "going_on", changed)
+
+
+def _skips_a_record():
+    """At each change a record is passed over."""
+    place = ChangingSampler.place
+    return patch.object(ChangingSampler, "place", lambda self, position: place(self, position) + 1)
+
+
+def _ignores_the_weights():
+    """A mix whose weights have changed goes on by the former ones."""
+    going_on = MixSampler.going_on
+    return patch.object(MixSampler, "going_on", lambda self, saved, position, *_: going_on(self, saved, position, False))
+
+
+FAULTS = {
+    "comes an epoch late": (1, lambda: _always_joins(False)),
+    "comes an epoch early": (1, lambda: _always_joins(True)),
+    "skips a record": (1, _skips_a_record),
+    "ignores the weights": (3, _ignores_the_weights),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault, tmp_path):
+    """The account sees what is wrong: otherwise the histories would prove nothing."""
+    parts, planted = FAULTS[fault]
+    with planted(), pytest.raises(AssertionError):
+        for seed in range(100):
+            _check(seed, tmp_path, parts)
