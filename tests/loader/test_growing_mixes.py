@@ -241,3 +241,21 @@ def test_each_shard_goes_on_alone_where_another_one_knows_of_a_change(tmp_path):
     for shard, state in zip(again, states):
         shard.set_state(state)
     assert [_take(shard, 9) for shard in again] == keys
+
+
+def test_a_trace_tells_the_generation_of_each_part(folder):
+    """Of the part that grew and is drawn; what did not grow tells none."""
+
+    def loader():
+        return DataLoader(data_source=_parts(folder), sampler=MixSampler(_parts(folder), when_exhausted="repeat"))
+
+    with iter(loader()) as iterator:
+        keys = [next(iterator)]
+        append(folder / "a.json", 2)
+        keys += [next(iterator) for _ in range(15)]
+        state = iterator.get_state()
+    told = [headrace.trace(loader(), step, state).generations for step in range(16)]
+    of_a = [told[step] for step, key in enumerate(keys) if key < B]
+    assert [told[step] for step, key in enumerate(keys) if key >= B] == [()] * 8
+    assert of_a[0] == ("generation 0 of part 'a', which holds from its position 0 on",)
+    assert of_a[4:] == [("generation 1 of part 'a', which holds from its position 4 on",)] * 4

@@ -97,7 +97,9 @@ def _skips_a_record():
 def _ignores_the_weights():
     """A mix whose weights have changed goes on by the former ones."""
     going_on = MixSampler.going_on
-    return patch.object(MixSampler, "going_on", lambda self, saved, position, *_: going_on(self, saved, position, False))
+    return patch.object(
+        MixSampler, "going_on", lambda self, saved, position, *_: going_on(self, saved, position, False)
+    )
 
 
 FAULTS = {

@@ -205,13 +205,17 @@ def _weights(element: Element) -> list[str]:
 
 
 def _generations(element: Element) -> Iterator[str]:
-    """The generations of the source that the records of an element are of, in words."""
+    """The generations of the sources that the records of an element are of, in words; of a mix with the part's name."""
     for each in element.records:
-        sampler = element.leaves[each.leaf].sampler
+        sampler, place, of = element.leaves[each.leaf].sampler, each.position, ""
+        if isinstance(sampler, MixSampler):
+            part, place = sampler.order.place(place)
+            name = sampler.names[part]
+            sampler, of = sampler.parts[name], f" of part {name!r}"
         if isinstance(sampler, ChangingSampler) and (sampler.changes or sampler.generation):
             begins = [0, *(change.position for change in sampler.changes)]
-            first = begins[bisect_right(begins, each.position) - 1]
-            yield f"generation {sampler.generation_at(each.position)}, which holds from position {first:,} on"
+            first = begins[bisect_right(begins, place) - 1]
+            yield f"generation {sampler.generation_at(place)}{of}, which holds from {'its ' if of else ''}position {first:,} on"
 
 
 def shards_of(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
