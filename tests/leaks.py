@@ -125,8 +125,8 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def _shared_memory() -> dict[str, str]:
-    """What is headrace's: Grain, in another process of the tests, leaves some under other names."""
-    return {name: path for name, path in _files(SHARED_MEMORY).items() if name.startswith("headrace")}
+    """What is headrace's: Grain, in another process of the tests, leaves hundreds under other names."""
+    return {name: str(SHARED_MEMORY / name) for name in _names(SHARED_MEMORY) if name.startswith("headrace")}
 
 
 def _names(folder: Path) -> list[str]:
