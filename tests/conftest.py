@@ -35,8 +35,9 @@ hypothesis.settings.load_profile("same every time")
 
 
 def pytest_addoption(parser):
-    """The option that adds the long tests."""
+    """The options that add the long tests, and tests of a release."""
     parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
+    parser.addoption("--share", default="1/1", metavar="K/N", help="of the long tests, run the K-th of N shares")
     parser.addoption("--release", action="store_true", help="also ask what only a release must have")
 
 
@@ -57,17 +58,23 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Without the option, the long tests are left out. What runs in actors is long, and needs a cluster."""
+    """Without the options, long tests are left out. What runs in actors is long, and needs a cluster."""
     for item in items:
         parameters = getattr(item, "callspec", item).__dict__.get("params", {}).values()
         if "actors" in [one for one in parameters if isinstance(one, str)]:
             item.add_marker("long")
             item.add_marker("ray")
     _mark_thinned(items)
-    if not config.getoption("--long"):
-        chosen = [item for item in items if not item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
+    number, shares = map(int, config.getoption("--share").split("/"))
+    left_out = []
+    for item in items:
+        if item.get_closest_marker("long"):
+            in_share = crc32(item.nodeid.encode()) % shares == number - 1
+            if not (in_share and config.getoption("--long")):
+                left_out.append(item)
+    config.hook.pytest_deselected(items=left_out)
+    kept = set(items) - set(left_out)
+    items[:] = [item for item in items if item in kept]
 
 
 def _mark_thinned(items):
