@@ -133,7 +133,7 @@ class LocalFile:
     def __init__(self, path: str) -> None:
         try:
             self._descriptor = os.open(path, TO_READ)
-            self.path, self.stamp = path, local_stamp(path)
+            self.path, self.stamp = path, local_stamp(self._descriptor)
             read_at(self._descriptor, 0, 0)  # a folder can be opened, but not read
         except FileNotFoundError:
             raise SourceNotFoundError(f"no file {short_repr(path, TEXT)}") from None

@@ -46,9 +46,9 @@ class Stamps:
         return Stamp(int(self._sizes[number]), self._modified[number : number + 1].tolist()[0])
 
 
-def local_stamp(path: str) -> Stamp:
-    """The stamp of a file of this machine; raises OSError."""
-    found = os.stat(path)
+def local_stamp(file: str | int) -> Stamp:
+    """The stamp of a file of this machine, by its path or its descriptor; raises OSError."""
+    found = os.stat(file)
     return Stamp(found.st_size, found.st_mtime_ns)
 
 
