@@ -1,9 +1,9 @@
 """Opens or closes a pipeline with a worker, with one interrupt at each place where Python may run a signal's handler.
 
-    python interrupted_everywhere.py opening|closing EVERY
+    python interrupted_everywhere.py opening|closing FIRST EVERY
 
 Those places are the beginnings of functions, what follows a call, and the ends of loops. Each is tried in a forked child with a
-time limit; EVERY says that each so many places is tried. Prints how many there are, and those that left something behind.
+time limit, from the one numbered FIRST on, each EVERY-th. Prints how many there are, and those that left something behind.
 """
 
 from __future__ import annotations
@@ -149,10 +149,11 @@ def in_a_child(run, place):
 
 def main():
     """As above."""
-    run, every = {"opening": opening, "closing": closing}[sys.argv[1]], int(sys.argv[2])
+    run = {"opening": opening, "closing": closing}[sys.argv[1]]
+    first, every = map(int, sys.argv[2:])
     run(tracer := Tracer())  # the first time modules are imported
     run(tracer := Tracer())
-    for place in list(tracer.seen)[::every]:
+    for place in list(tracer.seen)[first::every]:
         status = in_a_child(run, place)
         if status:
             print("left something:", place, status, flush=True)

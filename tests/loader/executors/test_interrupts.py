@@ -24,10 +24,10 @@ from headrace.loader.interrupts import Uninterrupted, wait_until
 EVERYWHERE = Path(__file__).parent.parent.parent / "interrupted_everywhere.py"
 
 
-def interrupted(what: str, every: int, seconds: float) -> list[str]:
-    """What the program says of an interrupt at each so many places."""
-    command = [sys.executable, str(EVERYWHERE), what, str(every)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+def interrupted(what: str, every: int, first: int = 0) -> list[str]:
+    """What the program says of an interrupt at each `every`-th place, from the one of number `first` on."""
+    command = [sys.executable, str(EVERYWHERE), what, str(first), str(every)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert run.returncode == 0, run.stderr
     print(run.stderr)  # why something was left
     return run.stdout.splitlines()
@@ -38,16 +38,19 @@ def interrupted(what: str, every: int, seconds: float) -> list[str]:
 )
 def test_an_interrupt_in_opening_or_closing_workers_leaves_nothing(what, every, least):
     """It comes out once, the stream goes on after it, and no process, thread or descriptor is left."""
-    *troubles, places = interrupted(what, every, 200)
+    *troubles, places = interrupted(what, every)
     assert not troubles
     assert int(places.split()[0]) > least
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["opening", "closing"])
-def test_an_interrupt_at_every_place_of_opening_and_closing_workers_leaves_nothing(what):
-    """As above, at each of the places where Python may run a handler."""
-    *troubles, _ = interrupted(what, 1, 2000)
+@pytest.mark.parametrize(
+    ("what", "every", "first"),
+    [*(("opening", 24, first) for first in range(24)), *(("closing", 2, first) for first in range(2))],
+)
+def test_an_interrupt_at_every_place_of_opening_and_closing_workers_leaves_nothing(what, every, first):
+    """As above, at each of the places where Python may run a handler: all cases together."""
+    *troubles, _ = interrupted(what, every, first)
     assert not troubles
 
 
