@@ -246,3 +246,18 @@ def test_the_mock_of_tfds_is_a_source(tmp_path, monkeypatch):
         ours = grain.MapDataset.source(source).map(lambda record: record["label"]).seed(1).shuffle()
         theirs = real.MapDataset.source(source).map(lambda record: record["label"]).seed(1).shuffle()
         assert list(ours) == list(theirs)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_shard_without_records_that_is_to_read_some_says_so(shuffle):
+    """By an error of Grain's type: two epochs of one record have two positions, and the second is of shard 1."""
+    for g in (real, grain):
+        shard = g.sharding.ShardOptions(1, 2, drop_remainder=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sampler = g.samplers.IndexSampler(1, shard, shuffle=shuffle, num_epochs=2, seed=1)
+            iterator = iter(g.DataLoader(data_source=range(1), sampler=sampler, worker_count=0))
+        with pytest.raises(ZeroDivisionError) as caught:
+            next(iterator)
+        repr(iterator)
+    assert str(caught.value) == "shard 1 of 2 has none of the 1 records. Use fewer shards."

@@ -9,7 +9,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from numpy.random import Generator, Philox
+from numpy.typing import NDArray
 
 from ....common.validation import warn
 from ....samplers import IndexSampler as OurIndexSampler
@@ -51,12 +53,24 @@ def with_key_removed(metadata: Any) -> Any:
 
 
 class _Sampler(OurIndexSampler):
-    """With generators as Grain makes them; a shard may have no records."""
+    """With generators as Grain makes them; a shard may have no records, and is an error when it is to read one, as in Grain."""
 
     def _check_part(self) -> None:
         if not self._grain_order().part()[1]:
-            shard = self.shard_options
-            warn(f"shard {shard.shard_index} of {shard.shard_count} has none of the {self.num_records} records.")
+            warn(self._told_empty())
+
+    def _told_empty(self) -> str:
+        shard = self.shard_options
+        return f"shard {shard.shard_index} of {shard.shard_count} has none of the {self.num_records} records."
+
+    @property
+    def epoch_stride(self) -> int:
+        return super().epoch_stride or self.num_records
+
+    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not self._grain_order().part()[1]:
+            raise ZeroDivisionError(f"{self._told_empty()} Use fewer shards.")
+        return super().record_keys(positions)
 
     def __getitem__(self, index: int) -> RecordMetadata:
         found = super().__getitem__(index)
