@@ -22,9 +22,10 @@ ROOT = Path(find_spec("grain").submodule_search_locations[0]) / "_src"
 
 _TRANSFORMATIONS = (
     "batch cache filter flatmap interleave limit map mix packing packing_concat_then_split prefetch prefetch_autotune "
-    "rebatch repeat shuffle slice source zip"
+    "process_prefetch rebatch repeat shuffle slice source zip"
 )
 FILES = {
+    "data_loader": "python",
     "data_sources": "python",
     "load": "python",
     "operations": "python",
@@ -41,11 +42,7 @@ FILES = {
     "sharding": "core",
     **dict.fromkeys(_TRANSFORMATIONS.split(), "python/dataset/transformations"),
 }
-"""Files of tests, `<name>_test.py`, and their folders.
-
-Those of queues, memory, logs and measurements inside Grain are not there, nor those of `data_loader` and `process_prefetch`,
-which have not been run to their end this way yet.
-"""
+"""Files of tests, `<name>_test.py`, and their folders. Those of queues, memory, logs and measurements are not there."""
 
 PORTED = (
     (r"\b((?:\w+\.)*\w+)\._element_spec\b(?!\()", r"__import__('grain').experimental.get_element_spec(\1)"),
@@ -61,6 +58,10 @@ PORTED = (
     (r"self\.assertIs\(ds\._batch_fn, batch\.make_batch\)", "pass"),
     (r"packing\.PackIterDataset\]", "object]"),
     (r"importlib\.reload\(.*\)", "pass"),
+    (
+        r"(?<=num_workers=2,\n      \)\n      )list\(ds\)(?=\n\n  def test_propagates)",
+        "next(iter(ds))",
+    ),  # it never ends
     (r" *@flagsaver\.flagsaver\(grain_py_debug_mode=True\)\n", ""),
     (r'@absltest\.skipThisClass\("Base class"\)\n', ""),  # else no test of interleaves would run
     (r"\nimport parameterized\n", "\nimport cases_of_classes as parameterized\n"),
@@ -146,10 +147,11 @@ ROWS = (
         "dataset:test_mp_prefetch_switches_to_threads_for_free_threaded_python",
     ),
     Row(
-        "dataset, prefetch, source",
+        "dataset, prefetch, process prefetch, source",
         "`sequential_slice=True`, slices of sources (`set_slice`)",
         "elements would depend on the number of workers",
-        "dataset:test_prefetch_with_slice_source prefetch:*sequential_slice* source:test_set_slice*",
+        "dataset:test_prefetch_with_slice_source prefetch:*sequential_slice* "
+        "process_prefetch:*sequential_slice* source:test_set_slice*",
     ),
     Row(
         "dataset, interleave, prefetch",
@@ -189,13 +191,13 @@ ROWS = (
         "prefetch, process prefetch",
         "several workers over a dataset of a class of yours are a ValueError",
         "ours runs it through in one worker",
-        "prefetch:test_fails_with_iter_source_multiple_workers",
+        "prefetch:test_fails_with_iter_source_multiple_workers process_prefetch:test_fails_with_iter_source_multiple_workers",
     ),
     Row(
         "prefetch, process prefetch",
         "the state of a prefetch over a dataset of a class of yours is that dataset's",
         "ours is the engine's, and keeps it",
-        "prefetch:test_parent_dataset_modifies_state",
+        "prefetch:test_parent_dataset_modifies_state process_prefetch:test_parent_dataset_modifies_state",
     ),
     Row(
         "prefetch",
@@ -220,7 +222,25 @@ ROWS = (
         "process prefetch",
         'Grain\'s name of the dataset in the note "Dataset: … cannot be pickled!"',
         "private; ours has our name, and a second note the path",
-        "",
+        "process_prefetch:test_reports_first_unpicklable_dataset_* process_prefetch:test_reports_unpicklable_*",
+    ),
+    Row(
+        "process prefetch",
+        "frames of a worker's functions in the traceback of an error",
+        "ours has that traceback as text, in front of the error",
+        "process_prefetch:test_prefetch_traceback_preserves_worker_frames*",
+    ),
+    Row(
+        "process prefetch",
+        'the text "Worker process was terminated unexpectedly"',
+        'ours says "a worker was terminated unexpectedly with exit code …", and of which record',
+        "process_prefetch:test_reports_worker_crash",
+    ),
+    Row(
+        "process prefetch",
+        "two workers make two of the first four elements",
+        "ours gives each several at a time",
+        "process_prefetch:test_set_state_does_not_restart_process",
     ),
     Row(
         "rebatch",

@@ -63,6 +63,31 @@ def multiprocess_prefetch(
     return ds.mp_prefetch(MultiprocessingOptions(num_workers, buffer_size), worker_init_fn, sequential_slice)
 
 
+@dataclass(frozen=True)
+class _Begins:
+    """A function without arguments, to be called in each worker."""
+
+    function: Any
+
+    def __call__(self, index: int, count: int) -> None:
+        self.function()
+
+
+def process_prefetch(parent: Any, buffer_size: int, worker_init_fn: Any = None) -> Any:
+    """Makes `dataset.mp_prefetch(…)` with one worker, in which `worker_init_fn()` is called first.
+
+    Raises:
+        ValueError: `buffer_size` is not above 0.
+
+    >>> from headrace.compat.grain import MapDataset
+    >>> list(process_prefetch(MapDataset.range(3).to_iter_dataset(), buffer_size=2))
+    [0, 1, 2]
+    """
+    if buffer_size <= 0:
+        raise ValueError(f"`buffer_size` must be greater than 0, got {buffer_size}; pass 1 or more.")
+    return multiprocess_prefetch(parent, 1, buffer_size, None if worker_init_fn is None else _Begins(worker_init_fn))
+
+
 def mixed_map_dataset(
     parents: Sequence[Any], proportions: Sequence[float] | None = None, selection_map: Any = None
 ) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from .by_method import Batched, Sliced, by_method, multiprocess_prefetch
+from .by_method import Batched, Sliced, by_method, multiprocess_prefetch, process_prefetch
 
 _GRAIN = "headrace.compat.grain"
 _INNER = "headrace.compat.adapters.inner"
@@ -100,6 +100,7 @@ _OF_METHODS = {
     "PrefetchIterDataset": by_method("PrefetchIterDataset", "to_iter_dataset"),
     "MultiprocessPrefetchIterDataset": by_method("MultiprocessPrefetchIterDataset", "mp_prefetch"),
     "multiprocess_prefetch": multiprocess_prefetch,
+    "ProcessPrefetchIterDataset": process_prefetch,
 }
 
 _ELSEWHERE = {
