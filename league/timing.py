@@ -97,8 +97,7 @@ def measure(workload: Workload, batches: Any, seconds: float, count: int) -> str
 def main() -> None:
     """Measures what the command line names."""
     name, wanted, folder, workers, seconds, count = sys.argv[1:]
-    for folder in ("adapters", "speed_adapters"):
-        sys.path.insert(0, str(Path(__file__).parent / folder))
+    sys.path[:0] = [str(Path(__file__).parent / each) for each in ("speed_adapters", "adapters")]
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for workers
     adapter = importlib.import_module(name)
     workload = next(one for one in WORKLOADS if one.name == wanted)

@@ -52,6 +52,16 @@ def test_a_planted_fault_is_found_before_anything_is_measured(fault, played):
     assert "rate" not in found
 
 
+def test_the_data_of_a_cell_are_in_its_folder_alone(played, tmp_path, monkeypatch):
+    """Cells of one place would read one another's files; and the folder from which the league is called stays as it is."""
+    called_from = tmp_path / "called from"
+    called_from.mkdir()
+    monkeypatch.chdir(called_from)
+    assert played("")["wrong"] == ""
+    assert not [*called_from.iterdir()]
+    assert [each.name for each in tmp_path.iterdir() if each != called_from] == ["faulty-mnist-100"]
+
+
 TIMED = {
     "timed: skips half": "records are lost",
     "timed: one batch": "records are doubled",
