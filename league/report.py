@@ -32,6 +32,15 @@ SHADES = {
 """The colours of verdicts; from the best to the worst, but for grey."""
 
 
+def _short(number: float) -> str:
+    """Three digits, and none after the point of larger numbers.
+
+    >>> _short(1326.7), _short(18.39)
+    ('1,327', '18.4')
+    """
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def main() -> int:
     """Writes what there are results for."""
     results = json.loads(Path(sys.argv[1]).read_text())
@@ -93,7 +102,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 FIGURES = {
-    "rate": ("", lambda cell: f"{cell['rate']:,.0f} ({1e6 * cell['cpu'] / cell['rate']:,.3g} µs)"),
+    "rate": ("", lambda cell: f"{cell['rate']:,.0f} ({_short(1e6 * cell['cpu'] / cell['rate'])} µs)"),
     "first": ("first batch, s: ", lambda cell: f"{cell['first']:.1f}"),
     "memory": ("memory, MiB: ", lambda cell: f"{cell['memory'] / 2**20:,.0f}"),
 }
