@@ -133,9 +133,9 @@ def speed_tables(results: dict[str, Any]) -> str:
 
 
 def _summary(cells: dict[str, list[str]], event: str) -> str:
+    """Numbers of pipelines, the best verdict first; those that are not claimed do not count."""
     words = Counter(word for cell, (word, _) in cells.items() if cell.endswith(f":{event}"))
-    claimed = {word: count for word, count in words.items() if word != "grey"}
-    return ", ".join(f"{count} {word}" for word, count in claimed.items()) or "–"
+    return ", ".join(f"{words[word]} {word}" for word in SHADES if words[word] and word not in ("grey", "")) or "–"
 
 
 def draw(results: dict[str, Any]) -> None:
