@@ -17,6 +17,10 @@ from grain._src.core.exceptions import PyGrainInternalError
 
 import headrace.compat.grain as grain
 
+pytestmark = pytest.mark.filterwarnings(  # Grain's own iterator, which its thread may be the last to let go of
+    "ignore:Exception ignored in. <function DatasetIterator.__del__:pytest.PytestUnraisableExceptionWarning"
+)
+
 MOST = 30
 CRASHES = (
     IndexError,

@@ -71,6 +71,7 @@ def _assert_same_on(ways, seed, folder, parts):
 
 
 @pytest.mark.long
+@pytest.mark.ray
 @pytest.mark.parametrize("seed", [3, 8, 14])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_histories_are_the_same_on_any_number_of_workers(seed, parts, tmp_path):
