@@ -66,15 +66,13 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("ray")
     _mark_thinned(items)
     number, shares = map(int, config.getoption("--share").split("/"))
-    left_out = []
+    assert 1 <= number <= shares, "--share K/N: K from 1 to N"
+    chosen, left_out = [], []
     for item in items:
-        if item.get_closest_marker("long"):
-            in_share = crc32(item.nodeid.encode()) % shares == number - 1
-            if not (in_share and config.getoption("--long")):
-                left_out.append(item)
+        runs = config.getoption("--long") and crc32(item.nodeid.encode()) % shares == number - 1
+        (chosen if runs or not item.get_closest_marker("long") else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
-    kept = set(items) - set(left_out)
-    items[:] = [item for item in items if item in kept]
+    items[:] = chosen
 
 
 def _mark_thinned(items):
