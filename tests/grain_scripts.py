@@ -272,11 +272,19 @@ def iterated(dataset, r):
             iterators.append(iter(dataset))
 
 
-def script(g, number):
-    """What each step gives, up to an error."""
+def beginning(g, number):
+    """The dataset or loader of a script, or the error that making it gave; the kind of its steps; where its choices go on."""
     r = random.Random(number)
     make, steps = r.choice([(by_index, looked_up), (in_order, iterated), (in_order, iterated), (loader, iterated)])
-    dataset = given_dataset(make, g, r)
+    try:
+        return make(g, r), steps, r
+    except Exception as error:
+        return error, steps, r
+
+
+def script(g, number):
+    """What each step gives, up to an error."""
+    dataset, steps, r = beginning(g, number)
     if isinstance(dataset, Exception):
         yield dataset
         return
@@ -285,11 +293,3 @@ def script(g, number):
             yield found
             if isinstance(found, Exception):
                 return
-
-
-def given_dataset(make, g, r):
-    """A dataset, or the error that it begins with."""
-    try:
-        return make(g, r)
-    except Exception as error:
-        return error
