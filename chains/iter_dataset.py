@@ -14,6 +14,7 @@ from ..loader.arguments import warn_of_no_effect
 from ..loader.data_loader import LoaderDescription
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
+from ..loader.options import WorkersLike
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled
 from ..loader.plan.joins import Apply
@@ -31,7 +32,7 @@ from ..operations.transforms import TransformMethods
 from ..operations.trees import rows_of
 from ..samplers import ShardOptions
 from ..samplers.mix.order import MixOrder
-from ..samplers.mix.weights import MaxEpochs, epochs_of
+from ..samplers.mix.weights import MaxEpochs, Schedule, Weights, epochs_of
 from ..samplers.sharding import as_shard_options
 from ..sources.omission.keys import OmitOfParts
 from .arguments import BELOW_2_64, as_named, checked_seed, joins, seed_of
@@ -250,7 +251,7 @@ class IterDataset(
 
     def mp_prefetch(
         self,
-        options: Any = None,
+        options: int | WorkersLike | None = None,
         worker_init_fn: Callable[[int, int], Any] | None = None,
         sequential_slice: bool = False,
     ) -> IterDataset[T]:
@@ -267,7 +268,7 @@ class IterDataset(
         >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
         [0, 1, 2]
         """
-        if not hasattr(options, "num_workers"):
+        if options is None or isinstance(options, int) or not hasattr(options, "num_workers"):
             return self.with_options(worker_count=options, worker_init_fn=worker_init_fn)
         return self.with_options(
             worker_count=options.num_workers,
@@ -295,7 +296,7 @@ class IterDataset(
     @staticmethod
     def mix(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
-        weights: Any = None,
+        weights: Weights | Schedule | None = None,
         *,
         when_exhausted: Exhausted = "first",
         max_epochs: MaxEpochs | None = None,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..common.messages import first_few, short_repr
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
-from ..samplers.mix.weights import MaxEpochs
+from ..samplers.mix.weights import MaxEpochs, Schedule, Weights
 from ..samplers.protocol import ENDLESS
 from ..sources import RangeDataSource, as_source
 from .arguments import as_named, checked_index, finite, indices_of, joins, warn_of_exchange
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from ..common.costs import Cost
     from ..loader import DataLoaderIterator, ReadOptions
     from ..samplers import GrowthOptions, ShardOptions
+    from ..samplers.balance import BalanceLike
+    from ..sources.lengths import LengthsLike
+    from ..sources.protocol import SourceLike
     from ..sources.provenance import UsedRecord
     from .iter_dataset import IterDataset
 
@@ -152,8 +155,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         *,
         allow_nones: bool = False,
         shard_options: ShardOptions | None = None,
-        balance: Any = None,
-        lengths: Any = None,
+        balance: BalanceLike | None = None,
+        lengths: LengthsLike | None = None,
         growth: Literal["epoch", "now", "hand"] | GrowthOptions | None = None,
     ) -> IterDataset[Any]:
         """The stream of one epoch: the same elements in the same order, as an `IterDataset`.
@@ -185,7 +188,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         )
 
     @staticmethod
-    def source(source: Any) -> MapDataset[Any]:
+    def source(source: SourceLike) -> MapDataset[Any]:
         """The records of a source: whatever `DataLoader` takes as one, a list or a dict of arrays too.
 
         >>> MapDataset.source("a b c".split())[1]
@@ -240,7 +243,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @staticmethod
     def mix(
         datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]],
-        weights: Any = None,
+        weights: Weights | Schedule | None = None,
         *,
         when_exhausted: Literal["first", "all", "repeat"] = "first",
         max_epochs: MaxEpochs | None = None,

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import builtins
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from numpy.typing import NDArray
 
 from ..common.messages import short_repr
 from ..common.validation import true_or_false, whole_number
@@ -25,6 +27,9 @@ from .arguments import BELOW_2_64, checked_seed, finite, indices_of, seed_of, wa
 from .nodes.items import Packed, applied
 from .nodes.node import Node
 from .nodes.reordered import LivingElements, Reordered, Seeded
+
+if TYPE_CHECKING:
+    from ..sources.lengths import LengthsLike
 
 
 @explains_arguments
@@ -134,7 +139,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
             warn_of_exchange(self.root_node, "repeat")
         return self._reordered(Repeat(finite("repeat", self.root_node.length), num_epochs, _reseeds(reseed_each_epoch)))
 
-    def select(self, indices: Any) -> Self:
+    def select(self, indices: Sequence[int] | NDArray[Any]) -> Self:
         """The elements at some indices of each epoch, in that order, as a dataset: a `split` by yourself.
 
         Args:
@@ -196,7 +201,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         strategy: Strategy = "best_fit",
         window: int = 1000,
         *,
-        lengths: Any = None,
+        lengths: LengthsLike | None = None,
         **settings: Any,
     ) -> ChainT:
         """Documents as rows of one length, as `Pack` makes them; planned from their lengths, so that any row can be asked for.

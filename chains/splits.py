@@ -15,6 +15,7 @@ from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
 from ..samplers.weighted.splits import random_order, shares_of, split_keys
 from ..sources import Subset, as_source
+from ..sources.protocol import SourceLike
 from .arguments import finite
 from .map_dataset import MapDataset
 
@@ -33,13 +34,13 @@ class Fold(NamedTuple):
 
 @overload
 def split(
-    data: Any, parts: Mapping[str, float], *, seed: int = 0, stratify: Any = None, groups: Any = None
+    data: SourceLike, parts: Mapping[str, float], *, seed: int = 0, stratify: Any = None, groups: Any = None
 ) -> dict[str, Any]: ...
 
 
 @overload
 def split(
-    data: Any, parts: Sequence[float], *, seed: int = 0, stratify: Any = None, groups: Any = None
+    data: SourceLike, parts: Sequence[float], *, seed: int = 0, stratify: Any = None, groups: Any = None
 ) -> list[Any]: ...
 
 
@@ -85,7 +86,7 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
     return dict(zip(names, made)) if isinstance(parts, Mapping) else made
 
 
-def kfold(data: Any, k: int, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> list[Fold]:
+def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> list[Fold]:
     """Divide records into k folds, each of which is once the test set of all others: cross-validation.
 
     Args:
@@ -120,7 +121,7 @@ def kfold(data: Any, k: int, *, seed: int = 0, stratify: Any = None, groups: Any
     return made
 
 
-def sample(data: Any, n: int, seed: int = 0) -> Any:
+def sample(data: SourceLike, n: int, seed: int = 0) -> Any:
     """Take n records at random, each at most once, in random order: for a quick look, or a trial on less.
 
     Args:

@@ -16,6 +16,7 @@ from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import MAX_EXPANSION
 from ..sources.omission.keys import Omit
+from ..sources.protocol import SourceLike
 from .inputs.without import WithoutRecords
 from .job import ConversionJob, InputPart, Report, Shard
 from .labels import label_of, labelled, plain
@@ -29,7 +30,7 @@ from .target import Target, target_at
 
 
 def convert(
-    source: Any,
+    source: SourceLike | PathLike,
     target: PathLike,
     to: Literal["array_record", "parquet", "tokens"] = "array_record",
     *,

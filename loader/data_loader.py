@@ -40,6 +40,12 @@ from .plan.pipeline import Pipeline
 from .plan.steps import lookup as steps
 from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps, ranges_of
 
+if TYPE_CHECKING:
+    from ..samplers.balance import BalanceLike
+    from ..samplers.protocol import SamplerLike
+    from ..sources.lengths import LengthsLike
+    from ..sources.protocol import SourceLike
+
 
 @dataclass(frozen=True)
 class LoaderDescription:
@@ -126,8 +132,8 @@ class DataLoader(Remarks):
     def __init__(
         self,
         *unnamed: Never,
-        data_source: Any = None,
-        sampler: Any = None,
+        data_source: SourceLike | None = None,
+        sampler: SamplerLike | None = None,
         operations: Sequence[Any] = (),
         worker_count: int | Literal["auto", "cluster"] | Auto | None = 0,
         worker_buffer_size: int = 1,
@@ -324,7 +330,7 @@ _OF_LOAD += ["balance", "lengths"]
 
 
 def load(
-    source: Any,
+    source: SourceLike,
     *unnamed: Never,
     num_epochs: int | None = None,
     shuffle: bool | BlockShuffle = False,
@@ -333,8 +339,8 @@ def load(
     transformations: Sequence[Any] = (),
     batch_size: int | None = None,
     drop_remainder: bool = False,
-    balance: Any = None,
-    lengths: Any = None,
+    balance: BalanceLike | None = None,
+    lengths: LengthsLike | None = None,
     **options: Unpack[LoaderOptions],
 ) -> DataLoader:
     """A `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.

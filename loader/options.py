@@ -7,13 +7,20 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from ..common.messages import a_kind_of, short_repr
 from ..common.system import usable_processors
 from ..common.validation import one_of, true_or_false, warn, whole_number
 
 T = TypeVar("T")
+
+
+class WorkersLike(Protocol):
+    """A number of workers, as Grain's `MultiprocessingOptions` says it."""
+
+    @property
+    def num_workers(self) -> int: ...
 
 
 @dataclass(frozen=True)

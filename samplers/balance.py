@@ -11,7 +11,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,10 @@ _COST_BITS = 40
 
 _KEPT = 4
 """Blocks that are remembered: a shard asks for each several times."""
+
+
+BalanceLike: TypeAlias = "bool | Cost | Balance"
+"""As users say how shards are balanced: see `headrace.load`."""
 
 
 class Balance:

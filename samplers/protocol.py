@@ -55,6 +55,12 @@ class Sampler(Protocol):
     def __getitem__(self, index: int) -> RecordMetadata: ...
 
 
+class SamplerLike(Protocol):
+    """A sampler for type checkers: of a `RecordMetadata` of another library too."""
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
 class VectorSampler(Protocol):
     """The sampler that the loader runs on; ours are such, and `as_vector_sampler` makes one of any `Sampler`."""
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,12 @@ from ..files.stamps import Stamp
 from ..formats.index import SUFFIX, FoundRecords, Index, IndexKind, digest_of, read_index, write_index
 from .accepted import as_source
 from .mixed.source import MixedSource
-from .protocol import fingerprint_of, reader_of
+from .protocol import SourceLike, fingerprint_of, reader_of
 
 Int64s = npt.NDArray[np.int64]
+
+LengthsLike: TypeAlias = "str | os.PathLike[str] | Callable[[Any], Any] | npt.ArrayLike | Mapping[Any, Any]"
+"""As users say lengths: see `lengths_of`."""
 
 BYTES = "bytes"
 """`lengths="bytes"`: the size of each record in its file."""
@@ -35,7 +38,7 @@ _AT_A_TIME = 1024
 """Records that are read in one call, to be measured by a user's function."""
 
 
-def lengths_of(source: Any, lengths: Any = None) -> Int64s:
+def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s:
     """The length of each record, in the order of keys.
 
     Args:

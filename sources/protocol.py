@@ -73,6 +73,26 @@ class DataSource(Protocol[RecordT_co]):
         ...
 
 
+class ByKey(Protocol):
+    """Has records by key, or arrays by name."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+class ManyByKey(Protocol):
+    """Has many records by their keys, as coroutines may."""
+
+    def __len__(self) -> int: ...
+
+    def __getitems__(self, keys: Any, /) -> Any: ...
+
+
+SourceLike: TypeAlias = ByKey | ManyByKey
+"""What `as_source` makes a source of; for type checkers, who cannot tell a path from records."""
+
+
 def is_asynchronous(source: Any) -> bool:
     """True if a source's reads are coroutines.
 

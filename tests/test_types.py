@@ -14,6 +14,7 @@ CHECKOUT = Path(__file__).parent.parent
 RIGHT = '''
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +71,19 @@ mixed = IterDataset.mix([stream, stream.map(lambda x: x)], [0.5, 0.5])
 with headrace.checkpoint.StateFile("state") as kept:
     kept.save(iterator)
 print(headrace.__version__, headrace.samplers.IndexSampler is IndexSampler, headrace.errors.CheckpointError)
+for source in ([1, 2], (1, 2), {"x": np.arange(3)}, np.arange(3), range(3), "a b".split()):
+    print(len(headrace.load(source, num_epochs=1)), len(MapDataset.source(source)), headrace.sample(source, 2))
+fractions = MapDataset.mix({"one": chain, "two": chain}, [(0, {"one": 1, "two": 0.5}), (100, {"one": 0.5, "two": 1})])
+balanced = headrace.load([np.ones(i) for i in range(1, 9)], batch_size=2, balance=headrace.attention(1, 2), lengths=len)
+devices = jax.devices()
+mesh = jax.sharding.Mesh(np.array(devices[:1]), ("data",))
+placed = [
+    loader.to_device(devices[0]),
+    loader.to_device((mesh, "data")),
+    loader.to_device({"x": (mesh, "data")}),
+    stream.mp_prefetch(0).to_device(jax.sharding.SingleDeviceSharding(devices[0])),
+]
+stream.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
 print(len(chain), chain[0]["x"], next(iter(mixed)))
 
 
@@ -94,6 +108,18 @@ MapDataset.source(Squares()).batch("10")  # planted
 Batch(10, drop_remaindr=True)  # planted
 headrace.checkpoint.StateFle("x")  # planted
 sampler + 1  # planted
+headrace.load(5)  # planted
+headrace.load(Squares(), balance="lengths")  # planted
+headrace.load(Squares(), balance=True, lengths=object())  # planted
+DataLoader(data_source=Squares(), sampler=100)  # planted
+DataLoader(data_source=(x for x in "ab"), sampler=sampler)  # planted
+MapDataset.source(iter("ab"))  # planted
+stream.mp_prefetch("2")  # planted
+IterDataset.mix([stream, stream], "ab")  # planted
+MapDataset.mix([chain, chain], weights=0.5)  # planted
+loader.to_device(3)  # planted
+stream.to_device(None)  # planted
+headrace.split({1, 2}, [0.5, 0.5])  # planted
 chain.to_iter_dataset(headrace.ReadOptions(threads=2))  # planted
 class Wrong(MapTransform):
     def map(self) -> int:  # planted

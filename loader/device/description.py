@@ -8,8 +8,8 @@ In: a loader, an iterator or any iterable, and a sharding. Out: feeders.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ...common.messages import a_kind_of, shorten
 from ...migration_hints.decorators import explained_as
@@ -17,8 +17,24 @@ from ...migration_hints.remarks import NEXT, NotHere
 from .options import FeederOptions
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from jax.sharding import Mesh, Sharding
+
     from ..epochs import Epochs
     from .feeder import DeviceFeeder
+
+    class Device(Protocol):
+        """A `jax.Device`, which is of no type for type checkers."""
+
+        @property
+        def platform(self) -> str: ...
+
+        @property
+        def process_index(self) -> int: ...
+
+    ShardingLike: TypeAlias = (
+        Device | Sharding | tuple[Mesh, Any] | Mapping[Any, Any] | Sequence[Any] | DataclassInstance
+    )
 
 
 class DeviceLoader(FeederOptions):
@@ -86,7 +102,7 @@ class DeviceLoader(FeederOptions):
 @explained_as("to_device")
 def to_device(
     self: Iterable[Any],
-    sharding_or_device: Any,
+    sharding_or_device: ShardingLike,
     *,
     host_buffer: int = 4,
     device_buffer: int = 2,
@@ -111,7 +127,7 @@ def to_device(
 
 
 def device_put(
-    ds: Iterable[Any], device: Any, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2, **more: Any
+    ds: Iterable[Any], device: ShardingLike, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2, **more: Any
 ) -> DeviceLoader:
     """Batches of anything on devices, ahead of the user: Grain's name and arguments for `loader.to_device`.
 
