@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import signal
 
 import grain as real
 import grain.python
@@ -36,3 +37,23 @@ def quiet():
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(before)
+
+
+class NeverEndsError(Exception):
+    """What was asked of an iterator did not come."""
+
+
+@contextlib.contextmanager
+def within(seconds):
+    """Break off what never returns, as `RepeatIterDataset` over no elements does in Grain; in the main thread alone."""
+
+    def broken_off(number, frame):
+        raise NeverEndsError(f"nothing came within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, broken_off)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -329,3 +329,12 @@ def test_a_step_of_a_mix_of_streams_is_traced():
     mixed = grain.IterDataset.mix(streams, [1, 2])
     element = list(mixed)[3]
     assert [10 * int(record.dataset) + record.key for record in headrace.trace(mixed, 3).records] == [element]
+
+
+def test_an_endless_repetition_of_no_elements_ends():
+    """Grain's would look for one for ever; that of others goes on."""
+    none = grain.MapDataset.range(5).filter(lambda x: x > 7).to_iter_dataset()
+    both_kinds = grain.IterDataset.mix([grain.MapDataset.range(3).to_iter_dataset(), none], [1, 0.5])
+    assert list(experimental.RepeatIterDataset(none)) == []
+    repeated = experimental.LimitIterDataset(experimental.RepeatIterDataset(both_kinds), 5)
+    assert len(list(repeated)) == 5

@@ -27,21 +27,24 @@ CRASHES = (
     AssertionError,
     KeyError,
     PyGrainInternalError,
-)  # of Grain's own code, in the middle of its packings
+    both.NeverEndsError,
+)  # of Grain's own code, in the middle of its packings, and in endless repetitions of nothing
 REFUSED = "no FlatMap after a batch of what another one, or a Filter, gave"  # the only states of Grain's that are
 LONG, SHARES = 1200, 12
+PATIENCE = 60  # seconds, for elements that take a fraction of one
 
 
 def some(iterator, count):
     """The next elements, and how they ended: the error, "end", or None where there may be more."""
     found = []
-    for _ in range(count):
-        try:
-            found.append(both.told(next(iterator)))
-        except StopIteration:
-            return found, "end"
-        except Exception as error:
-            return found, error
+    try:
+        with both.within(PATIENCE):
+            for _ in range(count):
+                found.append(both.told(next(iterator)))
+    except StopIteration:
+        return found, "end"
+    except Exception as error:
+        return found, error
     return found, None
 
 
