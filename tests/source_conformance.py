@@ -97,24 +97,26 @@ class SourceConformance:
         assert list(reader_of(source)(np.empty(0, np.int64))) == []
         assert list(source.__getitems__([])) == []
 
-    @pytest.mark.parametrize("key", [-1, COUNT, 2**70, np.int64(-1), np.uint64(2**63)])
-    def test_a_key_outside_is_an_error_that_names_it(self, source, key):
+    def test_a_key_outside_is_an_error_that_names_it(self, source):
         """A negative or too large key is a `RecordKeyError` with the key, the length and the source."""
         if not self.own:
             pytest.skip("a foreign source")
-        for read in (lambda: source[key], lambda: source.__getitems__([0, key])):
-            with pytest.raises(RecordKeyError, match=f"{type(source).__name__}: record key {key} .*{COUNT} records"):
-                read()
+        for key in (-1, COUNT, 2**70, np.int64(-1), np.uint64(2**63)):
+            expected = f"{type(source).__name__}: record key {key} .*{COUNT} records"
+            with pytest.raises(RecordKeyError, match=expected):
+                source[key]
+            with pytest.raises(RecordKeyError, match=expected):
+                source.__getitems__([0, key])
 
-    @pytest.mark.parametrize("key", [1.0, "1", None, True, [1], np.float64(1)])
-    def test_a_key_that_is_no_integer_is_an_error(self, source, key):
+    def test_a_key_that_is_no_integer_is_an_error(self, source):
         """Anything that is no integer is a `TypeError`."""
         if not self.own:
             pytest.skip("a foreign source")
-        with pytest.raises(TypeError, match="record key"):
-            source[key]
-        with pytest.raises((TypeError, ValueError)):
-            source.__getitems__([key, key])
+        for key in (1.0, "1", None, True, [1], np.float64(1)):
+            with pytest.raises(TypeError, match="record key"):
+                source[key]
+            with pytest.raises((TypeError, ValueError)):
+                source.__getitems__([key, key])
 
     def test_a_pickled_source_gives_the_same_records(self, source, expected):
         """A source travels to another process by pickle, before and after it was read."""
@@ -133,7 +135,7 @@ class SourceConformance:
 
         def read(seed):
             generator = np.random.default_rng(seed)
-            for _ in range(20):
+            for _ in range(5):
                 keys = generator.integers(0, COUNT, 33)
                 assert_same(list(reader_of(source)(keys)), [expected[key] for key in keys])
             return True

@@ -68,7 +68,7 @@ def _write(path: Path, arrays: dict) -> None:
         (_one_bit, r"losses    \d+ of .*FIRST: step 2"),
     ],
 )
-@pytest.mark.one_in(2)
+@pytest.mark.long
 def test_a_fault_in_a_resume_is_told_with_its_first_step(monkeypatch, capsys, change, said):
     """The status is 1. One fault is in the records, one in a single bit of a weight."""
     start = demo.start

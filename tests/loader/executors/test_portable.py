@@ -77,7 +77,8 @@ def outcome(tmp_path: Path, **environment: str) -> dict:
 AS_EVERYWHERE = {"died": True, "same": True, "regrouped": True, "kept": True, "failed": "divided"}
 
 
-@pytest.mark.parametrize("parts", [PARTS, *[pytest.param((part,), marks=pytest.mark.long) for part in PARTS]], ids=str)
+@pytest.mark.parametrize("parts", [PARTS, *[(part,) for part in PARTS]], ids=str)
+@pytest.mark.long
 def test_workers_do_without_what_only_linux_has(tmp_path, parts):
     """The stream is the same, through the death of a worker and a resume; large batches are kept, and errors come."""
     path = os.pathsep.join([str(folder_without(parts, tmp_path)), os.environ.get("PYTHONPATH", "")])
