@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
@@ -133,14 +135,15 @@ class LocalFile:
     def __init__(self, path: str) -> None:
         try:
             self._descriptor = os.open(path, TO_READ)
-            self.path, self.stamp = path, local_stamp(self._descriptor)
-            read_at(self._descriptor, 0, 0)  # a folder can be opened, but not read
+            found = os.fstat(self._descriptor)
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         except FileNotFoundError:
             raise SourceNotFoundError(f"no file {short_repr(path, TEXT)}") from None
         except OSError as error:
             self.close()
             raise SourceError(f"{shorten(path)} cannot be opened: {shorten(error)}") from error
-        self.size = self.stamp.size
+        self.path, self.size, self.stamp = path, found.st_size, Stamp(found.st_size, found.st_mtime_ns)
 
     def read(self, offset: int, length: int) -> bytes:
         try:

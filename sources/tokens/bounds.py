@@ -96,27 +96,27 @@ class Offsets:
         return self._offsets[places], self._offsets[places + 1]
 
     def check(self, tokens: int) -> None:
-        offsets, name = self._offsets, shorten(self._name)
+        offsets = self._offsets
         if not len(offsets):
             raise SourceError(
-                f"{name}: there are no offsets; document k is tokens[offsets[k]:offsets[k + 1]], so that n "
+                f"{shorten(self._name)}: there are no offsets; document k is tokens[offsets[k]:offsets[k + 1]], so that n "
                 "documents have n + 1."
             )
         place = first_fall(offsets)
         if place is not None:
             raise SourceError(
-                f"{name}: offset {place} is {offsets[place]}, less than the {offsets[place - 1]} before it; "
+                f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than the {offsets[place - 1]} before it; "
                 "offsets must ascend."
             )
         if offsets[0] < 0 or offsets[-1] > tokens:
             raise SourceError(
-                f"{name}: the offsets go from {offsets[0]} to {offsets[-1]}, but there are {tokens} tokens; they count tokens, "
-                "not bytes, and belong to one file."
+                f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but there are {tokens} tokens; "
+                "they count tokens, not bytes, and belong to one file."
             )
         if self._whole and offsets[-1] != tokens:
             raise SourceError(
-                f"{name}: the documents end at token {offsets[-1]}, but there are {tokens} tokens; the two files belong to "
-                "different runs. Write both anew."
+                f"{shorten(self._name)}: the documents end at token {offsets[-1]}, but there are {tokens} tokens; the two "
+                "files belong to different runs. Write both anew."
             )
 
     def looked_at(self) -> bytes:

@@ -75,9 +75,14 @@ class DocumentFile:
             SourceError: the documents do not fit the tokens.
         """
         stamps = tuple(stamp_of(file, self._storage) for file in self._files)
-        self._bounds.check(len(self._tokens))
+        documents, tokens, dtype = self.counts()
         content = hashlib.sha256(self.looked_at(pieces)).hexdigest()[:16] if pieces else None
-        return DocumentFacts(self.path, self._tokens.dtype, len(self._bounds), len(self._tokens), stamps, content)
+        return DocumentFacts(self.path, dtype, documents, tokens, stamps, content)
+
+    def counts(self) -> tuple[int, int, DType]:
+        """Check the documents, and count them and the tokens, whose type comes last. Raises as `facts`."""
+        self._bounds.check(len(self._tokens))
+        return len(self._bounds), len(self._tokens), self._tokens.dtype
 
     def check_unchanged(self) -> None:
         """Raise SourceError where a file was changed: a page that is no longer in it would end the process (SIGBUS)."""

@@ -103,14 +103,18 @@ class DocumentSource(FileSource[Any]):
                 self._paths,
                 [type(self).__name__, repr(self._split)],
                 self._stamped,
-                lambda path: _numbers(self._look_at(path)),
+                self._counts,
                 3,
             )
             self._stamps = tuple(Stamps(*stamps[:, each].T) for each in range(stamps.shape[1]))
             return numbers
         files = self._looked_at(self._paths)
         self._stamps = tuple(map(Stamps.of, zip(*(file.stamps for file in files))))
-        return np.array(list(map(_numbers, files)), np.int64)
+        return np.array([_numbers(file.documents, file.tokens, file.dtype) for file in files], np.int64)
+
+    def _counts(self, path: str) -> tuple[int, ...]:
+        with closing(DocumentFile(path, self._split, self._storage)) as file:
+            return _numbers(*file.counts())
 
     def _stamped(self, path: str) -> tuple[str, ...]:
         beside = self._split.beside(path)
@@ -208,8 +212,8 @@ class DocumentSource(FileSource[Any]):
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
 
 
-def _numbers(facts: DocumentFacts) -> tuple[int, ...]:
-    return facts.documents, facts.tokens, int.from_bytes(facts.dtype.str.encode(), "big")
+def _numbers(documents: int, tokens: int, dtype: DType) -> tuple[int, ...]:
+    return documents, tokens, int.from_bytes(dtype.str.encode(), "big")
 
 
 @cache

@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -112,7 +113,9 @@ class ArrayLayout(NamedTuple):
         return self.length * self.dtype.itemsize
 
 
-def layout_of(file: OpenFile, name: str, dtype: DType | None, may_be_empty: bool = False) -> ArrayLayout:
+def layout_of(
+    file: OpenFile, name: str, dtype: DType | None, may_be_empty: bool = False, head: bytes | None = None
+) -> ArrayLayout:
     """Find the integers of a `.npy` file, or of a raw one.
 
     Args:
@@ -120,11 +123,12 @@ def layout_of(file: OpenFile, name: str, dtype: DType | None, may_be_empty: bool
         name: of it, for messages.
         dtype: of a raw file; that of a `.npy` file must agree with it.
         may_be_empty: a raw file of no bytes has no integers. Default: that is an error.
+        head: the beginning of the file, or all of it, where somebody has read that; default: it is read here.
 
     Raises:
         SourceError: it cannot be read, is cut off or holds something else; or it is raw, and there is no dtype.
     """
-    head = file.read(0, min(_HEADER_BYTES, file.size))
+    head = file.read(0, min(_HEADER_BYTES, file.size)) if head is None else head
     if not head.startswith(MAGIC):
         if may_be_empty and dtype is not None and not file.size:
             return ArrayLayout(dtype, 0, 0)
@@ -152,7 +156,12 @@ def _plain_layout(head: bytes) -> ArrayLayout | None:
     plain = _PLAIN_HEADER.match(head)
     if plain is None or plain.end() != 10 + int.from_bytes(head[8:10], "little"):
         return None
-    return ArrayLayout(np.dtype(plain[1].decode()), int(plain[2]), plain.end())
+    return ArrayLayout(_dtype_named(plain[1]), int(plain[2]), plain.end())
+
+
+@cache
+def _dtype_named(name: bytes) -> DType:
+    return np.dtype(name.decode())
 
 
 def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
@@ -237,9 +246,10 @@ def integers_of(path: str, name: str) -> Array:
     Raises SourceNotFoundError, or SourceError as `layout_of`.
     """
     with closing(open_file(path)) as file:
-        layout = layout_of(file, name, None)
-        if file.size <= _FEW_BYTES:
-            return np.frombuffer(file.read(layout.start, layout.nbytes), layout.dtype)
+        whole = file.read(0, file.size) if file.size <= _FEW_BYTES else None
+        layout = layout_of(file, name, None, head=whole)
+        if whole is not None:
+            return np.frombuffer(whole, layout.dtype, layout.length, layout.start)
     return _mapped(path, layout, name)
 
 

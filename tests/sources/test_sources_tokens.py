@@ -459,9 +459,9 @@ def kept(tmp_path, monkeypatch):
     monkeypatch.setattr("headrace.sources.tokens.documents.MANY_FILES", 10)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     looked = []
-    look = TokenSource._look_at
+    look = TokenSource._counts
     monkeypatch.setattr(
-        TokenSource, "_look_at", lambda self, path: looked.append(os.path.basename(path)) or look(self, path)
+        TokenSource, "_counts", lambda self, path: looked.append(os.path.basename(path)) or look(self, path)
     )
     return small_files(tmp_path / "data", 20), looked
 
