@@ -34,8 +34,13 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
     """
     if len(items) < 2:
         return [work(item) for item in items]
-    done = _while_busy(work, items) if len(items) >= _MANY else []
-    return done + _in_threads(work, items[len(done) :])
+    if len(items) < _MANY:
+        return _in_threads(work, items)
+    done: list[ResultT] = []
+    while len(done) < len(items):  # some may wait and others not: a disk has a part of a folder in its memory
+        done += _while_busy(work, items[len(done) :])
+        done += _in_threads(work, items[len(done) : len(done) + _MANY])
+    return done
 
 
 def _while_busy(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:

@@ -41,3 +41,15 @@ def test_an_error_of_the_work_comes_out(bad):
 
     with pytest.raises(OSError, match=f"item {bad}"):
         in_parallel(work, range(2000))
+
+
+def test_after_items_that_waited_one_thread_goes_on():
+    """One of them in front leaves the most to it: threads cost more where nothing waits."""
+
+    def work(item):
+        if item < 3:
+            time.sleep(0.05)
+        return threading.get_ident()
+
+    done_by = in_parallel(work, range(9000))
+    assert done_by.count(threading.get_ident()) >= 3000
