@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 _OF_SIGNATURES = re.compile(
     "x-(amz|goog)-.*|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id|token|"
@@ -27,6 +28,15 @@ def scheme_of(path: str) -> str:
 def is_remote(path: str) -> bool:
     """True if a path leads to a store."""
     return bool(scheme_of(path))
+
+
+def any_remote(paths: Sequence[str]) -> bool:
+    """True if one of many paths leads to a store.
+
+    >>> any_remote(["a.parquet", "s3://bucket/a.parquet"]), any_remote(["a.parquet"] * 100_000)
+    (True, False)
+    """
+    return "://" in "\n".join(paths) and any(map(is_remote, paths))
 
 
 def local_path(path: str) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..common.messages import first_few
 from ..common.validation import whole_number
-from ..files.urls import is_remote
+from ..files.urls import any_remote
 from .growing.growing_files import GrowingFiles
 from .keys import Keys, check_key, check_keys
 from .parts import Int64s, read_by_part
@@ -89,7 +89,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return self._announce if self._is_in_store() else None
 
     def _is_in_store(self) -> bool:
-        return any(map(is_remote, self._paths))
+        return any_remote(self._paths)
 
     def _announce(self, keys: Int64s) -> None:
         raise NotImplementedError

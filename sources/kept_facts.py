@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..files.opened import OpenFile
 from ..files.stamps import Stamp
-from ..files.urls import is_remote
+from ..files.urls import any_remote
 from ..formats.index import SUFFIX, FoundRecords, Index, IndexKind, digest_of, places_of, put_index, read_index
 from .growing.generation import FileFacts
 from .parts import of_each
@@ -72,7 +72,7 @@ def facts_of(
 
 def file_facts_of(paths: Sequence[str], kind: Any, look: Callable[[str], FileFacts]) -> list[FileFacts]:
     """Facts about each of many files; where they are few or in a store, they are found anew. Arguments as of `facts_of`."""
-    if len(paths) < MANY_FILES or any(map(is_remote, paths)):
+    if len(paths) < MANY_FILES or any_remote(paths):
         return of_each(look, paths)
 
     def numbers_of(path: str) -> tuple[int, ...]:
