@@ -67,7 +67,7 @@ for batch in loader:
 
 chain = MapDataset.source(Squares()).shuffle(seed=1).map(Double()).repeat(2)
 stream = chain.filter(lambda record: True).to_iter_dataset(headrace.ReadOptions(num_threads=2)).batch(10)
-mixed = IterDataset.mix([stream, stream.map(lambda x: x)], [0.5, 0.5])
+mixed = IterDataset.mix([stream, stream.map(lambda x: x)], np.array([0.5, 0.5]))
 with headrace.checkpoint.StateFile("state") as kept:
     kept.save(iterator)
 print(headrace.__version__, headrace.samplers.IndexSampler is IndexSampler, headrace.errors.CheckpointError)

@@ -12,10 +12,12 @@ from itertools import pairwise
 from numbers import Real
 from typing import Any, TypeAlias, TypeGuard
 
+from numpy.typing import NDArray
+
 from ...common.messages import a_kind_of, first_few, short_repr
 from ...common.validation import whole_number
 
-Weights: TypeAlias = "Sequence[float] | Mapping[str, float]"
+Weights: TypeAlias = "Sequence[float] | Mapping[str, float] | NDArray[Any]"
 Schedule: TypeAlias = "Sequence[tuple[int, Weights]]"
 MaxEpochs: TypeAlias = "Mapping[str, int] | Sequence[int | None]"
 
