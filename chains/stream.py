@@ -298,6 +298,8 @@ def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
         told = [value for value in values if value != getattr(default, option.name)]
         if told:
             changes[option.name] = max(told) if isinstance(told[0], (int, float)) else told[-1]
+    if one.worker_count != other.worker_count:  # the kind is that of the larger number
+        changes["worker_kind"] = (one if one.worker_count == changes["worker_count"] else other).worker_kind
     return dataclasses.replace(default, **changes)
 
 

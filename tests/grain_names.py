@@ -62,8 +62,8 @@ REMARKS = {
     "DatasetOptions": (DIFFERS, "the thresholds of filters; the other options do nothing"),
     "ExecutionTrackingMode": (DIFFERS, f"does nothing; {_TOLD_BY_STATS}"),
     "WithOptionsIterDataset": (DIFFERS, "as `DatasetOptions`; a dataset of a class of yours does not hand options on"),
-    "ThreadPrefetchIterDataset": (DIFFERS, "the same stream; the engine reads ahead by itself"),
-    "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements; the engine reads ahead by itself"),
+    "ThreadPrefetchIterDataset": (DIFFERS, "the same stream, all of it made on one thread of the engine"),
+    "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements, made on one thread of the engine"),
     "SharedMemoryDataSource": (DIFFERS, "needs `elements`; no memory is shared by name"),
     "InMemoryDataSource": (DIFFERS, "as `SharedMemoryDataSource`"),
     "ElasticIterator": (

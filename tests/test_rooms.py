@@ -39,7 +39,7 @@ ROOMS = (
 MOST_FLOORS = 10
 
 MOST = {
-    "product lines": 66_429,  # wanted: 40,000
+    "product lines": 66_440,  # wanted: 40,000
     "files of loader/executors": 24,  # wanted: 24
     "lines of loader/executors": 5_245,  # wanted: 3,000
     "modules in circles of imports": 0,  # wanted: 0

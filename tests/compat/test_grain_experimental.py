@@ -1,7 +1,9 @@
 """The experimental names of `headrace.compat.grain` beside the real ones."""
 
+import contextlib
 import os
 import struct
+import threading
 
 import both
 import grain as real
@@ -338,3 +340,42 @@ def test_an_endless_repetition_of_no_elements_ends():
     assert list(experimental.RepeatIterDataset(none)) == []
     repeated = experimental.LimitIterDataset(experimental.RepeatIterDataset(both_kinds), 5)
     assert len(list(repeated)) == 5
+
+
+def test_a_thread_prefetch_makes_elements_while_the_user_is_busy():
+    """As many as the buffer holds, with `prefetch_buffer_size=0` none."""
+    made = {size: threading.Event() for size in (0, 3)}
+
+    def stream(size):
+        def tell(x):
+            if x == 3:
+                made[size].set()
+            return x
+
+        dataset = grain.MapDataset.range(10).to_iter_dataset().map(tell)
+        return iter(experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=size))
+
+    for size in (0, 3):
+        with contextlib.closing(stream(size)) as iterator:
+            assert next(iterator) == 0
+            assert made[size].wait(30 if size else 0) == bool(size)
+            assert list(iterator) == [*range(1, 10)]
+
+
+def test_a_thread_prefetch_takes_the_work_from_no_process():
+    """Before it, after it, and in a mix with it."""
+    numbers = (
+        grain.MapDataset.range(8).to_iter_dataset().map(lambda x: (x, threading.current_thread().name, os.getpid()))
+    )
+    ahead = experimental.ThreadPrefetchIterDataset(numbers, prefetch_buffer_size=2)
+    two = grain.MultiprocessingOptions(num_workers=2)
+    in_processes = [
+        ahead.mp_prefetch(two),
+        experimental.ThreadPrefetchIterDataset(numbers.mp_prefetch(two), prefetch_buffer_size=2),
+        grain.IterDataset.mix([ahead, numbers.mp_prefetch(two)]),
+        grain.IterDataset.mix([numbers.mp_prefetch(two), ahead]),
+    ]
+    for stream in in_processes:
+        assert os.getpid() not in {process for _, _, process in stream}
+    for stream in (ahead, ahead.mp_prefetch(grain.MultiprocessingOptions(num_workers=0))):
+        assert {(thread == "MainThread", process) for _, thread, process in stream} == {(False, os.getpid())}

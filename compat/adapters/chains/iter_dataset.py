@@ -152,8 +152,14 @@ class IterDataset(OurIterDataset[T]):
         """
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         in_workers = worker_init_fn if wanted.num_workers else None
-        prefetched = self._fed_by(wanted, in_workers) or super().mp_prefetch(wanted, in_workers).chain_stream
+        prefetched = self._fed_by(wanted, in_workers) or self._in_processes(wanted, in_workers)
         return self._made(dataclasses.replace(prefetched, seeds=nearest_first([self.chain_stream.seeds])))
+
+    def _in_processes(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream:
+        if not options.num_workers and self.chain_stream.execution.worker_kind == "thread":
+            return self.chain_stream
+        in_workers = super().mp_prefetch(options, worker_init_fn).chain_stream
+        return in_workers.with_options(worker_kind="process")  # where it was made on a thread
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
         """The same stream, if it is one of a packing that workers can make the elements for: it is run through on a thread."""
@@ -335,14 +341,17 @@ def _same(dataset: Any) -> Stream:
 
 
 class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream: the engine reads ahead by itself."""
+    """The same stream, made on a thread ahead of the user; where other workers make it, they do so already."""
 
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
         if prefetch_buffer_size < 0:
             raise ValueError(
                 f"`prefetch_buffer_size` must be greater than or equal to 0, but got {prefetch_buffer_size}; 0 is for none."
             )
-        super().__init__(parent, _same(parent))
+        stream = _same(parent)
+        if prefetch_buffer_size and stream.execution.worker_count == 0:
+            stream = stream.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=prefetch_buffer_size)
+        super().__init__(parent, stream)
 
 
 class WithOptionsIterDataset(Named[T]):
