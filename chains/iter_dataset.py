@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ..loader.arguments import warn_of_no_effect
 from ..loader.data_loader import LoaderDescription
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
-from ..loader.options import WorkersLike
+from ..loader.options import Auto, WorkersLike
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled
 from ..loader.plan.joins import Apply
@@ -251,7 +251,7 @@ class IterDataset(
 
     def mp_prefetch(
         self,
-        options: int | WorkersLike | None = None,
+        options: int | Literal["auto", "cluster"] | Auto | WorkersLike | None = None,
         worker_init_fn: Callable[[int, int], Any] | None = None,
         sequential_slice: bool = False,
     ) -> IterDataset[T]:
@@ -268,7 +268,7 @@ class IterDataset(
         >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
         [0, 1, 2]
         """
-        if options is None or isinstance(options, int) or not hasattr(options, "num_workers"):
+        if options is None or isinstance(options, (int, str, Auto)) or not hasattr(options, "num_workers"):
             return self.with_options(worker_count=options, worker_init_fn=worker_init_fn)
         return self.with_options(
             worker_count=options.num_workers,

@@ -298,8 +298,9 @@ def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
         told = [value for value in values if value != getattr(default, option.name)]
         if told:
             changes[option.name] = max(told) if isinstance(told[0], (int, float)) else told[-1]
-    if one.worker_count != other.worker_count:  # the kind is that of the larger number
-        changes["worker_kind"] = (one if one.worker_count == changes["worker_count"] else other).worker_kind
+    kinds = {each.worker_kind for each in (one, other) if each.worker_count != 0}
+    if len(kinds) > 1 and "thread" in kinds:  # threads leave the work to processes or actors
+        (changes["worker_kind"],) = kinds - {"thread"}
     return dataclasses.replace(default, **changes)
 
 

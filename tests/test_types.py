@@ -83,6 +83,8 @@ placed = [
     loader.to_device({"x": (mesh, "data")}),
     stream.mp_prefetch(0).to_device(jax.sharding.SingleDeviceSharding(devices[0])),
 ]
+stream.mp_prefetch("auto")
+stream.mp_prefetch(headrace.Auto(most=2))
 stream.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
 print(len(chain), chain[0]["x"], next(iter(mixed)))
 

@@ -362,19 +362,32 @@ def test_a_thread_prefetch_makes_elements_while_the_user_is_busy():
             assert list(iterator) == [*range(1, 10)]
 
 
+def test_a_thread_prefetch_leaves_actors_and_seeded_globals_as_they_are():
+    """Options of Ray go with actors, and global generators are not for threads."""
+    numbers = grain.MapDataset.range(8).to_iter_dataset()
+    ahead = experimental.ThreadPrefetchIterDataset(numbers, prefetch_buffer_size=2)
+    actors = numbers.with_options(worker_count=2, worker_kind="ray", ray_options={"num_cpus": 1})
+    for parts in ([ahead, actors], [actors, ahead], [actors, numbers.mp_prefetch(grain.MultiprocessingOptions(4))]):
+        assert grain.IterDataset.mix(parts).chain_stream.execution.worker_kind == "ray"
+    seeded = numbers.with_options(seed_globals=True)
+    assert list(experimental.ThreadPrefetchIterDataset(seeded.seed(1), prefetch_buffer_size=2)) == [*range(8)]
+
+
 def test_a_thread_prefetch_takes_the_work_from_no_process():
     """Before it, after it, and in a mix with it."""
     numbers = (
         grain.MapDataset.range(8).to_iter_dataset().map(lambda x: (x, threading.current_thread().name, os.getpid()))
     )
     ahead = experimental.ThreadPrefetchIterDataset(numbers, prefetch_buffer_size=2)
-    two = grain.MultiprocessingOptions(num_workers=2)
-    in_processes = [
-        ahead.mp_prefetch(two),
-        experimental.ThreadPrefetchIterDataset(numbers.mp_prefetch(two), prefetch_buffer_size=2),
-        grain.IterDataset.mix([ahead, numbers.mp_prefetch(two)]),
-        grain.IterDataset.mix([numbers.mp_prefetch(two), ahead]),
-    ]
+    in_processes = []
+    for count in (1, 2):
+        workers = grain.MultiprocessingOptions(num_workers=count)
+        in_processes += [
+            ahead.mp_prefetch(workers),
+            experimental.ThreadPrefetchIterDataset(numbers.mp_prefetch(workers), prefetch_buffer_size=2),
+            grain.IterDataset.mix([ahead, numbers.mp_prefetch(workers)]),
+            grain.IterDataset.mix([numbers.mp_prefetch(workers), ahead]),
+        ]
     for stream in in_processes:
         assert os.getpid() not in {process for _, _, process in stream}
     for stream in (ahead, ahead.mp_prefetch(grain.MultiprocessingOptions(num_workers=0))):

@@ -349,7 +349,7 @@ class ThreadPrefetchIterDataset(Named[T]):
                 f"`prefetch_buffer_size` must be greater than or equal to 0, but got {prefetch_buffer_size}; 0 is for none."
             )
         stream = _same(parent)
-        if prefetch_buffer_size and stream.execution.worker_count == 0:
+        if prefetch_buffer_size and stream.execution.worker_count == 0 and not stream.execution.seed_globals:
             stream = stream.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=prefetch_buffer_size)
         super().__init__(parent, stream)
 
