@@ -131,7 +131,7 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
         if not isinstance(dataset, kind):
             label = names[number] if names else number
             raise TypeError(
-                f"{method}: dataset {label} is {a_kind_of(dataset)}, not {'an' if streams else 'a'} {kind.__name__}; "
+                f"{method}: dataset {label} is {a_kind_of(dataset)}, not {'an IterDataset' if streams else 'a MapDataset'}; "
                 f"{_OF_WRONG_KIND[streams]}."
             )
     if not listed:
@@ -148,7 +148,7 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
         join = self.__func__
         raise AttributeError(
             f"{join.__name__} joins the datasets in its list, and not the one that it is called of; write "
-            f"{join.__qualname__}([dataset, …])."
+            f"{dataset._asked_as}.{join.__name__}([dataset, …])."
         )
 
 

@@ -22,7 +22,7 @@ from ..loader.plan.pipeline import Pipeline
 from ..loader.plan.steps.lookup import number_of
 from ..loader.plan.steps.skipped import NONE_SKIPPED
 from ..migration_hints.decorators import explains_arguments
-from ..migration_hints.remarks import NEXT, NotHere, Remarks
+from ..migration_hints.remarks import NotHere, Remarks
 from ..operations import Operation
 from ..operations.batch import BatchMethods
 from ..operations.budget_batch import BudgetBatchMethods
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 @explains_arguments
-class IterDataset(
+class IterMethods(
     TransformMethods["IterDataset[Any]"],
     BatchMethods["IterDataset[Any]"],
     BudgetBatchMethods["IterDataset[Any]"],
@@ -63,25 +63,7 @@ class IterDataset(
     Remarks,
     Generic[T],
 ):
-    """A stream of elements; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream. Immutable.
-
-    A class of your own, made from this one, defines `__iter__`, whose iterators have `get_state` and `set_state`; it can stand
-    anywhere in a chain. `super().__init__(parent)` keeps the dataset that it is made from, as `self._parent`. Such a dataset is
-    run through in order, in one worker.
-
-    Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,
-    `set_states`, `start_prefetch` and all else. The stream does not depend on the number of workers; a state goes on with any.
-
-    >>> import headrace
-    >>> dataset = headrace.MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 3).batch(2)
-    >>> iterator = iter(dataset)
-    >>> next(iterator).tolist()
-    [1, 2]
-    >>> again = iter(dataset.mp_prefetch(1))
-    >>> again.set_state(iterator.get_state())
-    >>> [batch.tolist() for batch in again]
-    [[4, 5], [7, 8]]
-    """
+    """Everything that streams have but a length, which those of Grain do not have either."""
 
     _asked_as = "IterDataset"
 
@@ -89,11 +71,6 @@ class IterDataset(
         __add__ = NotHere(
             "streams are not added; join the MapDatasets, headrace.MapDataset.concatenate([dataset, dataset]), before "
             "to_iter_dataset()."
-        )
-        __next__ = NotHere(NEXT.format("an IterDataset", "stream"))
-        __getitem__ = NotHere(
-            "an IterDataset has no elements by index; ask the MapDataset, dataset[0], before to_iter_dataset(), or take the "
-            "first ones, list(stream.limit(3))."
         )
 
     def __init__(self, *parents: Any) -> None:
@@ -130,7 +107,7 @@ class IterDataset(
     @property
     def _is_own(self) -> bool:
         """It is of a class of the user's, which defines `__iter__`."""
-        return type(self).__iter__ is not IterDataset.__iter__
+        return type(self).__iter__ is not IterMethods.__iter__
 
     @cached_property
     def _pipeline(self) -> Pipeline:
@@ -143,14 +120,6 @@ class IterDataset(
     def __iter__(self) -> DataLoaderIterator:
         warn_of_no_effect(self.chain_stream.execution)
         return DataLoaderIterator(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
-
-    def __len__(self) -> int:
-        """Number of elements of this shard, known before anything is read.
-
-        Raises:
-            TypeError: it is endless, or an operation decides how many there are.
-        """
-        return number_of(self._pipeline, (0, 0), NONE_SKIPPED)
 
     def __repr__(self) -> str:
         leaves, operations = len(self._pipeline.leaves), len(self._pipeline.operations)
@@ -328,7 +297,7 @@ class IterDataset(
         >>> list(IterDataset.mix({"ones": ones, "twos": twos}, {"ones": 0.75, "twos": 0.25}))[:8]
         [1, 1, 2, 1, 1, 1, 2, 1]
         """
-        listed, names = as_named("mix", datasets, IterDataset)
+        listed, names = as_named("mix", datasets, IterMethods)
         streams = [each.chain_stream for each in listed]
         labels = names or list(map(str, range(len(listed))))
         order = MixOrder.of(weights, labels, ramp, records_per_step)
@@ -350,7 +319,7 @@ class IterDataset(
         >>> list(IterDataset.zip({"x": numbers, "y": numbers.map(lambda x: x * 10)}))
         [{'x': 0, 'y': 0}, {'x': 1, 'y': 10}]
         """
-        listed, names = as_named("zip", datasets, IterDataset)
+        listed, names = as_named("zip", datasets, IterMethods)
         return IterDataset.of_stream(zipped([each.chain_stream for each in listed], names, strict))
 
     @joins
@@ -369,7 +338,37 @@ class IterDataset(
         >>> "".join(IterDataset.interleave(files, cycle_length=2))
         'ababcc'
         """
-        listed, names = as_named("interleave", datasets, IterDataset)
+        listed, names = as_named("interleave", datasets, IterMethods)
         return IterDataset.of_stream(interleaved([each.chain_stream for each in listed], names, cycle_length))
 
     to_device = to_device
+
+
+class IterDataset(IterMethods[T]):
+    """A stream of elements; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream. Immutable.
+
+    A class of your own, made from this one, defines `__iter__`, whose iterators have `get_state` and `set_state`; it can stand
+    anywhere in a chain. `super().__init__(parent)` keeps the dataset that it is made from, as `self._parent`. Such a dataset is
+    run through in order, in one worker.
+
+    Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,
+    `set_states`, `start_prefetch` and all else. The stream does not depend on the number of workers; a state goes on with any.
+
+    >>> import headrace
+    >>> dataset = headrace.MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 3).batch(2)
+    >>> iterator = iter(dataset)
+    >>> next(iterator).tolist()
+    [1, 2]
+    >>> again = iter(dataset.mp_prefetch(1))
+    >>> again.set_state(iterator.get_state())
+    >>> [batch.tolist() for batch in again]
+    [[4, 5], [7, 8]]
+    """
+
+    def __len__(self) -> int:
+        """Number of elements of this shard, known before anything is read.
+
+        Raises:
+            TypeError: it is endless, or an operation decides how many there are.
+        """
+        return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..common.messages import first_few, short_repr
 from ..migration_hints.decorators import explains_arguments
-from ..migration_hints.remarks import NEXT, NotHere, Remarks
+from ..migration_hints.remarks import NotHere, Remarks
 from ..samplers.mix.weights import MaxEpochs, Schedule, Weights
 from ..samplers.protocol import ENDLESS
 from ..sources import RangeDataSource, as_source
@@ -67,7 +67,6 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     if not TYPE_CHECKING:
         __add__ = NotHere("datasets are not added; use headrace.MapDataset.concatenate([dataset, dataset]).")
-        __next__ = NotHere(NEXT.format("a MapDataset", "dataset"))
 
     _parents: tuple[MapDataset[Any], ...] = ()
 

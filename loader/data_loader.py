@@ -9,10 +9,10 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, Unpack
 
 from ..common.validation import true_or_false
-from ..migration_hints.remarks import NEXT, NotHere, Remarks
+from ..migration_hints.remarks import Remarks
 from ..operations import Batch
 from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
 from ..samplers.changing.growth import GrowthOptions
@@ -58,75 +58,11 @@ class LoaderDescription:
     tuning: Tuning = field(default_factory=Tuning)  # of all epochs, with worker_count="auto"
 
 
-class DataLoader(Remarks):
-    """Records of a source, in a sampler's order, run through operations.
-
-    The stream is a function of these alone: never of `worker_count`, buffers, timing or restarts. Immutable: each
-    `iter(loader)` is an independent run from the start. So a loop for each epoch is `loader.epochs(…)`: another
-    `for batch in loader` would give one shuffled epoch again, which is a warning.
-
-    Args:
-        data_source: anything with `__len__` and `__getitem__(int)`, preferably `__getitems__(keys)` too; a list, an
-            array or a dict of arrays is taken as `MemorySource`. With a `MixSampler`, a dict or list of such.
-        sampler: which record stands at which position; `IndexSampler`, `MixSampler`, or your own.
-        operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
-        worker_count: 0 (default) works in the calling thread and reads ahead on threads; other numbers work in that many
-            processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as are of use. "cluster", with Ray: as many as
-            there is room for, at any time.
-        worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 8 to 16 MB.
-        shard_options: the part of the stream for this process; None (default): the sampler's.
-        read_options: how records are read ahead; None (default): `ReadOptions()`.
-        enable_profiling: Grain's name for `observe="log"`; False (default) leaves it to `observe`.
-        worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster,
-            on this machine and others. Arrays that these give are read-only.
-        timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
-            killed and the task tried again, three times in all; None (default) for no limit. Work in your own process, or on
-            threads, cannot be stopped: there, it is a warning.
-        on_error: "raise" (default), or "skip" to leave out records (and, after a batch, batches) whose operations or
-            reading fail, or that end or hang their worker process at each of three tries. They are logged and counted,
-            `iterator.skipped_count`; the records after them move up.
-        max_errors: with "skip", how many may be left out before `TooManyErrorsError`; None (default): any number.
-        ray_options: what each actor needs of its node, as arguments of Ray's `.options()`; default: a CPU.
-        address: of the Ray cluster, "host:port" or "auto"; None (default): the one that this process has joined, or that the
-            environment variable RAY_ADDRESS names; else one is started on this machine.
-        observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log" also
-            writes its table to the log once a minute and at the end: logger "headrace", level INFO.
-        seed_globals: True seeds the global random generators (NumPy's, that of `random`, and torch's on the CPU where torch is
-            loaded) for each element that an operation is given, by seed, position and operation: operations that draw from
-            them give the same with any number of workers, at 15 µs a call. After each task they are as before. The sampler
-            needs a seed. Not with threads, which share them. False (default): each worker process has states of its own, and
-            an operation that is seen to draw from them is a warning; `RandomMapTransform` passes a generator that is better.
-        growth: when appended records of a source, or parts, with `growing=True` come in, as `GrowthOptions`; None: "epoch".
-        omit: records that never come: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or
-            a function of a file's name and a row, asked once for all records. The others keep their order. States of runs that
-            left out fewer go on; random operations draw by the places of now. None (default): only those that the source says
-            are gone.
-
-    Raises:
-        TypeError: an argument of the wrong kind, or one of another library's names.
-        ValueError: an argument outside its range, or parts that do not fit one another.
-        SeedError: a random operation and a sampler without a seed.
-        RecordKeyError, SourceError: `omit` names a record that the source does not have, or cannot be read.
-
-    >>> from headrace import Batch, DataLoader, IndexSampler
-    >>> loader = DataLoader(
-    ...     data_source=range(10),
-    ...     sampler=IndexSampler(10, num_epochs=1),
-    ...     operations=[lambda number: number * number, Batch(4)],
-    ... )
-    >>> [batch.tolist() for batch in loader]
-    [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
-    """
+class LoaderMethods(Remarks):
+    """Everything that a `DataLoader` has but a length, which that of Grain does not have either."""
 
     _description: LoaderDescription
     _asked_as = "DataLoader"
-
-    if not TYPE_CHECKING:
-        __next__ = NotHere(NEXT.format("a DataLoader", "loader"))
-        __getitem__ = NotHere(
-            "a DataLoader has no elements by index; take the first, next(iter(loader)), or go to a step by its state. "
-            "loader.records_at(step) tells the records of a step, and source[0] is a record."
-        )
     _passes: Passes
 
     def __init__(
@@ -193,21 +129,13 @@ class DataLoader(Remarks):
     def _pipeline(self) -> Pipeline:
         return self._description.pipeline
 
-    def _with(self, **changes: Any) -> DataLoader:
+    def _with(self, **changes: Any) -> Self:
         changes.setdefault("tuning", Tuning())
         other = copy.copy(self)
         vars(other).update(_description=dataclasses.replace(self._description, **changes), _passes=Passes())
         return other
 
-    def __len__(self) -> int:
-        """Number of elements of this shard's whole stream, all epochs; known before anything is read.
-
-        Raises:
-            TypeError: it is endless, or an operation decides how many there are.
-        """
-        return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
-
-    def with_batch_size(self, batch_size: int, *, batch: int | None = None) -> DataLoader:
+    def with_batch_size(self, batch_size: int, *, batch: int | None = None) -> Self:
         """The same loader with another size of its `Batch`. States go from one to the other: the next record comes next.
 
         Args:
@@ -272,7 +200,7 @@ class DataLoader(Remarks):
         """
         return steps.find(self._pipeline, record_key, epoch)
 
-    def skip(self, ranges: Sequence[tuple[int, int]]) -> DataLoader:
+    def skip(self, ranges: Sequence[tuple[int, int]]) -> Self:
         """The same loader without the steps `[start_step, stop_step)` of each range, after a loss spike for example.
 
         Steps keep the numbers that they have in the whole stream. Ranges add up. The state keeps them, so that the
@@ -310,7 +238,7 @@ class DataLoader(Remarks):
         """
         return Epochs(self._in_epoch, count_of_epochs(self._pipeline, count), iter)
 
-    def _in_epoch(self, number: int) -> DataLoader:
+    def _in_epoch(self, number: int) -> Self:
         if self._description.skipped_steps:
             raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
         return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)
@@ -323,6 +251,75 @@ class DataLoader(Remarks):
             f"DataLoader(data_source={pipeline.leaf.source!r}, sampler={pipeline.leaf.sampler!r}, "
             f"operations={list(pipeline.operations)!r}, worker_count={self._description.execution.workers})"
         )
+
+
+class DataLoader(LoaderMethods):
+    """Records of a source, in a sampler's order, run through operations.
+
+    The stream is a function of these alone: never of `worker_count`, buffers, timing or restarts. Immutable: each
+    `iter(loader)` is an independent run from the start. So a loop for each epoch is `loader.epochs(…)`: another
+    `for batch in loader` would give one shuffled epoch again, which is a warning.
+
+    Args:
+        data_source: anything with `__len__` and `__getitem__(int)`, preferably `__getitems__(keys)` too; a list, an
+            array or a dict of arrays is taken as `MemorySource`. With a `MixSampler`, a dict or list of such.
+        sampler: which record stands at which position; `IndexSampler`, `MixSampler`, or your own.
+        operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
+        worker_count: 0 (default) works in the calling thread and reads ahead on threads; other numbers work in that many
+            processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as are of use. "cluster", with Ray: as many as
+            there is room for, at any time.
+        worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 8 to 16 MB.
+        shard_options: the part of the stream for this process; None (default): the sampler's.
+        read_options: how records are read ahead; None (default): `ReadOptions()`.
+        enable_profiling: Grain's name for `observe="log"`; False (default) leaves it to `observe`.
+        worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster,
+            on this machine and others. Arrays that these give are read-only.
+        timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
+            killed and the task tried again, three times in all; None (default) for no limit. Work in your own process, or on
+            threads, cannot be stopped: there, it is a warning.
+        on_error: "raise" (default), or "skip" to leave out records (and, after a batch, batches) whose operations or
+            reading fail, or that end or hang their worker process at each of three tries. They are logged and counted,
+            `iterator.skipped_count`; the records after them move up.
+        max_errors: with "skip", how many may be left out before `TooManyErrorsError`; None (default): any number.
+        ray_options: what each actor needs of its node, as arguments of Ray's `.options()`; default: a CPU.
+        address: of the Ray cluster, "host:port" or "auto"; None (default): the one that this process has joined, or that the
+            environment variable RAY_ADDRESS names; else one is started on this machine.
+        observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log" also
+            writes its table to the log once a minute and at the end: logger "headrace", level INFO.
+        seed_globals: True seeds the global random generators (NumPy's, that of `random`, and torch's on the CPU where torch is
+            loaded) for each element that an operation is given, by seed, position and operation: operations that draw from
+            them give the same with any number of workers, at 15 µs a call. After each task they are as before. The sampler
+            needs a seed. Not with threads, which share them. False (default): each worker process has states of its own, and
+            an operation that is seen to draw from them is a warning; `RandomMapTransform` passes a generator that is better.
+        growth: when appended records of a source, or parts, with `growing=True` come in, as `GrowthOptions`; None: "epoch".
+        omit: records that never come: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or
+            a function of a file's name and a row, asked once for all records. The others keep their order. States of runs that
+            left out fewer go on; random operations draw by the places of now. None (default): only those that the source says
+            are gone.
+
+    Raises:
+        TypeError: an argument of the wrong kind, or one of another library's names.
+        ValueError: an argument outside its range, or parts that do not fit one another.
+        SeedError: a random operation and a sampler without a seed.
+        RecordKeyError, SourceError: `omit` names a record that the source does not have, or cannot be read.
+
+    >>> from headrace import Batch, DataLoader, IndexSampler
+    >>> loader = DataLoader(
+    ...     data_source=range(10),
+    ...     sampler=IndexSampler(10, num_epochs=1),
+    ...     operations=[lambda number: number * number, Batch(4)],
+    ... )
+    >>> [batch.tolist() for batch in loader]
+    [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
+    """
+
+    def __len__(self) -> int:
+        """Number of elements of this shard's whole stream, all epochs; known before anything is read.
+
+        Raises:
+            TypeError: it is endless, or an operation decides how many there are.
+        """
+        return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
 
 
 _OF_LOAD = ["num_epochs", "shuffle", "seed", "shard_options", "transformations", "batch_size", "drop_remainder"]

@@ -9,13 +9,13 @@ import logging
 import sys
 from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..common.fields import replaced
 from ..common.messages import short_repr
 from ..common.validation import warn
 from ..errors import ClosedError, InUseError
-from ..migration_hints.remarks import NotHere, Remarks
+from ..migration_hints.remarks import Remarks
 from .executors.make import make_executor
 from .executors.protocol import Executor, Tuning
 from .options import ExecutionOptions, ReadOptions
@@ -75,12 +75,6 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     """
 
     _asked_as = "DataLoaderIterator"
-
-    if not TYPE_CHECKING:
-        __getitem__ = NotHere(
-            "a DataLoaderIterator has no elements by index; go on with next(iterator), or go to a step by its state, "
-            "iterator.set_state(state)."
-        )
 
     def __init__(
         self,

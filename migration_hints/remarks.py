@@ -8,8 +8,6 @@ from __future__ import annotations
 from abc import ABCMeta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-NEXT = "{0} is no iterator, and holds no place; take one, iterator = iter({1}), and then next(iterator)."
-
 
 class NotHereError(TypeError, AttributeError):
     """An operation of Python's that an object does not have: a TypeError, as Python says, of which `hasattr` says False."""

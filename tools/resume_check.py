@@ -16,19 +16,19 @@ from typing import Any, TypeAlias
 import cloudpickle
 import numpy as np
 
-from ..chains.iter_dataset import IterDataset
+from ..chains.iter_dataset import IterMethods
 from ..chains.map_dataset import MapDataset
 from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import whole_number
 from ..errors import NotDeterministicError
-from ..loader.data_loader import DataLoader, LoaderDescription
+from ..loader.data_loader import LoaderDescription, LoaderMethods
 from ..loader.iterator import DataLoaderIterator
 from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import flatten
 
-Loader: TypeAlias = "DataLoader | MapDataset[Any] | IterDataset[Any]"
+Loader: TypeAlias = "LoaderMethods | MapDataset[Any] | IterMethods[Any]"
 
 RESUMED_WITH_WORKERS = 4  # Steps at which worker processes are started anew: each start takes a third of a second
 
@@ -78,7 +78,7 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
         whole_number("worker_counts", count, 0, None, "numbers of workers, [0, 2]") for count in worker_counts
     )
     dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
-    if not isinstance(dataset, (DataLoader, IterDataset)):
+    if not isinstance(dataset, (LoaderMethods, IterMethods)):
         what = "the loader that it is of" if hasattr(loader, "get_state") else "a loader, or a dataset"
         raise TypeError(
             f"check_resume({short_repr(loader)}): pass {what}, check_resume(loader), and not {a_kind_of(loader)}; it takes "

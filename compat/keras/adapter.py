@@ -13,9 +13,10 @@ from typing import Any
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import get_jax_iterator, get_numpy_iterator
 
-from ...chains import IterDataset, MapDataset
+from ...chains import MapDataset
+from ...chains.iter_dataset import IterMethods
 from ...common.messages import a_kind_of
-from ...loader import DataLoader
+from ...loader.data_loader import LoaderMethods
 from ...loader.device.description import DeviceLoader
 
 _LATEST = (
@@ -32,7 +33,7 @@ def chosen(
     Raises ValueError: targets or weights are beside the stream, or it has no end.
     """
     _LATEST.adapter = None
-    if not isinstance(x, (DataLoader, MapDataset, IterDataset, DeviceLoader)):
+    if not isinstance(x, (LoaderMethods, MapDataset, IterMethods, DeviceLoader)):
         return choose(x, y, sample_weight, *arguments, **options)
     for name, value in {"y": y, "sample_weight": sample_weight, "class_weight": options.get("class_weight")}.items():
         if value is not None:

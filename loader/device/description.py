@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ...common.messages import a_kind_of, shorten
 from ...migration_hints.decorators import explained_as
-from ...migration_hints.remarks import NEXT, NotHere
 from .options import FeederOptions
 
 if TYPE_CHECKING:
@@ -67,9 +66,6 @@ class DeviceLoader(FeederOptions):
     >>> [batch.sum().item() for batch in batches]
     [3, 12]
     """
-
-    if not TYPE_CHECKING:
-        __next__ = NotHere(NEXT.format("a DeviceLoader", "loader.to_device(device)"))
 
     def __len__(self) -> int:
         """Number of batches of this process, where the source knows it."""

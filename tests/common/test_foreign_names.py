@@ -18,6 +18,7 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 import headrace
+import headrace.compat.grain as grain
 from headrace import DataLoader, IndexSampler, IterDataset, MapDataset, load
 from headrace.migration_hints.hints import methods_instead, tables
 
@@ -31,6 +32,7 @@ KINDS = {
     "DataLoader": DataLoader,
     "DataLoaderIterator": headrace.DataLoaderIterator,
 }
+GRAIN = grain.MapDataset.range(3)
 LIMIT = 500
 
 
@@ -203,21 +205,21 @@ def test_methods_keep_their_signatures():
 
 
 @pytest.mark.parametrize(
-    ("thing", "called"),
+    "thing",
     [
-        (DATASET, "dataset"),
-        (STREAM, "stream"),
-        (LOADER, "loader"),
-        (LOADER.to_device(jax.devices()[0]), "loader.to_device(device)"),
+        DATASET,
+        STREAM,
+        LOADER,
+        LOADER.to_device(jax.devices()[0]),
+        GRAIN.to_iter_dataset(),
+        grain.DataLoader(data_source=range(3), sampler=grain.samplers.IndexSampler(3, seed=0)),
     ],
+    ids=lambda thing: type(thing).__module__,
 )
-def test_what_is_no_iterator_says_how_to_get_one(thing, called):
-    """next(dataset) is a TypeError with the lines to write; nothing has a __next__ that Python sees."""
-    with pytest.raises(
-        TypeError, match=rf"take one, iterator = iter\({re.escape(called)}\), and then next\(iterator\)"
-    ):
-        next(thing)
-    assert not hasattr(thing, "__next__")
+def test_datasets_and_loaders_are_no_iterators(thing):
+    """isinstance(dataset, Iterator) is False, since no class has a `__next__`, not even one that refuses."""
+    assert not isinstance(thing, Iterator)
+    assert inspect.getattr_static(thing, "__next__", None) is None
     assert not hasattr(type(thing), "__next__")
     assert next(iter(thing)) is not None
 
@@ -243,16 +245,33 @@ def test_a_class_of_ones_own_may_be_its_own_iterator():
     assert next(Own()) == 7
 
 
-@pytest.mark.parametrize(
-    ("thing", "remedy"),
-    [(STREAM, r"dataset\[0\], before to_iter_dataset"), (LOADER, "next.iter.load"), (iter(LOADER), "next.iterator")],
-)
-def test_an_element_of_a_stream_by_index_is_told_where_to_ask(thing, remedy):
-    """stream[0] is a TypeError, and no stream looks as if it had elements by index."""
-    with pytest.raises(TypeError, match=remedy):
+@pytest.mark.parametrize("thing", [STREAM, LOADER, iter(LOADER)], ids=lambda thing: type(thing).__name__)
+def test_streams_have_no_elements_by_index(thing):
+    """stream[0] is a TypeError, and no class has a `__getitem__`, not even one that refuses."""
+    with pytest.raises(TypeError, match="not subscriptable"):
         thing[0]
-    assert not hasattr(thing, "__getitem__")
+    assert inspect.getattr_static(thing, "__getitem__", None) is None
+    assert not isinstance(thing, headrace.DataSource)
     assert list(IterDataset[int].__parameters__) == []
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        GRAIN.to_iter_dataset(),
+        GRAIN.to_iter_dataset().map(str).batch(2),
+        grain.DataLoader(data_source=range(3), sampler=grain.samplers.IndexSampler(3, num_epochs=1, seed=0)),
+    ],
+    ids=["stream", "mapped", "loader"],
+)
+def test_streams_under_grains_names_have_no_length_as_in_grain(thing):
+    """len() is a TypeError, and streams are no sources for a protocol that is checked at run time."""
+    with pytest.raises(TypeError, match="has no len"):
+        len(thing)
+    assert inspect.getattr_static(thing, "__len__", None) is None
+    assert not isinstance(thing, grain.sources.RandomAccessDataSource)
+    assert isinstance(GRAIN, grain.sources.RandomAccessDataSource)
+    assert bool(thing)
 
 
 @pytest.mark.parametrize(

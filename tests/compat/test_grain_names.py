@@ -61,6 +61,23 @@ def test_datasets_have_grains_methods_and_arguments(kind):
             assert name == "pipe" or not expected or set(expected) <= set(found), (name, expected, found)
 
 
+PROTOCOLS = ["__len__", "__getitem__", "__iter__", "__next__", "__contains__", "__reversed__", "__call__", "__array__"]
+
+
+@pytest.mark.parametrize("module", grain_names.MODULES)
+def test_classes_fulfil_the_protocols_that_grains_do(module):
+    """Programs ask `isinstance(x, Sized)`: no class here has a special method that Grain's does not have."""
+    ours = importlib.import_module(f"{OURS}.{module}" if module else OURS)
+    for name, theirs in grain_names.public_names("grain", module).items():
+        if inspect.isclass(theirs) and inspect.isclass(found := getattr(ours, name, None)):
+            more = (
+                {"__len__"} if name in ("DataLoaderIterator", "PyGrainDatasetIterator") else set()
+            )  # progress bars ask
+            here = {each for each in PROTOCOLS if inspect.getattr_static(found, each, None) is not None}
+            there = {each for each in PROTOCOLS if inspect.getattr_static(theirs, each, None) is not None}
+            assert here <= there | more, name
+
+
 def test_names_are_imported_as_programs_do():
     """As a package, by modules, and by names of modules of modules."""
     assert pygrain.MapDataset is MapDataset is headrace.compat.grain.MapDataset

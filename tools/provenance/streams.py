@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...chains.iter_dataset import IterDataset
+from ...chains.iter_dataset import IterMethods
 from ...chains.map_dataset import MapDataset
 from ...common.messages import a_kind_of
 from ...errors import CheckpointError
-from ...loader.data_loader import DataLoader
+from ...loader.data_loader import LoaderMethods
 from ...loader.device.description import DeviceLoader
 from ...loader.epochs import Epochs, one_epoch
 from ...loader.iterator import DataLoaderIterator
@@ -58,7 +58,7 @@ class Described:
             leaf = replace(pipeline.leaf, sampler=sampler.sampler, epoch=0)
             return cls(pipeline.with_leaf(leaf), skipped, in_epochs=True)
         loader = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
-        if isinstance(loader, (DataLoader, IterDataset)):
+        if isinstance(loader, (LoaderMethods, IterMethods)):
             return cls(loader.loader_description.pipeline, loader.loader_description.skipped_steps)
         raise TypeError(f"{a_kind_of(loader)} describes no stream; pass a DataLoader, a MapDataset or an IterDataset.")
 

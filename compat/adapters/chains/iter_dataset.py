@@ -9,9 +9,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....chains.iter_dataset import IterDataset as OurIterDataset
+from ....chains.iter_dataset import IterMethods
 from ....chains.nodes.node import Node, nearest_first
 from ....chains.stream import Stream, cached, limited, merged, over_leaves, repeated, stream_of, zipped
 from ....common.validation import whole_number
@@ -37,7 +38,13 @@ T = TypeVar("T")
 DEFAULT_WORKERS = 10
 
 
-class IterDataset(OurIterDataset[T]):
+if TYPE_CHECKING:
+    _Base = OurIterDataset  # as its methods say
+else:
+    _Base = IterMethods  # without a length, as in Grain
+
+
+class IterDataset(_Base[T]):
     """A stream of elements, in Grain's order; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream.
 
     A class of your own, made from this one, defines `__iter__`, which gives a `DatasetIterator`.
@@ -100,9 +107,6 @@ class IterDataset(OurIterDataset[T]):
             if isinstance(operation, WatchedFilter):
                 operation.begin()
         return EngineRun(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
-
-    def __bool__(self) -> bool:
-        return True
 
     def random_map(self, transform: Any, *, seed: int | None = None) -> IterDataset[Any]:
         """A function of each element and Grain's generator of its index among those that arrive here.

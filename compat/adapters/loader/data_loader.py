@@ -11,7 +11,7 @@ from typing import Any
 from ....common.identity.values import digest
 from ....common.validation import warn
 from ....errors import StructureError
-from ....loader import DataLoader as OurLoader
+from ....loader.data_loader import LoaderMethods
 from ....loader.plan.build import dropped_records
 from ....operations import Operation
 from ....operations.identity import fingerprint
@@ -30,7 +30,7 @@ from .record_stream import RecordStream
 from .records import IndexSampler, shard_of
 
 
-class DataLoader(OurLoader):
+class DataLoader(LoaderMethods):
     """Records of a source, in a sampler's order, run through operations.
 
     Args:
