@@ -338,12 +338,13 @@ class Chain(MapDataset[T]):
 
     @property
     def _parents(self) -> tuple[MapDataset[Any], ...]:  # type: ignore[override]
-        return tuple(Chain(node) for node in self._tree.inputs)
+        return tuple(map(self._made, self._tree.inputs))
 
     @property
     def lengths(self) -> Any:
         """The lengths of the elements, as of a source; None where only reading tells them, or it never ends."""
-        return None if len(self) >= ENDLESS else self._tree.lengths_at(np.arange(len(self), dtype=np.int64))
+        length = self._tree.length
+        return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
         """The costs of elements that are packed rows, each the sum of those of its segments, as of a source; else None.
@@ -381,7 +382,7 @@ class Chain(MapDataset[T]):
         return type(self), (self._tree,)
 
     def __repr__(self) -> str:
-        return f"MapDataset({self._tree.kind}, {len(self)} elements)"
+        return f"MapDataset({self._tree.kind}, {self._tree.length} elements)"
 
 
 def _nodes(method: str, datasets: Any) -> dict[str, Node]:

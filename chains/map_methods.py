@@ -41,6 +41,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def root_node(self) -> Node: ...
 
     @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
     def _made(self, node: Node) -> Any:
         """The dataset of a node."""
 
@@ -137,7 +140,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
             )
         if num_epochs != 1 and _reseeds(reseed_each_epoch):
             warn_of_exchange(self.root_node, "repeat")
-        return self._reordered(Repeat(finite("repeat", self.root_node.length), num_epochs, _reseeds(reseed_each_epoch)))
+        return self._reordered(Repeat(finite("repeat", len(self)), num_epochs, _reseeds(reseed_each_epoch)))
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Self:
         """The elements at some indices of each epoch, in that order, as a dataset: a `split` by yourself.

@@ -257,10 +257,17 @@ class Slice:
     length: int
 
     @classmethod
-    def of(cls, part: slice, below: int) -> Slice:
-        """A slice of Python's for a dataset of this length. Of an endless one, an endless rest is endless."""
-        start, stop, step = part.indices(below)
-        rest_is_endless = below >= ENDLESS and stop >= ENDLESS and step > 0 and start < ENDLESS // 2
+    def of(cls, part: slice, below: int, length: int | None = None) -> Slice:
+        """A slice of Python's for a dataset of this length. Of an endless one, an endless rest is endless.
+
+        Args:
+            part: the slice.
+            below: length of the dataset.
+            length: the number that the slice takes for the length of an endless dataset; None (default): `below`.
+        """
+        length = below if length is None else length
+        start, stop, step = part.indices(length)
+        rest_is_endless = below >= ENDLESS and stop >= length and step > 0 and start < length // 2
         return cls(below, start, step, ENDLESS if rest_is_endless else len(range(start, stop, step)))
 
     keeps_indices: ClassVar[bool] = False

@@ -69,6 +69,10 @@ class RangeDataSource(OurRange):
     def _take_empty(self) -> None:
         """Nothing to do."""
 
+    def __repr__(self) -> str:
+        """The text that Grain prints."""
+        return f"RangeDataSource(start={self._range.start}, stop={self._range.stop}, step={self._range.step})"
+
 
 class BagDataSource:
     """The records of Bagz files, as bytes; needs the package `bagz`, which opens them when the first one is read.

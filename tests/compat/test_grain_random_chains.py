@@ -111,3 +111,61 @@ def test_random_streams_go_on_from_states_of_grain(length, steps, taken):
     ours = iter(stream_of(grain, length, steps))
     ours.set_state(state)
     assert both.told(list(ours)) == expected
+
+
+class Threefold(grain.experimental.FlatMapTransform):
+    """Three elements of each."""
+
+    max_fan_out = 3
+
+    def flat_map(self, element):
+        return [element] * 3
+
+
+SLICES = [
+    slice(2, None),
+    slice(None, None, 3),
+    slice(2, 9),
+    slice(-3),
+    slice(-5, None),
+    slice(5, 2**61),
+    slice(1, None, 2),
+]
+
+LENGTH_STEPS = {
+    "map": lambda g, d, n: d.map(str),
+    "filter": lambda g, d, n: d.filter(bool),
+    "repeat": lambda g, d, n: d.repeat() if n % 2 else d.repeat(n + 1),
+    "batch": lambda g, d, n: d.batch(n % 7 + 2, drop_remainder=n % 2 == 0),
+    "slice": lambda g, d, n: d[SLICES[n % len(SLICES)]],
+    "flat_map": lambda g, d, n: g.experimental.FlatMapMapDataset(d, Threefold()),
+    "window": lambda g, d, n: g.experimental.WindowShuffleMapDataset(d, window_size=n + 1, seed=n),
+    "zip": lambda g, d, n: g.experimental.ZipMapDataset([d, d]),
+    "concatenate": lambda g, d, n: g.MapDataset.concatenate([d, g.MapDataset.range(3)]),
+    "mix": lambda g, d, n: g.MapDataset.mix(
+        [d, [g.MapDataset.range(5).repeat(), g.MapDataset.range(5).repeat().batch(2), g.MapDataset.range(7)][n % 3]],
+        [1, n % 3 + 1],
+    ),
+}
+
+
+def length_of(g, steps):
+    """The length of a chain, or the kind of the error; None where it is too large for `len`."""
+    dataset = g.MapDataset.range(10).repeat()
+    try:
+        for name, n in steps:
+            dataset = LENGTH_STEPS[name](g, dataset, n)
+        return len(dataset)
+    except OverflowError:
+        return None
+    except ValueError:
+        return ValueError
+
+
+@given(st.lists(st.tuples(st.sampled_from([*LENGTH_STEPS]), numbers), max_size=5))
+@tries(150)
+def test_lengths_of_endless_chains_are_grains(steps):
+    """A batch, a slice, a mix of what never ends has the length that Grain computes."""
+    expected = length_of(both.real, steps)
+    if expected is not None:
+        assert length_of(grain, steps) == expected

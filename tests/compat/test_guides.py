@@ -1,5 +1,7 @@
 """Programs as guides and users write them run with real Grain and with ours, unchanged: the same elements in the same order."""
 
+import contextlib
+import io
 from pathlib import Path
 
 import both
@@ -16,10 +18,11 @@ GUIDES = sorted({*FOLDER.glob("*.py")} - {TRAINING, MANY_DEVICES})
 
 
 def elements_of(path, workers, **more):
-    """What a program has in `elements` in the end."""
+    """What a program has in `elements` in the end, and the lines that it prints."""
     names = {"__name__": path.stem, "WORKERS": workers, **more}
-    exec(compile(path.read_text(), str(path), "exec"), names)
-    return both.told(names["elements"])
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(path.read_text(), str(path), "exec"), names)
+    return [*both.told(names["elements"]), *printed.getvalue().splitlines()]
 
 
 @pytest.mark.one_in(9)

@@ -31,6 +31,7 @@ from ..sources import NoRecords, RangeDataSource
 from ..transforms import Batch
 from ..wording import reword
 from .at_index import RandomAtIndex
+from .lengths import grain_length
 from .orders import Mix, Shuffle, WindowShuffle, whole_weights
 from .seeds import seed_of, shuffle_seed_of
 
@@ -96,7 +97,7 @@ class MapDataset(OurMapDataset[T]):
         length = self.root_node.length
         part: IndexMap
         if isinstance(sl, builtins.slice):
-            part = Slice.of(sl, length)
+            part = Slice.of(sl, length, grain_length(self.root_node))
         else:
             indices = sl[range(finite("slice", len(sl)))] if isinstance(sl, OurMapDataset) else sl
             part = Selected(length if length < ENDLESS else 0, indices_of(indices))
@@ -141,7 +142,7 @@ class MapDataset(OurMapDataset[T]):
         named = _nodes("concatenate", datasets)
         named = {name: node for name, node in named.items() if node.length} or named
         lengths = [
-            finite(f"Cannot concatenate infinite datasets (dataset {name})", node.length)
+            finite(f"Cannot concatenate infinite datasets (dataset {name})", grain_length(node))
             for name, node in named.items()
         ]
         return _chosen(named, OneAfterAnother(tuple(lengths)))
@@ -181,6 +182,10 @@ class MapDataset(OurMapDataset[T]):
 class Chain(MapDataset[T], OurChain[T]):
     """A dataset that one of the methods made."""
 
+    def __len__(self) -> int:
+        """Number of elements in an epoch. That of an endless dataset is `sys.maxsize`, which a batch divides, as in Grain."""
+        return grain_length(self._tree)
+
     def __getitem__(self, index: Any) -> Any:
         """The element at an index; errors have Grain's words."""
         try:
@@ -218,7 +223,7 @@ class WindowShuffleMapDataset(_Named):
 
     def __init__(self, parent: OurMapDataset[Any], *, window_size: int, seed: int) -> None:
         window = whole_number("window_size", window_size, 1, None, "a positive int")
-        super().__init__(Reordered(parent.root_node, WindowShuffle(window, seed, len(parent))))
+        super().__init__(Reordered(parent.root_node, WindowShuffle(window, seed, parent.root_node.length)))
 
 
 class ZipMapDataset(_Named):

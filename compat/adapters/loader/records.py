@@ -106,6 +106,13 @@ class IndexSampler(_Sampler):
     ) -> None:
         super().__init__(num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain", balance)
 
+    def __repr__(self) -> str:
+        """The text that Grain prints."""
+        return (
+            f"IndexSampler(num_records={self.num_records}, shard_options={self.shard_options!r}, shuffle={self.shuffle}, "
+            f"num_epochs={self.num_epochs}, seed={self.seed})"
+        )
+
 
 class SequentialSampler(_Sampler, OurSequentialSampler):
     """Every record once, in the source's order.
@@ -118,6 +125,10 @@ class SequentialSampler(_Sampler, OurSequentialSampler):
     >>> [SequentialSampler(3)[position].record_key for position in range(3)]
     [0, 1, 2]
     """
+
+    def __repr__(self) -> str:
+        """The text that Grain prints."""
+        return f"SequentialSampler(num_records={self.num_records}, shard_options={self.shard_options!r})"
 
 
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
