@@ -35,11 +35,11 @@ class Stepper:
         self._on_uneven = description.on_uneven
         # Batches arrive here as the upstream iterator gave them, so that what it knows of their rows holds.
         self._promises = description.transform is None
-        self._promised = (upstream.batch_size or 0) if self._promises else 0
         self._template: Any = None
         self._constants: dict[str, bytes] | None = None  # of batches that are filled up
-        self._known: Arrangement | None = None
+        self._known: tuple[Arrangement, int] | None = None
         self._known_verdict: Verdict | None = None
+        self._most_rows: dict[str, int] = {}  # by the batch's layout, where no pipeline says how many rows are usual
 
     def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
         """Turn an item into what the user takes; None when `stopped()` came true while others were waited for."""
@@ -82,15 +82,17 @@ class Stepper:
             return Failed(error)
 
     def _verdict(self, item: Loaded | End | Failed, prepared: Prepared | None, stopped: Stopped) -> Verdict | None:
-        if prepared is not None and prepared.arrangement is self._known:
+        usual = self._usual(item, prepared.arrangement) if isinstance(item, Loaded) and prepared is not None else 0
+        known = self._known
+        if prepared is not None and known is not None and known[0] is prepared.arrangement and known[1] == usual:
             return self._known_verdict
-        offer = self._offer(item, prepared)
+        offer = self._offer(item, prepared, usual)
         if self._agreement is not None:
             with profiled("agree"):
                 return self._agreement.agree(offer, stopped)
         verdict = decide({0: offer}, 0)
         if prepared is not None:  # the next batch like this one needs no thought
-            self._known, self._known_verdict = prepared.arrangement, verdict
+            self._known, self._known_verdict = (prepared.arrangement, usual), verdict
         return verdict
 
     def _told_change(self, constants: dict[str, bytes]) -> str:
@@ -100,20 +102,31 @@ class Stepper:
             'batch any more would put another value on its devices. Give it rows, leave it out, or use on_uneven="drop".'
         )
 
-    def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None) -> Offer:
+    def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None, usual: int) -> Offer:
         if isinstance(item, Failed):
             return self._failure(item.error)
         if prepared is None:
-            return Offer("end", self._on_uneven, usual=self._usual())
+            return Offer("end", self._on_uneven)
         if self._agreement is not None and self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
             self._agreement.give_template(self._template)
         known = prepared.arrangement
         steady = self._upstream.steady(item.mark) if self._promises else 1
-        return Offer("batch", self._on_uneven, known.rows, self._usual(), known.divisor, known.described, steady)
+        return Offer("batch", self._on_uneven, known.rows, usual, known.divisor, known.described, steady)
 
-    def _usual(self) -> int:
-        return max(self._promised, self._transfer.most_rows)
+    def _usual(self, item: Loaded, arrangement: Arrangement) -> int:
+        """The rows that a short batch is filled up to; 0 where it stays as it is.
+
+        The pipeline alone decides it, so that a resumed run has the same shapes. Where batches do not come from a pipeline,
+        it is the most rows of earlier batches with the same layout.
+        """
+        if self._on_uneven != "pad" or arrangement.rows < 0:
+            return 0
+        if self._upstream.host_iterator is not None:
+            return self._upstream.usual_rows(item.mark, arrangement.rows, not self._promises)
+        most = max(self._most_rows.get(arrangement.described, 0), arrangement.rows)
+        self._most_rows[arrangement.described] = most
+        return most
 
     def _empty(self, stopped: Stopped) -> Prepared | None:
         """A batch without rows, to be filled up, like those that this process had or another one has."""

@@ -105,7 +105,6 @@ class Transfer:
         self._arrangement: Arrangement | None = None
         self._looks = True  # for integers that are cut
         self.warning: str | None = None  # about the first that was; for the user's thread
-        self.most_rows = 0  # that a batch had so far
 
     def prepare(self, batch: Any) -> Prepared:
         """Take a batch apart, and see where its leaves go.
@@ -123,7 +122,6 @@ class Transfer:
         known = self._arrangement
         if known is None or known.kinds != kinds or known.structure != structure:
             known = self._arrangement = self._arranged(structure, kinds)
-            self.most_rows = max(self.most_rows, known.rows)
         if known.cut and self._looks:
             self.warning = _told_cut(leaves, known)
             self._looks = self.warning is None

@@ -9,10 +9,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from ...common.messages import a_kind_of
 
 if TYPE_CHECKING:
+    from ...operations import Operation
     from ..iterator import DataLoaderIterator
+    from ..plan.pipeline import Pipeline
 
 
 class Upstream:
@@ -28,8 +32,9 @@ class Upstream:
         self.user_mark: Any = None  # where the user stands; None: where the iterator stands
         self.gone = False  # the feeder was closed or dropped
         self._owned = owned  # the feeder opened it
-        last = () if self.host_iterator is None else self.host_iterator.pipeline.operations[-1:]
-        self.batch_size = last[0].takes if last and last[0].only_stacks else None  # where it is known beforehand
+        last = () if self.host_iterator is None else _last_operations(self.host_iterator.pipeline)
+        self.batch_size = last[0].takes if last else None  # rows of a whole batch, where the pipeline decides it
+        self.only_stacks = len(last) == 1 and last[0].only_stacks  # so that no function can change the number of rows
 
     def loader(self, what: str) -> DataLoaderIterator:
         """The iterator of a `DataLoader`, for `what` only such has. Raises TypeError: it is another one."""
@@ -58,9 +63,25 @@ class Upstream:
 
         Those are the whole batches that are left of an aligned pipeline that ends with its `Batch`.
         """
-        if self.batch_size is None or not mark.pipeline.aligned or mark.skipped:
+        if not self.only_stacks or not mark.pipeline.aligned or mark.skipped:
             return 1
         return 1 + int(mark.pipeline.leaf.left_from(mark.cursor.positions[0]) // mark.pipeline.stages[0].unit)
+
+    def usual_rows(self, mark: Any, rows: int, transformed: bool) -> int:
+        """The rows that a batch is to be filled up to, as the pipeline alone decides it; 0 for a whole batch.
+
+        Args:
+            mark: of the place after the batch.
+            rows: that it has, after all functions.
+            transformed: a function of the feeder may have changed their number.
+        """
+        size = self.batch_size
+        if size is None or rows >= size:
+            return 0
+        if (self.only_stacks and not transformed) or mark.run is None:
+            return size
+        table = mark.run.origin.table(np.array([mark.row]))  # a function may have made fewer rows of a whole batch
+        return size if table.row.max(initial=-1) + 1 < size else 0
 
     def go_back(self) -> None:
         """The iterator has read ahead of the user: have it go back, if it can."""
@@ -101,6 +122,20 @@ class OtherMark:
         error = _no_loader(question, self._kind)
         # of which `hasattr` is asked
         raise AttributeError(str(error)) if question in ("part_epochs", "part_records") else error
+
+
+def _last_operations(pipeline: Pipeline) -> tuple[Operation, ...]:
+    """The last `Batch` of a pipeline and the operations after it; () if these may make several batches of one, or none."""
+    if pipeline.top.stage is None:
+        return ()
+    operations = pipeline.stages[pipeline.top.stage].operations
+    for number in range(len(operations) - 1, -1, -1):
+        one = operations[number]
+        if one.takes is not None and one.one_to_one and not one.puts_together:
+            return operations[number:]
+        if not (one.one_to_one or one.only_filters or one.keeps_elements):
+            return ()
+    return ()
 
 
 def _no_state(method: str, kind: str) -> TypeError:

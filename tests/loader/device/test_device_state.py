@@ -295,3 +295,56 @@ def test_steps_that_are_left_out_do_not_come():
         for batch, expected in zip(feeder, host, strict=True):
             assert batch.tolist() == expected.tolist()
             assert feeder.get_state() == host.get_state()
+
+
+def shapes_from(loader, step):
+    """The shapes of the batches that a padding feeder gives from a step on."""
+    with iter(loader) as iterator:
+        for _ in range(step):
+            next(iterator)
+        state = iterator.get_state()
+    with iter(loader.to_device(CPU, on_uneven="pad")) as feeder:
+        feeder.set_state(state)
+        return [shape_of(batch) for batch in feeder]
+
+
+def shape_of(batch):
+    return np.shape(batch["tokens"] if isinstance(batch, dict) else batch)
+
+
+def budget_loader(**more):
+    records = [np.ones(length, np.int32) for length in np.random.default_rng(0).integers(1, 31, 300)]
+    batches = headrace.BudgetBatch(256, pad_to=(8, 30), multiple_of=8, **more)
+    return headrace.load(records, transformations=[batches], num_epochs=1)
+
+
+PADDED = {
+    "budget, planned": lambda: budget_loader(lengths=lambda record: len(record)),
+    "budget, stream": lambda: budget_loader(window=64),
+    "batch, map": lambda: headrace.load(
+        range(21), transformations=[headrace.Batch(8), lambda batch: batch + 1], num_epochs=1
+    ),
+    "filter, batch, map to fewer rows": lambda: headrace.load(
+        range(31),
+        transformations=[headrace.Filter(lambda x: x != 3), headrace.Batch(8), lambda batch: batch[::2]],
+        num_epochs=1,
+    ),
+    "batch function": lambda: headrace.load(
+        range(21), transformations=[headrace.Batch(8, batch_fn=np.stack)], num_epochs=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_the_shape_that_a_batch_is_filled_up_to_does_not_depend_on_earlier_batches(name):
+    """A run that is resumed at any step has the shapes of the whole run, and only a short last batch is filled up."""
+    loader = PADDED[name]()
+    whole = shapes_from(loader, 0)
+    for step in {1, len(whole) // 2, len(whole) - 1}:
+        assert shapes_from(loader, step) == whole[step:]
+    plain_shapes = [shape_of(batch) for batch in loader]
+    assert whole[:-1] == plain_shapes[:-1]
+    assert whole[-1] == (plain_shapes[-1] if "budget" in name else (8,))
+    if "budget" in name:
+        assert {rows * length <= 256 for rows, length in whole} == {True}
+        assert len(set(whole)) == 2
