@@ -1,8 +1,8 @@
 """The blocks of one remote file. In: ranges of bytes. Out: the bytes, from memory, from the cache on disk, or from the store.
 
 Who needs a block that another thread or process is just asking for waits for that. Blocks that were announced close together
-stay mapped into memory for a while; of others what is wanted is read from the disk. What comes from the disk is held against
-its checksums: each read of it, and the whole block where it is mapped (0.1 ms). A block that was damaged is brought again.
+stay mapped into memory for a while; of others what is wanted is read from the disk. Each read is held against the block's
+checksums, also a read of mapped memory, because the file may change under it. A block that was damaged is brought again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..mmap_files import mapping_of
-from ..sums import DamagedPieceError, checked, sums_of, with_sums
+from ..sums import CHUNK_BYTES, SUM_BYTES, DamagedPieceError, checked, sums_of, with_sums
 from .cache import Cache, Claim
 from .hot import HOT, HOT_BYTES
 from .parallel import in_background, in_parallel
@@ -75,6 +75,7 @@ class CachedBlocks:
                     for block, start, stop in places
                 ]
             except _DamagedBlockError as damaged:  # the next time it comes from the store
+                HOT.drop([self._hot_name(damaged.block)])
                 self._cache.remove(self._name(damaged.block))
 
     def announce(self, blocks: Sequence[int], wanted: int) -> None:
@@ -86,7 +87,7 @@ class CachedBlocks:
         if size > min(_SCATTERED * wanted + 2 * BLOCK_BYTES, self._cache.budget // 2):
             return
         before, now = self._announced[1], frozenset(blocks if 2 * size <= HOT_BYTES else ())
-        HOT.drop((self._folder, block) for block in self._announced[0] - before - now)
+        HOT.drop(map(self._hot_name, self._announced[0] - before - now))
         self._announced = before, now
         missing = [block for block in blocks if not self._cache.touch(self._name(block))]
         portions = [missing[first : first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
@@ -94,14 +95,20 @@ class CachedBlocks:
 
     def _found(self, blocks: Sequence[int]) -> dict[int, CachedBlock]:
         found = {block: here for block in blocks if (here := self._here(block)) is not None}
-        return found | self._from_store([block for block in blocks if block not in found])
+        brought = self._from_store([block for block in blocks if block not in found])
+        return found | {block: self._checked(block, mapping) for block, mapping in brought.items()}
+
+    def _checked(self, block: int, mapping: mmap.mmap) -> CachedBlock:
+        return _Mapped(mapping, block, self._size_of(block))
 
     def _here(self, block: int) -> CachedBlock | None:
-        kept = HOT.get((self._folder, block))
-        if kept is not None:
-            return kept
-        if self._is_hot(block):
-            return self._mapped(block)
+        mapping = HOT.get(self._hot_name(block))
+        if mapping is None and self._is_hot(block):
+            mapping = self._mapped(block)
+            if mapping is None:
+                return None
+        if mapping is not None:
+            return self._checked(block, mapping)
         descriptor = self._opened(block)
         return None if descriptor is None else _OnDisk(descriptor, block, self._size_of(block))
 
@@ -124,12 +131,12 @@ class CachedBlocks:
 
     def _kept(self, block: int, mapping: mmap.mmap) -> mmap.mmap:
         if self._is_hot(block):
-            HOT.put((self._folder, block), mapping)
+            HOT.put(self._hot_name(block), mapping)
         return mapping
 
-    def _from_store(self, blocks: Sequence[int]) -> dict[int, CachedBlock]:
+    def _from_store(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
         """Blocks that are not here: asked for by this thread, or by another one that was faster."""
-        brought: dict[int, CachedBlock] = {**self._claimed(blocks)} if blocks else {}
+        brought = self._claimed(blocks) if blocks else {}
         for block in blocks:
             while block not in brought:
                 brought.update(self._from_others(block))
@@ -184,10 +191,35 @@ class CachedBlocks:
     def _name(self, block: int) -> str:
         return f"{self._folder}/{block:08x}"
 
+    def _hot_name(self, block: int) -> tuple[str, str]:
+        """The key of a mapped block: caches in several folders have files of their own of the same version."""
+        return self._cache.folder, self._name(block)
+
 
 class _DamagedBlockError(Exception):
     def __init__(self, block: int) -> None:
         self.block = block
+
+
+class _Mapped:
+    """A block that is mapped into memory, for the reads of one call: each chunk is checked once."""
+
+    def __init__(self, mapping: mmap.mmap, block: int, size: int) -> None:
+        self._mapping, self._block, self._size = mapping, block, size
+        self._chunk, self._data = -1, b""  # the chunk that was checked last
+
+    def __getitem__(self, part: slice) -> bytes:
+        first, last = part.start // CHUNK_BYTES, -(-min(part.stop, self._size) // CHUNK_BYTES)
+        begin = first * CHUNK_BYTES
+        if last - first == 1 and first == self._chunk:
+            return self._data[part.start - begin : part.stop - begin]
+        data = self._mapping[begin : min(last * CHUNK_BYTES, self._size)]  # a copy, which nobody changes any more
+        sums = self._size + SUM_BYTES * first
+        if sums_of(data) != self._mapping[sums : sums + SUM_BYTES * (last - first)]:
+            raise _DamagedBlockError(self._block)
+        if last - first == 1:
+            self._chunk, self._data = first, data
+        return data[part.start - begin : part.stop - begin]
 
 
 class _OnDisk:

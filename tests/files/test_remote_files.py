@@ -336,6 +336,35 @@ def test_a_cached_block_with_a_changed_byte_is_brought_again(store, to_store, ah
         assert piece.read_bytes() == whole
 
 
+@pytest.mark.parametrize("at", [1000, MIB // 2 + 2], ids=["data", "checksums"])
+def test_a_block_that_is_changed_in_place_while_it_is_mapped_is_brought_again(store, to_store, at):
+    """Reads of mapped memory are checked, too: the next read has the store's bytes."""
+    file = open_file(URL, to_store)
+    file.prefetch([0], [MIB // 2])
+    assert file.read(0, MIB // 2) == DATA[: MIB // 2]
+    (piece,) = Path(to_store["cache_dir"]).glob("*/*0")
+    with open(piece, "r+b") as changed:
+        changed.seek(at)
+        byte = changed.read(1)[0]
+        changed.seek(at)
+        changed.write(bytes([byte ^ 90]))
+    parts = [(0, MIB // 2), (990, 20), (MIB // 2 - 40_000, 40_000)]
+    assert file.read_many(*zip(*parts)) == expected(parts)
+    assert piece.read_bytes()[: MIB // 2] == DATA[: MIB // 2]
+
+
+def test_a_mapped_block_belongs_to_the_folder_of_its_cache(store, to_store, tmp_path):
+    """A second cache in another folder does not read the mapped memory of the first."""
+    file = open_file(URL, to_store)
+    file.prefetch([0], [9])
+    assert file.read(0, 9) == DATA[:9]
+    asked = store.bytes_asked
+    other = {**to_store, "cache_dir": str(tmp_path / "other")}
+    assert open_file(URL, other).read(0, 9) == DATA[:9]
+    assert store.bytes_asked > asked
+    assert list((tmp_path / "other").glob("*/*0"))
+
+
 def test_a_cached_copy_with_a_changed_byte_is_made_again(store, to_store):
     """The copy, or its checksums, or these are gone; its first use in a process finds out."""
     for where in ("whole", "whole.sums"):
