@@ -44,7 +44,8 @@ def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> di
             numbers as read-only arrays with one axis, `int64` or `float32`; one byte string as `bytes`, others as a list.
 
     Raises:
-        SourceError: `data` is no example, has no such feature, or a feature is not as `features` says.
+        SourceError: `data` is no example, has no such feature, or a feature is not as `features` says; a dtype of integers
+            cannot hold a number.
         TypeError: `features` says something else.
 
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
@@ -131,7 +132,7 @@ class _Numbers:
     def __call__(self, name: str, value: Any) -> Any:
         if isinstance(value, list) and value:
             raise SourceError(f"feature {short_repr(name)} has bytes, not numbers.")
-        numbers = np.asarray(value, self._dtype)
+        numbers = self._exact(name, np.asarray(value))
         if self._shape is None and len(numbers) == 1:
             return numbers[0]
         try:
@@ -139,6 +140,21 @@ class _Numbers:
         except ValueError:
             wanted = "one" if self._shape is None else f"the shape {shorten(self._shape)}"
             raise SourceError(f"feature {short_repr(name)} has {len(numbers)} numbers, not {wanted}.") from None
+
+    def _exact(self, name: str, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The numbers in the wanted dtype. Floats may be rounded, but finite ones stay finite; others may not change."""
+        if stored.dtype == self._dtype:
+            return stored
+        with np.errstate(invalid="ignore", over="ignore"):
+            numbers = stored.astype(self._dtype)
+        wrong = np.isinf(numbers) & ~np.isinf(stored) if self._dtype.kind == "f" else numbers != stored
+        if wrong.any():
+            value, remedy = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
+            raise SourceError(
+                f"feature {short_repr(name)} has the number {value}, which {self._dtype} cannot hold; ask for the dtype in "
+                f"which it is stored, features={{{short_repr(name)}: {remedy}}}."
+            )
+        return numbers
 
 
 def _features(data: bytes) -> dict[str, Any]:

@@ -17,22 +17,12 @@ from typing import Any, BinaryIO, NamedTuple
 from ..common.messages import short_repr, shorten
 from ..errors import CutOffError, SourceError
 from .damage import OnDamage, leave_out
+from .tar_links import Link, Member, followed, targets_of, wrong_link
 
 BLOCK = 512
 _END = bytes(BLOCK)
 _AT_ONCE, _SKIPPED = 1 << 26, 1 << 20
 """So many bytes are asked for at a time: a size that cannot be takes no memory."""
-
-
-class Member(NamedTuple):
-    """A regular file in a tar file."""
-
-    name: str
-    offset: int
-    """Of its content."""
-    size: int
-    content: bytes
-    """Empty where contents are not read."""
 
 
 class SamplePart(NamedTuple):
@@ -124,13 +114,16 @@ def read_members(
 ) -> Iterator[Member | None]:
     """Gives each regular file of a stream, in their order, and None where something is lost.
 
+    A link that is a part of a sample comes as the file that it leads to. That needs a stream that can seek, or no contents.
+
     Args:
         stream: stands at its beginning; unpacked, if the file is compressed.
         name: of the file, for messages.
         contents: whether to read them, or to go past them.
         on_damage: is told of each damaged place: one goes on at the next header that is whole. Default: that is an error.
     """
-    for found in _walk(_Blocks(stream), name, contents):
+    walked = _walk(_Blocks(stream), name, contents)
+    for found in _with_contents(stream, walked, name) if contents else followed(walked, name):
         if isinstance(found, SourceError):
             leave_out(found, on_damage)
             yield None
@@ -138,7 +131,30 @@ def read_members(
             yield found
 
 
-def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | SourceError]:
+def _with_contents(
+    stream: BinaryIO, walked: Iterable[Member | Link | SourceError], name: str
+) -> Iterator[Member | SourceError]:
+    """Members with their contents; those of links are read at their targets, which takes another pass over the headers."""
+    targets: Iterator[Member | SourceError | None] | None = None
+    for found in walked:
+        if not isinstance(found, Link):
+            yield found
+        elif not stream.seekable():
+            yield wrong_link(name, found, "cannot be followed in a stream, such as a compressed file; unpack the file")
+        else:
+            here = stream.tell()
+            if targets is None:
+                targets = targets_of(list(_walk(_Blocks(stream), name, contents=False)), name)
+            target = next(targets, None)
+            if isinstance(target, Member):
+                stream.seek(target.offset)
+                target = target._replace(offset=here, content=stream.read(target.size))
+            stream.seek(here)
+            if target is not None:
+                yield target
+
+
+def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Link | SourceError]:
     extended = _Extended(name)
     for header in _headers(blocks, name):
         if isinstance(header, SourceError):
@@ -151,6 +167,9 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Sourc
             if isinstance(found, SourceError):
                 blocks.skip(max(header.size, 0))
                 yield found
+            elif isinstance(found, Link):
+                if sample_name(found.name) is not None:
+                    yield found
             elif _has_content(header):
                 (path, size), offset, wanted = found, blocks.offset, contents and header.isreg()
                 content = blocks.take(size) if wanted else blocks.skip(size)
@@ -238,16 +257,17 @@ class _Extended:
         content = blocks.take(header.size)
         if len(content) == header.size:  # a file that ends in it is told with the next header
             try:
-                if header.type == tarfile.GNUTYPE_LONGNAME:
-                    self._next["path"] = content.rstrip(b"\0").decode("utf-8", "surrogateescape")
-                elif header.type != tarfile.GNUTYPE_LONGLINK:
-                    said = self._always if header.type == tarfile.XGLTYPE else self._next
-                    said.update(self._pairs(content))
+                if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
+                    said = "path" if header.type == tarfile.GNUTYPE_LONGNAME else "linkpath"
+                    self._next[said] = content.rstrip(b"\0").decode("utf-8", "surrogateescape")
+                else:
+                    target = self._always if header.type == tarfile.XGLTYPE else self._next
+                    target.update(self._pairs(content))
             except SourceError as error:
                 self._failure = error
 
-    def described(self, header: tarfile.TarInfo) -> tuple[str, int] | SourceError:
-        """Name and size of the next member, or why they are not known; what was said of it alone is forgotten."""
+    def described(self, header: tarfile.TarInfo) -> tuple[str, int] | Link | SourceError:
+        """Name and size of the next member, or a link, or why they are not known; what was said of it alone is forgotten."""
         # Without a value it takes back what was said before.
         said = {name: value for name, value in {**self._always, **self._next}.items() if value}
         failure = self._failure
@@ -262,6 +282,8 @@ class _Extended:
             return SourceError(
                 f"{shorten(self._file)}: {short_repr(path)} is the rest of a member of another volume; write one archive."
             )
+        if header.islnk() or header.issym():
+            return Link(path, said.get("linkpath", header.linkname), header.islnk())
         if not (_has_content(header) or size.isdigit()):  # it stands for nothing
             return path, 0
         if not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):

@@ -19,7 +19,7 @@ from ..common.validation import true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
 from .chain import ChainMethods, ChainT
 from .padding import batch_and_pad, pad_batch
-from .protocol import Context, Element, Operation, Step
+from .protocol import Context, Element, Operation, Step, Tell, telling
 from .stacking import Stack
 
 BatchFunction = Callable[[Sequence[Element]], Element]
@@ -134,7 +134,7 @@ class BatchStep:
         self._size, self._drops = size, batch.drop_remainder
         self._then, self._context, self._number = then, context, number
         plain = Stack(size, context.allocate, context.tell, batch.lists_are_trees)
-        self._rows = plain if batch_fn is None else Gather(size, batch_fn)
+        self._rows = plain if batch_fn is None else Gather(size, batch_fn, context.tell)
         self._waiting: list[Element] = []
         self._first = (0, 0, 0)
         self._begin_anew()
@@ -231,9 +231,9 @@ class Gather:
         """The same for any number of rows."""
         self.size = size
 
-    def __init__(self, size: int, batch_fn: BatchFunction) -> None:
+    def __init__(self, size: int, batch_fn: BatchFunction, tell: Tell) -> None:
         self.chunk = self.size = size
-        self._batch_fn = batch_fn
+        self._batch_fn, self._tell = batch_fn, tell
         self._elements: list[Element] = []
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
@@ -245,7 +245,8 @@ class Gather:
     def finish(self, rows: int) -> Element:
         """The batch."""
         elements, self._elements = self._elements, []
-        return self._batch_fn(elements)
+        with telling(self._tell):
+            return self._batch_fn(elements)
 
 
 class BatchMethods(ChainMethods[ChainT]):

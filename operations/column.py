@@ -152,12 +152,7 @@ class Column:
                 "holds both as they are. Map them to one before Batch."
             )
         if _are_numbers(former.dtype, dtype):
-            one, other = sorted((str(former.dtype), str(dtype)))
-            self._tell(
-                self.name,
-                f"leaf {self.name} is of dtype {one} in some elements and {other} in others; batches of both are of dtype "
-                f"{common}, as np.stack makes them. Map them to one dtype before Batch.",
-            )
+            self._tell(self.name, _promotion(self.name, former.dtype, dtype, common))
         if common != former.dtype:
             self.array = np.empty(self.spec.shape, common)
             self.array[:rows] = former[:rows]
@@ -217,6 +212,44 @@ def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
 def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
     """Both are of numbers, of different kinds or sizes."""
     return one.kind in NUMBERS and other.kind in NUMBERS and one.newbyteorder("=") != other.newbyteorder("=")
+
+
+def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.dtype[Any]) -> str:
+    """The text of the warning about numbers of two dtypes in one batch."""
+    first, second = sorted((str(one), str(other)))
+    return (
+        f"leaf {name} is of dtype {first} in some elements and {second} in others; batches of both are of dtype "
+        f"{common}, as np.stack makes them. Map them to one dtype before Batch."
+    )
+
+
+def common_dtype(name: str, arrays: Sequence[NDArray[Any]], tell: Tell) -> np.dtype[Any]:
+    """The dtype of a batch of arrays of unequal length. Empty arrays decide it only where all are empty.
+
+    Args:
+        name: of the leaf, for texts.
+        arrays: at least one.
+        tell: called where numbers of several dtypes come together.
+
+    Raises:
+        BatchError: no dtype holds the values of all.
+
+    >>> common_dtype("x", [np.array([]), np.array([1, 2])], print)
+    dtype('int64')
+    """
+    first, *others = dict.fromkeys(array.dtype for array in [one for one in arrays if one.size] or arrays)
+    common = np.result_type(first)
+    for other in others:
+        wider = _common(common, other)
+        if wider is None:
+            raise BatchError(
+                f"leaf {name} is of dtype {common} in one element of the batch and of dtype {other} in another; no dtype "
+                "holds both as they are. Map them to one before Batch."
+            )
+        common = wider
+    if odd := next((other for other in others if _are_numbers(first, other)), None):
+        tell(name, _promotion(name, first, odd, common))
+    return common
 
 
 def _named(dtype: np.dtype[Any], kind: type) -> str:

@@ -16,7 +16,7 @@ from ..common.messages import VALUE, first_few, short_repr, shorten
 from ..common.validation import whole_number
 from ..errors import BatchError
 from .column import as_array
-from .protocol import Element, allocate_plainly
+from .protocol import Element, allocate_plainly, current_tell
 from .stacking import Stack
 from .trees import flatten, leaf_names
 
@@ -36,7 +36,7 @@ def stack(elements: Sequence[Element]) -> Element:
     {'x': array([1, 2])}
     """
     _check_not_empty("stack", elements)
-    rows = Stack(len(elements), allocate_plainly)
+    rows = Stack(len(elements), allocate_plainly, current_tell())
     rows.add(0, elements[:1])
     rows.add(1, elements[1:])
     return rows.finish(len(elements))
@@ -46,7 +46,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
     """Pads leaves of unequal length, then stacks. Made for `Batch(n, batch_fn=pad_batch(…))`.
 
     Ragged leaves, whose first axis has another length in another element, are padded at its end; further axes must agree.
-    All other leaves are stacked as they are.
+    All other leaves are stacked as they are. An empty array takes the dtype of the others.
 
     Args:
         length: None (default) pads to the longest of the batch; an int pads what is ragged to that length; a dict by key of the
@@ -141,7 +141,9 @@ def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
     """The leaves of one place, those with an axis in this length; None leaves all as they are."""
     if length is None:
         return [leaf[()] for leaf in column.leaves]
-    return [_filled(leaf, length, value) if leaf.ndim else leaf[()] for leaf in column.leaves]
+    filled = next((leaf.dtype for leaf in column.leaves if leaf.size), None)
+    leaves = [leaf if leaf.size or filled is None else leaf.astype(filled) for leaf in column.leaves]
+    return [_filled(leaf, length, value) if leaf.ndim else leaf[()] for leaf in leaves]
 
 
 class _Column:

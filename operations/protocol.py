@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -54,6 +56,47 @@ Tell = Callable[[str, str], None]
 
 def tell_nobody(leaf: str, text: str) -> None:
     """Drop it."""
+
+
+_current: ContextVar[Tell] = ContextVar("headrace_tell", default=tell_nobody)
+
+
+def current_tell() -> Tell:
+    """The `Tell` of the operation that runs in this thread; outside of one, a function that drops texts."""
+    return _current.get()
+
+
+@contextmanager
+def telling(tell: Tell) -> Iterator[None]:
+    """Have `current_tell()` be this one inside of the block."""
+    token = _current.set(tell)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+class KeptTexts:
+    """Texts from threads that read ahead, one for each leaf, until a worker of this process takes them.
+
+    >>> kept = KeptTexts()
+    >>> kept.tell("x", "text"), kept.take(), kept.take()
+    (None, [('x', 'text')], [])
+    """
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def tell(self, leaf: str, text: str) -> None:
+        self.texts.setdefault(leaf, text)
+
+    def take(self) -> list[tuple[str, str]]:
+        """All texts, which are then forgotten."""
+        return [self.texts.popitem() for _ in range(len(self.texts))]
+
+
+FROM_READERS = KeptTexts()
+"""Texts of sources that make batches while they are read."""
 
 
 def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ...common.validation import warn
 from ...errors import PromotionWarning
+from ...operations.protocol import FROM_READERS
 
 Told = Sequence[tuple[str, str, type[Warning]]]
 """Names of leaves or operations, each with its text, and what kind of warning that is."""
@@ -29,6 +30,8 @@ class Notices:
 
     def take(self) -> Told:
         """Notices that were not taken yet."""
+        for name, text in FROM_READERS.take():
+            self.tell(name, text)
         if not self.new:
             return ()
         taken, self.new = self.new, []

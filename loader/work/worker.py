@@ -13,7 +13,7 @@ from typing import Any
 from ...common.fields import replaced
 from ...common.global_random import LateTorch, left_alone, reseed_torch
 from ...errors import BatchMemoryError
-from ...operations.protocol import Allocate, Element
+from ...operations.protocol import FROM_READERS, Allocate, Element
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage, spans
@@ -158,7 +158,7 @@ class Worker:
         block.waited = waited
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
-        if self._notices.new:
+        if self._notices.new or FROM_READERS.texts:
             block.notices = self._notices.take()
         return block
 
@@ -185,7 +185,7 @@ class Worker:
         block.stand = stand
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
-        if self._notices.new:
+        if self._notices.new or FROM_READERS.texts:
             block.notices = self._notices.take()
         return block
 

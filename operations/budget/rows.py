@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.fields import fields_of
-from ...common.messages import a_kind_of, short_repr
+from ...common.messages import a_kind_of, short_repr, shorten
 from ...errors import BatchError, LengthsError
-from ..column import as_array
+from ..column import as_array, common_dtype
 from ..packing.settings import value_at
-from ..protocol import Element
+from ..protocol import Element, Tell
 from ..trees import bare_lists, flatten
 from .shapes import Ints
 
@@ -53,6 +53,7 @@ class RowPadding:
         count: int,
         rows: int,
         length: int,
+        tell: Tell,
         check: Callable[[Ints], None] | None = None,
     ) -> dict[str, Any]:
         """The batch of the first `count` records.
@@ -62,10 +63,12 @@ class RowPadding:
             count: of them that are in it; the other rows are padding.
             rows: of the batch.
             length: of its rows; what is over is cut.
+            tell: is called where numbers of several dtypes come together.
             check: is called with the lengths that the records have.
 
         Raises:
-            BatchError: records differ in their form, or have a leaf that is none, or no array.
+            BatchError: records differ in their form or in dtypes that have none in common, or have a leaf that is none, or no
+                array.
         """
         named = [_named(record) for record in records]
         flat = [flatten(record) for record in named]
@@ -84,9 +87,9 @@ class RowPadding:
             arrays = [as_array(leaf) for leaf in leaves]
             if arrays[0].ndim and path[0] not in self.meta_features:
                 real[:count] = np.maximum(real[:count], [len(each) for each in arrays[:count]])
-                columns.append(self._padded(path, arrays, count, (rows, length)))
+                columns.append(self._padded(path, arrays, count, (rows, length), tell))
             else:
-                columns.append(_stacked(path, arrays, count, rows))
+                columns.append(_stacked(path, arrays, count, rows, tell))
         if not any(as_array(leaf).ndim and path[0] not in self.meta_features for path, leaf in zip(paths, flat[0][0])):
             raise BatchError(
                 f"record {short_repr(records[0])} has no array of tokens, so that each would be 0 long; map it to one before "
@@ -103,9 +106,11 @@ class RowPadding:
                 )
         return {**batch, LENGTHS: lengths, MASK: np.arange(length) < lengths[:, None]}
 
-    def _padded(self, path: Any, arrays: Sequence[NDArray[Any]], count: int, shape: tuple[int, int]) -> NDArray[Any]:
+    def _padded(
+        self, path: Any, arrays: Sequence[NDArray[Any]], count: int, shape: tuple[int, int], tell: Tell
+    ) -> NDArray[Any]:
         tail = _same_shape(path, [array.shape[1:] for array in arrays])
-        dtype = np.result_type(*{array.dtype for array in arrays})
+        dtype = common_dtype(_name(path), arrays, tell)
         pad = value_at(self.pad_value, path, 0)
         out = np.full((*shape, *tail), 0 if pad is None else pad, dtype)
         for row, array in zip(out, arrays[:count]):
@@ -127,15 +132,20 @@ def _arrays(record: Element) -> list[NDArray[Any]]:
     return [leaf for leaf in flatten(record)[0] if getattr(leaf, "ndim", 0)]
 
 
-def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int) -> NDArray[Any]:
+def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, tell: Tell) -> NDArray[Any]:
     """Leaves that are not padded; rows without a record have 0, or None."""
     shape = _same_shape(path, [array.shape for array in arrays])
-    dtype = np.result_type(*{array.dtype for array in arrays})
+    dtype = common_dtype(_name(path), arrays, tell)
     plain = dtype.kind in "biufc"
     out = np.zeros((rows, *shape), dtype) if plain else np.full((rows, *shape), None, object)
     for row, array in enumerate(arrays[:count]):
         out[row] = array if plain or array.ndim else array.item()
     return out
+
+
+def _name(path: Sequence[Any]) -> str:
+    """A leaf as messages name it."""
+    return shorten("".join(f"[{key!r}]" for key in path), 100)
 
 
 def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

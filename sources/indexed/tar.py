@@ -16,8 +16,9 @@ from ...files.opened import OpenFile
 from ...files.paths import Paths, path_list, text_of
 from ...files.streams import stream_of
 from ...formats.index import Arrays, FoundRecords, Index, IndexKind, ascends, lie_in
-from ...formats.tar import Member, read_members, read_samples
+from ...formats.tar import read_members, read_samples
 from ...formats.tar_indices import shards_of, told_members
+from ...formats.tar_links import Member
 from .source import IndexedSource, Ranges
 
 
@@ -50,6 +51,10 @@ _LAYOUT = {
 }
 
 
+_BETWEEN_MEMBERS = 1 << 15
+"""Bytes between two members of a sample, at most: headers, and what fills a block. More of them show a link."""
+
+
 def _fits(found: FoundRecords, size: int) -> bool:
     arrays = found.arrays
     numbers, parts = arrays["extensions"], len(arrays["offsets"])
@@ -67,7 +72,8 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     """The samples of tar files, as webdataset writes them, at random. Thread-safe, picklable, safe to fork.
 
     Members that stand together and have one key are one sample: `a/1.jpg` and `a/1.cls` come as
-    `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. Nothing is unpacked. A file is gone through once, to find its samples;
+    `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. A member that is a hard or symbolic link has the content of the file in
+    the archive that it leads to. Nothing is unpacked. A file is gone through once, to find its samples;
     where they lie is kept beside it, as `<file>.headrace-index`, or in the user's cache folder, where that is not possible.
     An index that another program wrote saves this pass: `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and
     size of each member. It is believed where headers of members stand at its places.
@@ -85,8 +91,9 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is empty, cut off, compressed, damaged or not tar, or has sparse members; a sample has two members
-            of one name; there are no samples at all, or others than a shard list says.
+        SourceError: a file is empty, cut off, compressed, damaged or not tar; it has sparse members, or links that lead out of
+            it, to nothing or in a circle; a sample has two members of one name; there are no samples at all, or others than a
+            shard list says.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
         TypeError: a path is no path, or `max_open_files` is no integer.
 
@@ -103,7 +110,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     {'__key__': '1', 'txt': b'one', 'cls': b'7'}
     """
 
-    index_kind: ClassVar[IndexKind] = IndexKind("tar of whole members", _find, _LAYOUT, _fits)
+    index_kind: ClassVar[IndexKind] = IndexKind("tar of members and links", _find, _LAYOUT, _fits)
     patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
     _told: Mapping[str, int | None] = MappingProxyType({})
     """By shard lists: the number of samples in a file."""
@@ -130,11 +137,16 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
             )
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """From the first to the last member of each."""
+        """From the first to the last member of each; where a member is a link, as many bytes from the first one on."""
         arrays = index.arrays
         first, last = arrays["firsts"][places], arrays["firsts"][places + 1] - 1
-        starts = arrays["offsets"][first]
-        return starts, arrays["offsets"][last] + arrays["sizes"][last] - starts
+        starts, ends = arrays["offsets"], arrays["offsets"] + arrays["sizes"]
+        spans = ends[last] - starts[first]
+        before = np.concatenate([[0], np.cumsum(arrays["sizes"])])
+        wanted = before[last + 1] - before[first]
+        linked = (spans < wanted) | (spans > wanted + _BETWEEN_MEMBERS * (last - first))
+        sizes = np.where(linked, np.minimum(wanted, ends.max(initial=0) - starts[first]), spans)
+        return starts[first], sizes
 
     def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
         """The sizes of members, from the index."""

@@ -8,8 +8,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import TFRecordDataSource, load
 from headrace.errors import SourceError
 from headrace.formats.example import Decoder, decode_example, encode_example
+from headrace.formats.tfrecord import framed
 
 
 def _example_class():
@@ -141,6 +143,39 @@ def test_features_that_are_otherwise_are_an_error(features, text):
     data = encode_example({"label": 3, "box": [1, 2, 3], "text": ["a", "b"]})
     with pytest.raises(SourceError, match=text):
         decode_example(data, features)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "text"),
+    [
+        (2**40, np.int32, "the number 1099511627776, which int32 cannot hold; .*np.int64"),
+        ([1, -1], (np.uint8, (2,)), "the number -1, which uint8 cannot hold"),
+        (-1, np.uint64, "the number -1, which uint64 cannot hold"),
+        (2, np.bool_, "the number 2, which bool cannot hold"),
+        (1.5, np.int32, "the number 1.5, which int32 cannot hold; .*np.float32"),
+        (1e30, np.int64, "the number 1.0.*e.30, which int64 cannot hold"),
+        (float("nan"), np.int32, "the number nan, which int32 cannot hold"),
+        (1e6, np.float16, "the number 1000000.0, which float16 cannot hold"),
+    ],
+)
+def test_a_number_that_the_wanted_dtype_cannot_hold_is_an_error(tmp_path, stored, wanted, text):
+    """It names the record, the feature, the number and a dtype that can hold it."""
+    values = (stored, [1, 1] if isinstance(stored, list) else 1)
+    records = b"".join(framed(encode_example({"good": 1, "a": value})) for value in values)
+    (tmp_path / "a.tfrecord").write_bytes(records)
+    source = TFRecordDataSource(str(tmp_path / "a.tfrecord"), features={"a": wanted})
+    assert np.all(source[1]["a"] == 1)
+    with pytest.raises(SourceError, match=f"feature 'a' has {text}") as caught:
+        list(load(source, num_epochs=1))
+    assert "record key 0" in "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+
+
+def test_numbers_that_a_dtype_holds_are_converted():
+    """Whole floats become integers, and floats may be rounded."""
+    data = encode_example({"a": [1.0, -3.0], "b": 2**24 + 1, "c": float("inf"), "d": [0, 1]})
+    wanted = {"a": (np.int8, (2,)), "b": np.float32, "c": np.float16, "d": (np.bool_, (2,))}
+    found = decode_example(data, wanted)
+    assert (found["a"].tolist(), found["b"], found["c"], found["d"].tolist()) == ([1, -3], 2**24, np.inf, [False, True])
 
 
 @pytest.mark.parametrize("features", [[1], {"x": "no dtype"}, {"x": object}, {"x": (1, 2, 3)}])

@@ -7,8 +7,10 @@ import io
 import tarfile
 
 import pytest
+from conversions import convert
 
-from headrace.errors import SourceError
+import headrace
+from headrace.errors import HeadraceError, SourceError
 from headrace.formats.tar import read_members, read_records, sample_name
 
 LONG = "folder/" * 30 + "é" * 60
@@ -37,7 +39,7 @@ def tar_of(files, form=tarfile.PAX_FORMAT):
         folder = tarfile.TarInfo("a")
         folder.type = tarfile.DIRTYPE
         tar.addfile(folder)
-        link = tarfile.TarInfo("a/link.jpg")
+        link = tarfile.TarInfo("a/link")
         link.type, link.linkname = tarfile.SYMTYPE, "1.jpg"
         tar.addfile(link)
         for name, content in files.items():
@@ -54,7 +56,7 @@ def samples_of(data, on_damage=None):
 
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
 def test_samples_are_members_of_one_key(form):
-    """Folders, links, and names without a key are no part; long names in both ways; Unicode."""
+    """Folders and names without a key, links too, are no part; long names in both ways; Unicode."""
     data = tar_of(FILES, form)
     assert samples_of(data) == SAMPLES
     for offset, sample in read_records(io.BytesIO(data), "x.tar"):
@@ -205,3 +207,91 @@ def test_no_flipped_bit_of_a_header_is_silent():
         found = samples_of(bad, told.append)
         assert all(sample in whole for sample in found), place
         assert told or found == whole, place
+
+
+def tar_with_links(*members, form=tarfile.PAX_FORMAT):
+    """The bytes of a tar file of names, each with its content, or with the kind and the target of a link."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+        for name, content, *target in members:
+            info = tarfile.TarInfo(name)
+            if target:
+                info.type, info.linkname = content, target[0]
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+HARD, SYMBOLIC = tarfile.LNKTYPE, tarfile.SYMTYPE
+LINKED = [
+    ("a/1.jpg", b"one"),
+    ("a/1.cls", SYMBOLIC, "../classes/cat"),
+    ("a/2.jpg", HARD, "a/1.jpg"),
+    ("a/2.cls", SYMBOLIC, "./1.cls"),
+    ("a/3.jpg", HARD, "a/2.jpg"),
+    (f"{LONG}.jpg", SYMBOLIC, "../" * 30 + "a/1.jpg"),
+    (f"{LONG}.txt", b"long"),
+    ("a/4.txt", HARD, f"{LONG}.txt"),
+    ("a/v1.0", SYMBOLIC, "../classes"),
+    ("a/other", SYMBOLIC, "/no/part/of/a/sample"),
+    ("classes/cat", b"7"),
+]
+FOLLOWED = [
+    {"__key__": "a/1", "jpg": b"one", "cls": b"7"},
+    {"__key__": "a/2", "jpg": b"one", "cls": b"7"},
+    {"__key__": "a/3", "jpg": b"one"},
+    {"__key__": LONG, "jpg": b"one", "txt": b"long"},
+    {"__key__": "a/4", "txt": b"long"},
+]
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_a_link_has_the_content_of_the_member_that_it_leads_to(tmp_path, form):
+    """Hard and symbolic links, through each other, in a source, in a stream, and in a conversion."""
+    path = tmp_path / "x.tar"
+    path.write_bytes(tar_with_links(*LINKED, form=form))
+    with headrace.TarDataSource(path) as source:
+        assert [source[key] for key in range(len(source))] == FOLLOWED
+        assert source.record_bytes.min() > 0
+        assert list(headrace.load(source, num_epochs=1, worker_count=1)) == FOLLOWED
+    with open(path, "rb") as stream:
+        assert [sample for _, sample in read_records(stream, "x.tar")] == FOLLOWED
+    convert(path, tmp_path / "out")
+    with headrace.ArrayRecordDataSource(tmp_path / "out") as converted:
+        examples = [headrace.decode_example(converted[key]) for key in range(len(converted))]
+    assert [example["__key__"].decode() for example in examples] == [sample["__key__"] for sample in FOLLOWED]
+    assert [example.get("jpg") for example in examples] == [sample.get("jpg") for sample in FOLLOWED]
+
+
+@pytest.mark.parametrize(
+    ("links", "why"),
+    [
+        ([("b.jpg", SYMBOLIC, "nothing.jpg")], "leads to nothing, to 'nothing.jpg'"),
+        ([("b.jpg", HARD, "c.jpg"), ("c.jpg", b"later")], "leads to nothing, to 'c.jpg'"),
+        ([("b.jpg", SYMBOLIC, "/etc/passwd")], "leads out of the archive, to '/etc/passwd'"),
+        ([("d/b.jpg", SYMBOLIC, "../../b.jpg")], "leads out of the archive, to '../b.jpg'"),
+        ([("b.jpg", SYMBOLIC, "c.jpg"), ("c.jpg", SYMBOLIC, "b.jpg")], "leads in a circle"),
+        ([("b.jpg", SYMBOLIC, "b.jpg")], "leads in a circle"),
+    ],
+)
+def test_a_link_that_leads_to_no_member_is_an_error(tmp_path, links, why):
+    """Out of the archive, to nothing, or in a circle; wherever the file is read."""
+    path = tmp_path / "x.tar"
+    path.write_bytes(tar_with_links(("a.jpg", b"a"), *links))
+    for read in (
+        lambda: headrace.TarDataSource(path),
+        lambda: samples_of(path.read_bytes()),
+        lambda: convert(path, tmp_path / "out"),
+    ):
+        with pytest.raises(HeadraceError, match=rf"{links[0][0]}' is a link to '.*', which {why}\. .*--dereference"):
+            read()
+
+
+def test_a_link_in_a_compressed_file_is_an_error(tmp_path):
+    """Its target has passed already, or comes later."""
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(tar_with_links(("a.jpg", b"a"), ("b.jpg", HARD, "a.jpg"))))
+    with pytest.raises(HeadraceError, match=r"'b\.jpg' is a link to 'a\.jpg', which cannot be followed in a stream"):
+        convert(path, tmp_path / "out")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, Filter, FlatMap, MapTransform, load
+from headrace import Batch, BudgetBatch, Filter, FlatMap, MapTransform, ReadOptions, batch_and_pad, load, pad_batch
 from headrace.errors import BatchError, NoElementError, PromotionWarning
 
 RAGGED = Filter(lambda record: True)
@@ -177,3 +177,42 @@ def test_lists_of_unequal_lengths_are_mapped_to_arrays_and_padded():
     pad = Batch(2, batch_fn=headrace.pad_batch())
     (batch,) = load(records, transformations=[to_arrays, pad], num_epochs=1)
     assert batch["tokens"].tolist() == [[1, 2, 3], [4, 0, 0]]
+
+
+MIXED_DTYPES = {
+    "pad_batch": lambda: Batch(4, batch_fn=pad_batch()),
+    "a function of the user's": lambda: Batch(4, batch_fn=lambda elements: pad_batch(length=9)(elements)),
+    "batch_and_pad": lambda: Batch(4, batch_fn=batch_and_pad(batch_size=4)),
+    "budget of a stream": lambda: BudgetBatch(36, pad_to=(9,), window=4),
+    "planned budget": lambda: BudgetBatch(36, pad_to=(9,), lengths=np.full(80, 2)),
+}
+
+
+@pytest.mark.parametrize("more", [{}, {"worker_count": 2}, {"read_options": ReadOptions(num_threads=2)}])
+@pytest.mark.parametrize("name", MIXED_DTYPES)
+def test_padded_batches_tell_of_a_promotion_as_plain_ones_do(name: str, more: dict[str, Any]):
+    """A mixture of int64 and uint64 becomes float64 with one warning, wherever the batches are made."""
+    records = [{"x": np.array([i, i], "u8" if i % 2 else "i8")} for i in range(80)]
+    with pytest.warns(PromotionWarning) as caught:
+        batches = list(load(records, transformations=[MIXED_DTYPES[name]()], num_epochs=1, **more))
+    assert np.dtype("f8") in {batch["x"].dtype for batch in batches}
+    (told,) = {str(warning.message) for warning in caught}
+    assert told.startswith("leaf ['x'] is of dtype int64 in some elements and uint64 in others")
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("place", [0, 2])
+@pytest.mark.parametrize("name", ["pad_batch", "budget of a stream", "planned budget"])
+def test_an_empty_array_takes_the_dtype_of_its_neighbours(name: str, place: int):
+    """`np.asarray([])` is of float64, and says nothing about what it lacks; no warning either."""
+    records = [{"x": np.array([]) if i % 4 == place else np.array([i, i])} for i in range(80)]
+    batches = list(load(records, transformations=[MIXED_DTYPES[name]()], num_epochs=1))
+    assert {batch["x"].dtype for batch in batches} == {np.dtype("i8")}
+
+
+@pytest.mark.parametrize("name", ["budget of a stream", "planned budget"])
+def test_batches_by_budget_make_no_text_of_numbers(name: str):
+    """Arrays of numbers among arrays of text are an error, as in a plain `Batch`."""
+    records = [{"x": np.array(["ab", "c"]) if i % 2 else np.array([i, i])} for i in range(80)]
+    with pytest.raises(BatchError, match=r"leaf \['x'\] is of dtype .* no dtype holds both"):
+        list(load(records, transformations=[MIXED_DTYPES[name]()], num_epochs=1))

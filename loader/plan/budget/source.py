@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ....common.messages import first_few
 from ....operations import BudgetBatch
 from ....operations.budget.rows import check_lengths
+from ....operations.protocol import FROM_READERS
 from ....samplers.protocol import ENDLESS
 from ....sources.provenance import UsedRecord
 from ..placed_records import PlacedRecords
@@ -78,7 +79,8 @@ class BudgetSource:
         def check(real: Ints) -> None:
             check_lengths(real, self._lengths[places[:count]], lambda row: self._input.name_of(int(places[row])))
 
-        return padding.batch(records, count, shapes.rows[shape], shapes.lengths[shape], check)
+        rows, length = shapes.rows[shape], shapes.lengths[shape]
+        return padding.batch(records, count, rows, length, FROM_READERS.tell, check)
 
     def records_of(self, keys: Ints) -> Ints:
         """The keys of the records in batches."""

@@ -309,10 +309,12 @@ def shapes_from(loader, step):
 
 
 def shape_of(batch):
+    """The shape of the tokens of a batch."""
     return np.shape(batch["tokens"] if isinstance(batch, dict) else batch)
 
 
 def budget_loader(**more):
+    """Batches by budget in two shapes."""
     records = [np.ones(length, np.int32) for length in np.random.default_rng(0).integers(1, 31, 300)]
     batches = headrace.BudgetBatch(256, pad_to=(8, 30), multiple_of=8, **more)
     return headrace.load(records, transformations=[batches], num_epochs=1)

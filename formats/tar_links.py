@@ -1,0 +1,112 @@
+"""Links in tar files, hard and symbolic. In: members and links of a whole file. Out: a member in the place of each link.
+
+A hard link names a member that stands before it. A symbolic link names a path, relative to its own folder, of any member.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ..common.messages import short_repr, shorten
+from ..errors import SourceError
+
+_MOST_LINKS = 40
+"""Links that one link may lead through, as many as Linux follows."""
+
+
+class Member(NamedTuple):
+    """A regular file in a tar file."""
+
+    name: str
+    offset: int
+    """Of its content."""
+    size: int
+    content: bytes
+    """Empty where contents are not read."""
+
+
+class Link(NamedTuple):
+    """A link in a tar file."""
+
+    name: str
+    target: str
+    hard: bool
+
+    @property
+    def path(self) -> str:
+        """The path in the archive that it leads to; one outside begins with `/` or `..`."""
+        folder = "" if self.hard else posixpath.dirname(self.name)
+        return posixpath.normpath(posixpath.join(folder, self.target))
+
+
+Entry = Member | Link
+
+
+def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member | SourceError]:
+    """Members and errors as they are, and for each link the member that it leads to, under the name of the link.
+
+    A link to a folder of the archive is left out, as folders are. One that leads to nothing is an error.
+
+    Args:
+        found: all that is in the file, in its order.
+        name: of the file, for messages.
+    """
+    every = list(found)
+    targets = targets_of(every, name)
+    for one in every:
+        result = next(targets) if isinstance(one, Link) else one
+        if result is not None:
+            yield result
+
+
+def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Member | SourceError | None]:
+    """For each link its member, under the name of the link; None for a link to a folder. Arguments as of `followed`."""
+    if not any(isinstance(one, Link) for one in every):
+        return
+    entries = {posixpath.normpath(one.name): one for one in every if not isinstance(one, SourceError)}
+    folders = {folder for path in entries for folder in _folders_of(path)}
+    before: dict[str, Entry] = {}  # the last of each name so far
+    for one in every:
+        if isinstance(one, SourceError):
+            continue
+        if isinstance(one, Link):
+            target = _target(one, before, entries)
+            if isinstance(target, Member):
+                yield target._replace(name=one.name)
+            else:
+                yield None if target in folders else wrong_link(name, one, _why(target))
+        before[posixpath.normpath(one.name)] = one
+
+
+def _target(link: Link, before: Mapping[str, Entry], entries: Mapping[str, Entry]) -> Member | str:
+    """The member that a link leads to; or the last path, if nothing is there. "" for a circle."""
+    for _ in range(_MOST_LINKS):
+        found = (before if link.hard else entries).get(link.path)
+        if not isinstance(found, Link):
+            return link.path if found is None else found
+        link = found
+    return ""
+
+
+def _why(path: str) -> str:
+    if not path:
+        return "leads in a circle"
+    outside = path.startswith("/") or path.split("/")[0] == ".."
+    return f"leads {'out of the archive' if outside else 'to nothing'}, to {short_repr(path)}"
+
+
+def wrong_link(name: str, link: Link, why: str) -> SourceError:
+    """The error about a link that cannot be followed."""
+    return SourceError(
+        f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which {why}. Write the archive with "
+        "files in place of links: tar --dereference --hard-dereference."
+    )
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    while path := posixpath.dirname(path):
+        if path == "/":
+            return
+        yield path
