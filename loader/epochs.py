@@ -111,14 +111,14 @@ class Epochs(Resumable, Generic[Kind]):
         """
         self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
-    def set_states(self, states: Sequence[bytes], strict: bool = True) -> None:
+    def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
         """Go on after a run on another number of shards; as for iterators.
 
         Raises:
             CheckpointError: a state is missing, or another pipeline's or epoch's; you stay where you were.
         """
         read = parsed(states)
-        self._go_to(epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict))
+        self._go_to(epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict, equal_steps))
 
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice."""

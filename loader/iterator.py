@@ -27,7 +27,7 @@ from .state.changed_streams import migrate
 from .state.growing import OrderChangedError, WaitNotice, grown, lookout_of
 from .state.loader_state import LoaderState
 from .state.position import StreamPosition, StreamPositionAPI
-from .state.resume import merge_shard_states, parsed, resumed
+from .state.resume import at_equal_steps, merge_shard_states, parsed, resumed
 from .stats import IteratorStats
 from .stream.flow import Flow
 from .stream.rows import Rows
@@ -225,7 +225,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         """
         self._go_to(LoaderState.from_json(state), strict)
 
-    def set_states(self, states: Sequence[bytes], strict: bool = True) -> None:
+    def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
         """Go on after a run on another number of shards, with what none of them delivered: each record exactly once.
 
         All new shards call this, each with the states of all former shards. These may stand at different steps. If they
@@ -235,6 +235,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         Args:
             states: what `get_state` gave on each of the former shards, in any order.
             strict: as in `set_state`.
+            equal_steps: True restores from the state of any one shard, if all shards stood at the same step and none had
+                come to its end. Not for pipelines whose operations drop, multiply or pack records.
 
         Raises:
             CheckpointError: a state is missing, or is of another run or pipeline. The iterator stays where it was.
@@ -250,7 +252,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        loaders, read = migrate(self._loaders, parsed(states), strict, run_here)
+        read: Sequence[LoaderState] = parsed(states)
+        if equal_steps:
+            read = at_equal_steps(self._loaders, read)
+        loaders, read = migrate(self._loaders, read, strict, run_here)
         self._go_to(merge_shard_states(loaders, read, strict, run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

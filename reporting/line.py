@@ -84,8 +84,8 @@ class Progress(Resumable):
         self._iterator.set_state(state, *(() if strict else (strict,)))
         self._end_line()
 
-    def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
-        self._iterator.set_states(states, strict)
+    def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
+        self._iterator.set_states(states, strict, equal_steps)
         self._end_line()
 
     def start_prefetch(self) -> None:

@@ -100,7 +100,6 @@ class History:
         self.weights = dict.fromkeys(self.names, 1)
         self.account, self.looks = Account(self.at, self.every, self._there()), {}
         self.states, self.saved = [], copy.deepcopy(self.account)
-        self.changed = False  # since the states: then each shard needs those of all
 
     def _append(self, name, records):
         append(self.folder / f"{name}.json", records)
@@ -139,10 +138,11 @@ class History:
         shards, batch = self.draw.choice([1, 1, 2, 3]), self.draw.randint(1, 4)
         made = self._there()
         iterators = [iter(self.loader(batch, (shard, shards))) for shard in range(shards)]
-        alone = len(self.states) == shards and not self.changed and self.draw.random() < 0.5
-        for shard, iterator in enumerate(iterators):
+        alone = bool(self.states) and self.at == "hand" and self.draw.random() < 0.5
+        for iterator in iterators:
             if alone:
-                iterator.set_state(self.states[shard], strict=len(self.names) == 1)
+                state = self.draw.choice(self.states)
+                iterator.set_states([state], strict=len(self.names) == 1, equal_steps=True)
             elif self.states:
                 iterator.set_states(self.states, strict=len(self.names) == 1)
         came, keeps = [], self.draw.random() < 0.5
@@ -182,7 +182,6 @@ class History:
 
     def _save(self, iterators):
         self.states, self.saved = [iterator.get_state() for iterator in iterators], copy.deepcopy(self.account)
-        self.changed = False
 
     def _restore(self):
         self.account = copy.deepcopy(self.saved)
@@ -200,12 +199,10 @@ class History:
 
     def change(self):
         """What happens between two runs."""
-        before = copy.deepcopy((self.omitted, self.weights))
         if self.draw.random() < 0.4:
             self.omit()
         if len(self.names) > 1 and self.draw.random() < 0.4:
             self.reweigh()
-        self.changed |= before != (self.omitted, self.weights)
 
     @property
     def reweighed(self):

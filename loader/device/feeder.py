@@ -154,14 +154,14 @@ class DeviceFeeder(StreamPositionAPI):
         """
         self._go_to(lambda: self._upstream.set_state(state, strict))
 
-    def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
+    def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
         """Go on after a run on another number of shards; as `DataLoaderIterator.set_states`.
 
         Raises:
             CheckpointError: a state is missing, or another pipeline's; the feeder stays where it was.
             InUseError: as `next`.
         """
-        self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict))
+        self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps))
 
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice.

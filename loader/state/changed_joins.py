@@ -15,12 +15,13 @@ from typing import Any
 from ...common.fields import replaced
 from ...common.messages import short_repr
 from ...errors import CheckpointError
+from ...samplers.changing.history import HISTORY, OMITTED
 from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
 from ..plan.fingerprint import Fingerprint
 from ..plan.lineage import ReshardHistory
 from ..plan.mix_rules import text_of
 from ..plan.pipeline import Pipeline
-from .loader_state import LoaderState
+from .loader_state import LivingPlace, LoaderState
 
 
 def with_datasets_of_now(
@@ -49,7 +50,15 @@ def with_datasets_of_now(
             "the state stands inside a window after a mix of streams. There weights can be changed, but with other datasets "
             "random operations after the mix would draw other numbers; take the checkpoint between two windows, or keep them."
         )
-    state = dataclasses.replace(state, cursor=cursor, lineages=moved.lineages(state.lineages))
+    if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _has_changed(state):
+        raise CheckpointError(
+            "weights or datasets of a mix of streams changed, and the state stands inside a window of a run whose records were "
+            "appended or left out before: the window would be made of other records. Restore with the former mix, and change "
+            "it between two windows."
+        )
+    state = dataclasses.replace(
+        state, cursor=cursor, lineages=moved.lineages(state.lineages), places=moved.places(state.places)
+    )
     cursor = take_up(pipeline, state, moved.mix)
     cursor = replaced(cursor, notes=(*cursor.notes[:-1], cursor.notes[-1][:1]))
     return dataclasses.replace(state, cursor=cursor, fingerprint=moved.fingerprint(orders))
@@ -59,6 +68,13 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
     """True if operations after the mix have other numbers now, by which some of them draw theirs."""
     renumbered = len(state.fingerprint["operations"]) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
+
+
+def _has_changed(state: LoaderState) -> bool:
+    """Return True if records of any leaf were appended or left out."""
+    orders = [order for order in orders_in(state.fingerprint["sampler"]) if isinstance(order, dict)]
+    parts = [part for order in orders for part in order.values() if isinstance(part, dict)]
+    return any(order.keys() & {HISTORY, OMITTED} for order in (*orders, *parts))
 
 
 class _Moved:
@@ -118,16 +134,30 @@ class _Moved:
         every = (known.get(name, [ReshardHistory()] * part.size.leaves) for name, part in self._parts.items())
         return tuple(lineage for each in every for lineage in each)
 
+    def places(self, places: Mapping[int, LivingPlace]) -> dict[int, LivingPlace]:
+        """Return the places of leaves that stay, by their present numbers."""
+        left = iter(range(sum(size.leaves for size in self._sizes.values())))
+        known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
+        moved = {
+            former: number
+            for name, part in self._parts.items()
+            for former, number in zip(known.get(name, ()), range(part.leaves.start, part.leaves.stop))
+        }
+        return {moved[former]: place for former, place in places.items() if former in moved}
+
     def fingerprint(self, saved: Mapping[str, Any]) -> Fingerprint:
         """The identity of the pipeline, and the former orders of datasets that stay, by what a state says of its samplers."""
         present: Any = self._pipeline.fingerprint
-        if not {"samplers"} <= saved.keys() & present["sampler"].keys():
-            return self._pipeline.fingerprint
-        left = iter(saved["samplers"])
+        left, current = iter(orders_in(saved)), orders_in(present["sampler"])
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
-        now = {name: present["sampler"]["samplers"][part.leaves] for name, part in self._parts.items()}
+        now = {name: current[part.leaves] for name, part in self._parts.items()}
         orders = [order for name in now for order in known.get(name, now[name])]
-        return Fingerprint({**present, "sampler": {**present["sampler"], "samplers": orders}})
+        if len(orders) != len(current):
+            return self._pipeline.fingerprint
+        sampler = {**orders[0], "joins": present["sampler"]["joins"]}
+        if "samplers" in present["sampler"]:
+            sampler = {**present["sampler"], "samplers": orders}
+        return Fingerprint({**present, "sampler": sampler})
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
         """The leftovers, except those of a dataset that was removed."""
@@ -143,6 +173,14 @@ class _Moved:
                 return [dataclasses.replace(rest, cursor=cursor, lineages=lineages, stage=stage)]
             stage -= size.stages
         return []
+
+
+def orders_in(sampler: Any) -> list[Any]:
+    """Return the orders of all leaves in the value "sampler" of a fingerprint."""
+    if not isinstance(sampler, dict):
+        return []
+    orders = sampler.get("samplers", [{name: value for name, value in sampler.items() if name != "joins"}])
+    return orders if isinstance(orders, list) else []
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:

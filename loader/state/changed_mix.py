@@ -10,21 +10,19 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 from ...errors import CheckpointError
-from ...samplers import NoSharding, WeightedSampler
+from ...samplers import WeightedSampler
 from ...samplers.mix.sampler import PASSING, MixSampler, shares
-from ...samplers.mix.weights import MAX_POSITION
-from ..plan.cursor import Cursor, Leftover, those_within
+from ..plan.cursor import Cursor, those_within
 from ..plan.fingerprint import Fingerprint
 from ..plan.leaf import Leaf
-from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
-from .leftover import Run, check_sizes, read_to_end, split_leftover
+from .leftover import Run, check_row_windows, check_sizes, of_total, read_to_end, split_leftover
 from .loader_state import LoaderState
-from .record_checks import check_last_windows, first_unread, former_length
+from .record_checks import check_all_shards, check_last_windows, first_unread, former_length, length_of
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
@@ -59,17 +57,20 @@ def migrate_mix(
         return _with_weights(pipeline, sampler, states, strict)
     changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
+        check_all_shards(states, "weights or parts of the mix changed")
         _check_dealt(states, "the mix is another one")
-        states = _split_leftover(pipeline, states, saved, run)
-        changed = sampler.going_on(saved, first_unread(pipeline, states), True)
-        check_last_windows(
-            pipeline, states, former_length(states, saved), len(changed.with_shard_options(NoSharding()))
-        )
+        length = former_length(states, saved)
+        former = sampler.as_it_was(saved, length)
+        states = _split_leftover(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=former)), states, run)
+        position = first_unread(pipeline, states)
+        changed = sampler.going_on(saved, position, True)
+        check_last_windows(pipeline, states, length, length_of(changed))
+        check_row_windows(pipeline, states, min(position, length), changed, run)
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     fingerprint = states[0].fingerprint
     if not strict:
         fingerprint = Fingerprint({**fingerprint, "sampler": changed.fingerprint})
-    total = len(changed.with_shard_options(NoSharding()))
+    total = length_of(changed)
     return pipeline.with_leaf(leaf), [adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
 
 
@@ -89,10 +90,11 @@ def _with_weights(
             "window of a Pack or window_shuffle: the rest would be made of other records. Take the state at another step."
         )
     if not strict and sampler.fingerprint["weights"] != saved.get("weights"):
+        check_all_shards(states, "weights changed")
         _check_dealt(states, "the weights are others")
     changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
     fingerprint = known if strict else Fingerprint({**known, "sampler": changed.fingerprint})
-    total = len(changed.with_shard_options(NoSharding()))
+    total = length_of(changed)
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     return pipeline.with_leaf(leaf), [adapted(state, known, fingerprint, total) for state in states]
 
@@ -192,61 +194,19 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
 
 
-def _split_leftover(
-    pipeline: Pipeline, states: Sequence[LoaderState], saved: dict[str, Any], run: Run
-) -> Sequence[LoaderState]:
-    """The states, which stand after the windows that were begun: these are unfinished, and made as they would have been."""
-    within = any(stage > 0 for state in states for stage in pipeline.begun_at(pipeline.top, state.cursor))
-    if within and len(states) < states[0].shard[1]:
-        raise CheckpointError(
-            "a mix cannot be changed where the state of one of several shards stands inside a window of a Pack or "
-            "window_shuffle, or a batch that is taken apart, after a Filter or FlatMap; give set_states those of all shards."
-        )
-    if not within:
+def _split_leftover(former: Pipeline, states: Sequence[LoaderState], run: Run) -> Sequence[LoaderState]:
+    """Move states behind the windows that were begun under the former order, and keep those as leftovers."""
+    if not any(stage > 0 for state in states for stage in former.begun_at(former.top, state.cursor)):
         return states
-    sampler: Any = pipeline.leaf.sampler
-    former = sampler.going_on(saved, MAX_POSITION, True)
-    total = len(former.with_shard_options(NoSharding()))
-    loaders = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=former))
-    return [
-        dataclasses.replace(state, cursor=split_leftover(loaders, _of_total(state, total), run)) for state in states
-    ]
+    total = length_of(former.leaf.sampler)
+    return [dataclasses.replace(state, cursor=split_leftover(former, of_total(state, total), run)) for state in states]
 
 
 def adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
     """A state of the run as one of the order of now; that of another run is left to be refused."""
     if state.fingerprint != known:
         return state
-    return dataclasses.replace(_of_total(state, total), fingerprint=fingerprint)
-
-
-Placed = TypeVar("Placed", LoaderState, Leftover)
-
-
-def _of_total(place: Placed, total: int) -> Placed:
-    """A state or a leftover, of an order with another number of positions."""
-    rests = (_of_total(rest, total) for rest in place.cursor.unfinished)
-    lineages = tuple(_of_length(lineage, total) for lineage in place.lineages)
-    return dataclasses.replace(place, cursor=place.cursor.with_unfinished(*rests), lineages=lineages)
-
-
-def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
-    """The same history of shards, of an order with another number of positions."""
-    if not lineage.layers or lineage.total == total:
-        return lineage
-    longer = dataclasses.replace(lineage, total=total)
-    if not longer.is_possible:
-        raise CheckpointError(
-            f"the mix of now has {total} positions, and the runs before have read more; give its parts more epochs, or use "
-            'when_exhausted="repeat".'
-        )
-    if lineage.hangs_on_end or longer.hangs_on_end:
-        raise CheckpointError(
-            f"the mix of now has {total} positions, that of the state {lineage.total}, and the number of shards was changed "
-            "where some shards had come to its end, so that what is left would have another order. Read the former mix to its "
-            "end, and begin the one of now without the state; or change mixes and shards at earlier steps."
-        )
-    return longer
+    return dataclasses.replace(of_total(state, total), fingerprint=fingerprint)
 
 
 def lasting(fingerprint: dict[str, Any]) -> dict[str, Any]:

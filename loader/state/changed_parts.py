@@ -20,11 +20,12 @@ from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
 from ..plan.growth import at_generations, growing_parts
 from ..plan.pipeline import Pipeline
-from .leftover import check_sizes
+from .leftover import Run, check_row_windows, check_sizes
 from .loader_state import LoaderState
 from .record_checks import (
     changes_of,
     changing,
+    check_all_shards,
     check_last_windows,
     check_omitted,
     check_unread,
@@ -36,7 +37,7 @@ from .record_checks import (
 
 
 def with_parts(
-    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """The pipeline of a mix, and states as of one whose parts have the same records.
 
@@ -73,11 +74,13 @@ def with_parts(
     mix: Any = pipeline.leaf.sampler
     now = mix.with_parts(changed)
     if any(part.history != histories[name] for name, part in changed.items()):
+        check_all_shards(states, "records were appended or left out")
         check_begun(pipeline, states, strict)
         whole = now.going_on(saved, position, False)
         if any(part.omitted.digest != histories[name].last.omitted for name, part in changed.items()):
             check_unread(pipeline, whole, states, position)
         check_last_windows(pipeline, states, length, length_of(whole))
+        check_row_windows(pipeline, states, position, whole, run)
     sampler = {**saved, **{part_named(name): part.fingerprint for name, part in changed.items()}}
     source = known["source"]
     if any(part.generation > histories[name].last.generation for name, part in changed.items()):

@@ -25,11 +25,12 @@ from ..plan.growth import at_generation, epoch_at_generation
 from ..plan.pipeline import Pipeline
 from .changed_mix import adapted, migrate_mix
 from .changed_parts import check_begun, place_in_mix, with_parts
-from .leftover import Run
+from .leftover import Run, check_row_windows
 from .loader_state import LivingPlace, LoaderState
 from .record_checks import (
     changes_of,
     changing,
+    check_all_shards,
     check_last_windows,
     check_omitted,
     check_unread,
@@ -55,7 +56,7 @@ def migrate_records(
     """
     if isinstance(pipeline.leaf.sampler, MixSampler):
         states = _with_records(pipeline, states)
-        return migrate_mix(*with_parts(pipeline, states, strict), strict, run)
+        return migrate_mix(*with_parts(pipeline, states, strict, run), strict, run)
     if isinstance(pipeline.leaf.sampler, OneEpoch):
         pipeline, states = _in_generation(pipeline, _with_records(pipeline, states), strict)
         return migrate_mix(pipeline, _in_epoch(pipeline, states, strict), strict, run)
@@ -84,9 +85,11 @@ def migrate_records(
     )
     total = length_of(changed)
     if changed.history != history:
+        check_all_shards(states, "records were appended or left out")
         check_begun(pipeline, states, strict)
         if changed.omitted.digest != history.last.omitted:
             check_unread(pipeline, changed, states, position)
+        check_row_windows(pipeline, states, position, changed, run)
     check_last_windows(pipeline, states, length, total)
     now = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=changed))
     fingerprint = _told(known, now, changed)
@@ -140,6 +143,7 @@ def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -
             "other records are left out since, and the state stands inside an epoch of a loop by epochs(), whose batches would "
             "be other ones; take the state between two epochs, or loop over iter(loader), whose states go on anywhere."
         )
+    check_all_shards(states, "records were left out")
     fingerprint = Fingerprint({**known, "sampler": order.fingerprint})
     return retold(states, known, fingerprint)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CheckpointError
-from ...samplers.changing.history import HISTORY, OMITTED
+from ...samplers.changing.history import GENERATION, HISTORY, OMITTED
 from ...samplers.changing.sampler import ChangingSampler
 from ...samplers.mix.sampler import MixSampler
 from ..plan.compile import compiled
@@ -20,6 +20,7 @@ from ..plan.fingerprint import Fingerprint
 from ..plan.joins import Apply, Read
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
+from .changed_joins import orders_in
 from .changed_mix import migrate_mix
 from .changed_records import migrate_records
 from .leftover import Run
@@ -45,11 +46,8 @@ def migrate(
 
 def _orders(state: LoaderState) -> list[Any]:
     """The fingerprints of the leaves' orders."""
-    saved: Any = state.fingerprint["sampler"]
-    if not isinstance(saved, dict):
-        return []
-    orders = saved.get("samplers", [{name: value for name, value in saved.items() if name != "joins"}])
-    return orders if isinstance(orders, list) and len(orders) == len(state.lineages) else []
+    orders = orders_in(state.fingerprint["sampler"])
+    return orders if len(orders) == len(state.lineages) else []
 
 
 def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
@@ -70,7 +68,7 @@ def _with_leaf(
     changed, after = migrate_records(alone, before, strict, run)
     if changed.leaf.sampler is leaf.sampler and after == before:
         return pipeline, states
-    if len(getattr(changed.leaf.sampler, "changes", ())) > _changes(before):
+    if _histories(changed.leaf.sampler.fingerprint) not in [_histories(_orders(state)[number]) for state in states]:
         _check_between(pipeline, states, number)
     leaves = (*pipeline.leaves[:number], changed.leaf, *pipeline.leaves[number + 1 :])
     return dataclasses.replace(pipeline, leaves=leaves), [
@@ -121,11 +119,14 @@ def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> Loader
     )
 
 
-def _changes(states: Sequence[LoaderState]) -> int:
-    """The changes that an order has gone through, as states of its leaf tell."""
-    return max(
-        len(saved.get(HISTORY, ())) for state in states if isinstance(saved := state.fingerprint["sampler"], dict)
-    )
+def _histories(order: Any) -> list[Any]:
+    """Return the changes of an order, and of each part of a mix, as its fingerprint has them."""
+    orders = [order, *order.values()] if isinstance(order, dict) else []
+    return [
+        {name: each[name] for name in (HISTORY, OMITTED, GENERATION) if name in each}
+        for each in orders
+        if isinstance(each, dict) and "kind" in each
+    ]
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import CheckpointError
+from .record_checks import OneShardError
 
 _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
@@ -37,7 +38,8 @@ def with_state(item: Any) -> Any:
 def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
     """Bring an iterator to the place that was saved, and have it begin to prefetch there.
 
-    A process that finds its own file goes on from that. Where another number of processes saved, all their states are read.
+    A process that finds its own file restores from that. If another number of processes saved, or if the order of the records
+    changed since, the files of all processes are read.
 
     Args:
         folder: with the files.
@@ -50,7 +52,7 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
     own = state_file(folder)
     try:
         if own.exists():
-            iterator.set_state(from_bytes(own.read_bytes(), iterator), **as_said(strict))
+            _restore_own(folder, own, iterator, strict)
         else:
             iterator.set_states(_all_states(folder, own.name), **as_said(strict))
     except OSError as error:
@@ -58,6 +60,17 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
     except CheckpointError as error:
         raise CheckpointError(f"{shorten(folder)}: {shorten(error, 400)}") from None
     iterator.start_prefetch()
+
+
+def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
+    """Restore from the file of this process; from all files, if that one does not tell enough."""
+    try:
+        iterator.set_state(from_bytes(own.read_bytes(), iterator), **as_said(strict))
+    except OneShardError:
+        states = _states_in(folder)
+        if states is None:
+            raise
+        iterator.set_states(states, **as_said(strict))
 
 
 def as_said(strict: bool) -> dict[str, bool]:
@@ -71,13 +84,23 @@ def process_of(path: Any) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _all_states(folder: Any, own: str) -> list[bytes]:
-    found = list(folder.glob("process_*-of-*.json")) if folder.exists() else []
-    files = sorted((path for path in found if process_of(path)), key=process_of)  # type: ignore[arg-type]
+def _states_in(folder: Any) -> list[bytes] | None:
+    """Return the states of all processes; None if some are missing."""
+    files = sorted((path for path in _files_in(folder) if process_of(path)), key=process_of)  # type: ignore[arg-type]
     counts = {process_of(path)[1] for path in files}  # type: ignore[index]
-    if len(counts) == 1 and len(files) == counts.pop():
-        return [bytes(path.read_bytes()) for path in files]
-    there = first_few(sorted(path.name for path in found)) or "no state"
+    whole = len(counts) == 1 and len(files) == counts.pop()
+    return [bytes(path.read_bytes()) for path in files] if whole else None
+
+
+def _files_in(folder: Any) -> list[Any]:
+    return list(folder.glob("process_*-of-*.json")) if folder.exists() else []
+
+
+def _all_states(folder: Any, own: str) -> list[bytes]:
+    states = _states_in(folder)
+    if states is not None:
+        return states
+    there = first_few(sorted(path.name for path in _files_in(folder))) or "no state"
     raise CheckpointError(
         f"there is neither {own}, nor are there the states of all processes of another run, but {there}; "
         "pass the folder of a complete checkpoint."

@@ -8,9 +8,11 @@ made of rows, these are read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
 
 from ...common.fields import replaced
 from ...common.messages import short_repr, shorten
@@ -69,6 +71,33 @@ def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
         _end(former, part, rest.cursor, run)
 
 
+def reads_beyond(loaders: Pipeline, rest: Leftover, position: int, run: Run) -> bool:
+    """Return True if a leftover window of rows has other records than if the order ended at a position."""
+    part = part_of(loaders, rest)
+    if part is None or part.stage is None or loaders.stages[part.stage].leaf is not None:
+        return False
+    whole = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
+    cut = dataclasses.replace(whole, leaves=tuple(_until(leaf, position) for leaf in whole.leaves))
+    made, expected = (list(_to_end(former, part, rest.cursor, run)) for former in (whole, cut))
+    return list(map(_records_in, made)) != list(map(_records_in, expected))
+
+
+def _until(leaf: Leaf, position: int) -> Leaf:
+    """Return a leaf that ends before a global position of its dense tail."""
+    dense, offset = leaf.lineage.dense_from
+    index = max(position - offset, dense)
+    cut = dataclasses.replace(leaf)
+    vars(cut)["total"] = min(leaf.total, max(-(-(index - leaf.shard.shard_index) // leaf.shard.shard_count), 0))
+    return cut
+
+
+def _records_in(place: tuple[Rows, int]) -> tuple[list[int], list[int]]:
+    """Return leaves and positions of the records of one element."""
+    rows, row = place
+    table = rows.origin.table(np.array([row]))
+    return table.leaf.tolist(), table.position.tolist()
+
+
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
     """The cursor after all that is made of the inputs of which something was delivered."""
     assert part.stage is not None, "only stages make something of several inputs"
@@ -76,12 +105,18 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
     if stage.leaf is not None:
         end = min(cursor.positions[0] + stage.unit, former.leaves[stage.leaf].total)
         return replaced(cursor, positions=(end,), skips=(0,))
+    for rows, row in _to_end(former, part, cursor, run):
+        cursor = rows.origin.cursor_after(row)
+    return cursor
+
+
+def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterator[tuple[Rows, int]]:
+    """Yield the rows, and the place there, of each element that is left of a window of rows."""
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
-            cursor = rows.origin.cursor_after(row)
-            if part.stage not in former.begun_at(part, cursor):
+            yield rows, row
+            if part.stage not in former.begun_at(part, rows.origin.cursor_after(row)):
                 break
-    return cursor
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
@@ -190,6 +225,66 @@ def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
         return None
     moved = (*(0,) * (stages - after), *skips[len(skips) - after :])
     return dataclasses.replace(state, cursor=replaced(state.cursor, skips=moved, unfinished=()))
+
+
+Placed = TypeVar("Placed", LoaderState, Leftover)
+
+
+def of_total(place: Placed, total: int) -> Placed:
+    """A state or a leftover, of an order with another number of positions."""
+    rests = (of_total(rest, total) for rest in place.cursor.unfinished)
+    lineages = tuple(_of_length(lineage, total) for lineage in place.lineages)
+    return dataclasses.replace(place, cursor=place.cursor.with_unfinished(*rests), lineages=lineages)
+
+
+def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
+    """The same history of shards, of an order with another number of positions."""
+    if not lineage.layers or lineage.total == total:
+        return lineage
+    longer = dataclasses.replace(lineage, total=total)
+    if not longer.is_possible:
+        raise CheckpointError(
+            f"the mix of now has {total} positions, and the runs before have read more; give its parts more epochs, or use "
+            'when_exhausted="repeat".'
+        )
+    if lineage.hangs_on_end or longer.hangs_on_end:
+        raise CheckpointError(
+            f"the mix of now has {total} positions, that of the state {lineage.total}, and the number of shards was changed "
+            "where some shards had come to its end, so that what is left would have another order. Read the former mix to its "
+            "end, and begin the one of now without the state; or change mixes and shards at earlier steps."
+        )
+    return longer
+
+
+def check_row_windows(
+    pipeline: Pipeline, states: Sequence[LoaderState], position: int, now: VectorSampler, run: Run
+) -> None:
+    """Refuse a changed order if a leftover window of rows reads into it.
+
+    The end of the former order cut such a window short. In the changed order it would be filled with records that also
+    come after it. Only reading tells where a window of rows ends.
+
+    Args:
+        pipeline: with one leaf.
+        states: each stands between windows of rows, or has these as leftovers.
+        position: from which on the order is another one, or where the former one ended.
+        now: the changed order.
+        run: reads the windows.
+
+    Raises:
+        CheckpointError: a window reads into the changed order.
+    """
+    total, changed = (
+        len(now.with_shard_options(NoSharding())),
+        pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=now)),
+    )
+    for rest in those_within([rest for state in states for rest in state.cursor.unfinished]):
+        if reads_beyond(changed, of_total(rest, total), position, run):
+            raise CheckpointError(
+                "the state stands inside the last window of a shard, which the end of the former order cut short; the changed "
+                "order would fill it with records that come again. Read the former order to its end and begin the changed one "
+                "without the state; or take the checkpoint at another step."
+            )
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:

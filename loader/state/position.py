@@ -130,7 +130,7 @@ class Resumable:
         """Go to the place that `get_state` told."""
         raise NotImplementedError
 
-    def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
+    def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
         """Go on after a run on another number of shards."""
         raise NotImplementedError
 

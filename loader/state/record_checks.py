@@ -71,6 +71,25 @@ def _count(digest: str) -> int:
         raise CheckpointError(f"the state is damaged: omitted={short_repr(digest)}.") from None
 
 
+class OneShardError(CheckpointError):
+    """The state of one shard does not tell from which position on all shards may follow a changed order."""
+
+
+def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
+    """Refuse a changed order where the states of some shards are missing: they may stand at other steps.
+
+    Raises:
+        OneShardError: fewer states than the run had shards.
+    """
+    shards = states[0].shard[1]
+    if len(states) < shards:
+        raise OneShardError(
+            f"{change} since the state was taken, and a state of {len(states)} of {shards} shards does not tell at which "
+            "steps the others stood: records could come twice or never. Pass set_states the states of all shards; or, if all "
+            "stood at the same step, set_states([state], equal_steps=True)."
+        )
+
+
 def length_of(sampler: Any) -> int:
     """Positions of all shards together."""
     return len(sampler.with_shard_options(NoSharding()))

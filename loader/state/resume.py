@@ -16,6 +16,8 @@ from ...common.fields import replaced
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
+from ...samplers.changing.history import History
+from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
@@ -27,6 +29,7 @@ from ..plan.steps.skipped import Ranges, SkippedSteps, count_of, union
 from .changed_mix import lasting
 from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .loader_state import LoaderState
+from .record_checks import changing, former_length, length_of
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -40,6 +43,57 @@ def parsed(states: Any) -> list[LoaderState]:
         except CheckpointError as error:
             raise CheckpointError(f"state {number} of {len(states)}: {shorten(error, 400)}") from None
     return read
+
+
+def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
+    """Return the states of all shards, which stood at the same step as the only one of `states`.
+
+    Raises:
+        CheckpointError: if there are several states, or if the state does not tell where the other shards stood.
+    """
+    if len(states) != 1:
+        raise CheckpointError(
+            f"equal_steps=True takes the state of one shard, not {len(states)}; leave it out to pass the states of all shards."
+        )
+    (state,) = states
+    if state.shard[1] == 1:
+        return [state]
+    if not pipeline.aligned or any(state.cursor.skips) or state.cursor.unfinished:
+        raise CheckpointError(
+            "equal_steps=True needs a pipeline in which each step is the same number of records: one without Filter, FlatMap, "
+            'Pack, streams that are joined, or on_error="skip". Pass set_states the states of all shards.'
+        )
+    if pipeline.leaf.growth is not None:
+        raise CheckpointError(
+            "equal_steps=True cannot be used while a run takes in appended records, which some shards may have found already; "
+            'pass set_states the states of all shards, or make the loader with growth="hand".'
+        )
+    count, position = state.shard[1], state.cursor.positions[0]
+    shards = [ShardOptions(shard, count, pipeline.shard.drop_remainder) for shard in range(count)]
+    left = _positions_left(pipeline, state)
+    lengths = [shard.length(left) for shard in shards]
+    if position >= lengths[state.shard[0]] and len({*lengths}) > 1:
+        raise CheckpointError(
+            f"equal_steps=True cannot be used at the end of a shard of {position} records, because other shards have "
+            f"{min(lengths)} to {max(lengths)}; pass set_states the states of all shards."
+        )
+    return [dataclasses.replace(state, shard=(shard, count)) for shard in range(count)]
+
+
+def _positions_left(pipeline: Pipeline, state: LoaderState) -> int:
+    """Return the number of positions that all shards of the run had, as its state tells."""
+    lineage, sampler, saved = state.lineages[0], pipeline.leaf.sampler, state.fingerprint["sampler"]
+    if lineage.layers:
+        return lineage.length(0)
+    if isinstance(saved, dict) and isinstance(sampler, MixSampler) and saved.get("kind") == "MixSampler":
+        return former_length([state], saved)
+    values: dict[str, Any] = saved if isinstance(saved, dict) else {}
+    records, epochs = None if "epoch" in values else values.get("records"), values.get("epochs", 0)
+    if records is not None and (order := changing(sampler, values, True)) is not None:
+        return length_of(order.with_history(History.of(values)))
+    if records is not None and epochs != 0:
+        return ENDLESS if epochs is None else min(records * epochs, ENDLESS)
+    return length_of(sampler)
 
 
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:

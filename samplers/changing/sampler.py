@@ -155,8 +155,9 @@ class ChangingSampler:
         layer = self._layers[number]
         if layer is None:
             raise CheckpointError(
-                f"position {self._begins[number]:,} and some after it were read when omit= named other records than now, "
-                "so that the records there are not known; pass the keys that were left out then."
+                f"position {self._begins[number]:,} and some after it belong to a time when omit= named other records than "
+                "now. A state keeps a digest of these keys alone, so the records there are unknown. Restore with the former "
+                "omit=, and add keys to it where all shards stand at the same step, between two windows, before the end."
             )
         return layer
 

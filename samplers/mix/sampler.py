@@ -26,7 +26,7 @@ from .ends import ends_of, order_before, order_of
 from .order import MixOrder
 from .parts import as_order, epoch_at, length_of, part_named, parts_by_name
 from .shuffles import FEW, PartShuffles
-from .weights import MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
+from .weights import MAX_POSITION, MaxEpochs, Schedule, Weights, epochs_of, ramped, stages_of
 
 Positions = NDArray[np.int64]
 
@@ -370,4 +370,16 @@ class MixSampler:
         told = {name: value for name, value in self.fingerprint.items() if name not in PASSING}
         if changes and position > 0 and told != {name: saved[name] for name in saved if name not in PASSING}:
             other._history = {"until": position, **order_before(saved, position).to_values()}
+        return other
+
+    def as_it_was(self, saved: Mapping[str, Any], length: int) -> MixSampler:
+        """Return the order of a former run, which ended after `length` positions, over the present parts.
+
+        Raises:
+            CheckpointError: the fingerprint is damaged.
+        """
+        other = copy.copy(self)
+        other.__dict__.pop("fingerprint", None)
+        other._history = saved.get("history")
+        other.__dict__["_ended"] = order_before(saved, MAX_POSITION), length, saved.get("ended", [])
         return other

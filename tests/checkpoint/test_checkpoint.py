@@ -9,7 +9,7 @@ from pipelines import loader, stream
 import headrace
 from headrace.checkpoint import CheckpointRestore, CheckpointSave
 from headrace.errors import CheckpointError
-from headrace.loader.state.files import restore
+from headrace.loader.state.files import restore, state_file
 
 KINDS = ["batch", "filter, batch", "flat map, random, batch, random"]
 
@@ -168,3 +168,31 @@ def test_what_has_no_state_is_told_how_to_get_one(tmp_path):
         for wrong in (loader_of_numbers, loader_of_numbers.to_device):
             with pytest.raises(TypeError, match=r"has no state; .*iter\(loader\)"):
                 manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(wrong)))
+
+
+def test_each_process_restores_a_changed_order_from_the_files_of_all(tmp_path, monkeypatch):
+    """Its own file does not tell where the others stood; if a file is missing, the error says what to pass."""
+
+    def shard(index, omit=()):
+        options = headrace.ShardOptions(index, 2)
+        return iter(headrace.load(range(12), num_epochs=1, omit=omit, shard_options=options))
+
+    def as_process(index):
+        monkeypatch.setattr("headrace.loader.state.files._process", lambda: (index, 2))
+
+    seen = []
+    for index, steps in enumerate((1, 3)):
+        as_process(index)
+        iterator = shard(index)
+        seen += [next(iterator) for _ in range(steps)]
+        state_file(tmp_path).write_bytes(iterator.get_state())
+    for index in range(2):
+        as_process(index)
+        again = shard(index, [11])
+        restore(tmp_path, again)
+        seen += list(again)
+    assert sorted(seen) == list(range(11))
+    state_file(tmp_path).unlink()
+    as_process(0)
+    with pytest.raises(CheckpointError, match="equal_steps=True"):
+        restore(tmp_path, shard(0, [11]))

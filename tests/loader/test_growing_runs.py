@@ -255,7 +255,7 @@ def test_a_folder_of_files_grows(tmp_path, name, workers):
         shard.close()
     assert keys == [*range(10), *range(10), 100, 101, 102, 103]
     with make(0, "hand") as iterator:
-        iterator.set_state(state)
+        iterator.set_states([state], equal_steps=True)
         assert _take(iterator, 5) == keys[4::2]
 
 

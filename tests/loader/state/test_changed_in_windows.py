@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from headrace import IterDataset, MapDataset
+from headrace import IterDataset, MapDataset, ShardOptions
 from headrace.errors import CheckpointError
 
 RECORDS = 24
@@ -96,3 +96,45 @@ def test_a_part_that_is_removed_in_a_second_edit_is_missed_when_the_state_is_set
         refused += why is not None
         taken += why is None and len(list(now)) > 0
     assert refused > 0 < taken
+
+
+def _packed(parts, weights, shard):
+    """Rows of a window that holds more documents than a shard has."""
+    sources = {name: MapDataset.source([np.array([token]) for token in tokens]) for name, tokens in parts.items()}
+    mixed = MapDataset.mix(sources, weights, when_exhausted="all").to_iter_dataset(shard_options=ShardOptions(*shard))
+    return iter(mixed.flat_map(lambda document: [document, document * 10]).pack(2, window=6))
+
+
+def _resumed_on_one_shard(parts):
+    """The state of one shard, after two others stood inside windows that the end of the mix cuts short."""
+    states = []
+    for shard in range(2):
+        iterator = _packed(parts, None, (shard, 2))
+        next(iterator)
+        states.append(iterator.get_state())
+    iterator = _packed(parts, None, (0, 1))
+    iterator.set_states(states)
+    next(iterator)
+    return iterator.get_state()
+
+
+def test_a_window_of_rows_that_the_end_of_a_mix_cut_short_refuses_a_new_part():
+    """It would be filled with records of the new part, which come again after it."""
+    parts = {"a": [1, 2, 3, 4]}
+    state = _resumed_on_one_shard(parts)
+    why = refusal(_packed({**parts, "c": [7, 8, 9]}, None, (0, 1)), state)
+    assert why is not None
+    assert "inside the last window of a shard" in why
+    assert "at another step" in why
+    assert len(why) < 500
+
+
+def test_a_window_of_rows_in_the_midst_of_a_mix_takes_a_new_part():
+    """As it ends before the changed order begins, each token comes once."""
+    parts = {"a": list(range(1, 30))}
+    state = _resumed_on_one_shard(parts)
+    iterator = _packed({**parts, "c": [101, 102]}, None, (0, 1))
+    assert refusal(iterator, state) is None
+    rest = Counter(token for row in iterator for token in row["tokens"][row["tokens_segment_ids"] > 0].tolist())
+    begun = Counter([1, 10, 2, 20, 3, 30])
+    assert rest + begun == Counter(token * by for token in (*range(1, 30), 101, 102) for by in (1, 10))

@@ -28,7 +28,7 @@ def _take(loader, states, steps, strict=True):
     """The keys of so many steps from states on, and the state after them."""
     with iter(loader) as iterator:
         if isinstance(states, bytes):
-            iterator.set_state(states, strict)
+            iterator.set_states([states], strict, equal_steps=True)
         elif states:
             iterator.set_states(states, strict)
         keys = [next(iterator).tolist() for _ in range(steps)]
@@ -190,3 +190,49 @@ def test_a_damaged_state_is_refused():
     damaged = {**values, "fingerprint": {**values["fingerprint"], "sampler": sampler}}
     with pytest.raises(CheckpointError, match="damaged"):
         _take(_loader(range(20), [3]), json.dumps(damaged).encode(), 1)
+
+
+def _stands(shards, steps, **options):
+    """States of shards at these steps."""
+    states = []
+    for shard, count in enumerate(steps):
+        states.append(_take(_loader(range(12), batch=1, shard=(shard, shards), **options), [], count)[1])
+    return states
+
+
+@pytest.mark.parametrize("steps", [(1, 3), (2, 2), (0, 2)])
+def test_more_omitted_records_need_the_states_of_all_shards(steps):
+    """A shard cannot tell from its own state where the others stood, so the change is refused with both remedies."""
+    states = _stands(2, steps, num_epochs=2, shuffle=False)
+    for shard, state in enumerate(states):
+        with iter(_loader(range(12), [7, 11], 1, (shard, 2), num_epochs=2, shuffle=False)) as iterator:
+            with pytest.raises(CheckpointError, match=r"set_states the states of all.*equal_steps=True"):
+                iterator.set_state(state)
+            iterator.set_states(states)
+
+
+def test_the_state_of_one_shard_restores_any_number_of_shards_at_equal_steps():
+    """As the states of all shards would, also with more records left out, and other batches."""
+    states = _stands(3, (2, 2, 2))
+    for shards, omitted in ((3, []), (3, [5]), (2, [5]), (1, [])):
+        for shard in range(shards):
+            loader = _loader(range(12), omitted, 2, (shard, shards))
+            expected, _ = _take(loader, states, 9)
+            for state in states:
+                assert _take(loader, state, 9)[0] == expected
+
+
+def test_one_state_restores_no_other_shards_where_these_may_stand_elsewhere():
+    """After a filter, at the end of uneven shards, of several states: each is refused with a remedy."""
+    even = Filter(lambda key: key % 2 == 0)
+    filtered = _stands(2, (1, 1), operations=[even])
+    with pytest.raises(CheckpointError, match="each step is the same number of records"):
+        _take(_loader(range(12), batch=1, operations=[even]), filtered[0], 1)
+    ended = _take(_loader(range(5), batch=1, shard=(1, 2), num_epochs=1), [], 2)[1]
+    with pytest.raises(CheckpointError, match="at the end of a shard of 2 records, because other shards have 2 to 3"):
+        _take(_loader(range(5), batch=1, num_epochs=1), ended, 1)
+    with (
+        iter(_loader(range(12), batch=1)) as iterator,
+        pytest.raises(CheckpointError, match="takes the state of one shard, not 2"),
+    ):
+        iterator.set_states(_stands(2, (1, 1)), equal_steps=True)
