@@ -25,10 +25,11 @@ class WorkersLike(Protocol):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Reading ahead, for sources that wait for disks or networks: number of threads, and of records.
+    """Reading ahead, for sources that wait for disks or networks: number of threads, records and bytes.
 
-    Both are for each place that works: the user's process with `worker_count=0` or with worker threads, which share them, and
-    each worker process or actor.
+    All are for each place that works: the user's process with `worker_count=0` or with worker threads, which share them, and
+    each worker process or actor. A source whose records cost next to nothing is read by the thread that needs the records,
+    whatever these options say; this is measured while the loader runs.
 
     Attributes:
         num_threads: reads under way at a time, whatever the batch size; 0 reads when the records are needed (default 16). A
@@ -36,20 +37,25 @@ class ReadOptions:
         prefetch_buffer_size: records that are read, or being read, before they are asked for (default 500); 0 for none. Of
             asynchronous sources, also the reads under way. Batches by budget are read whole, one at least by each thread.
             With fewer than threads, which is a warning, some threads have nothing to read.
+        prefetch_buffer_bytes: bytes of these records (default 256 MiB); None for no limit. Reading stops at whichever limit
+            is reached first. One read may go past it.
 
     Raises:
-        ValueError: a negative value.
+        ValueError: a number of threads or records is negative, or the number of bytes is not positive.
 
     >>> ReadOptions(num_threads=4)
-    ReadOptions(num_threads=4, prefetch_buffer_size=500)
+    ReadOptions(num_threads=4, prefetch_buffer_size=500, prefetch_buffer_bytes=268435456)
     """
 
     num_threads: int = 16
     prefetch_buffer_size: int = 500
+    prefetch_buffer_bytes: int | None = 256 << 20
 
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none"))
+        if self.prefetch_buffer_bytes is not None:
+            whole_number("prefetch_buffer_bytes", self.prefetch_buffer_bytes, 1, None, "a positive int, or None")
         if 0 < self.prefetch_buffer_size < self.num_threads:
             self._warn_of_a_small_buffer()
 

@@ -132,7 +132,10 @@ class ThreadExecutor(Executor):
         with profiled("task"):
             block = self._own_worker().run(task, blocks, ahead)
         self._pace.note(task, perf_counter() - began, block.waited, block.count)
-        return block
+        try:
+            return block
+        finally:
+            del block  # the traceback of its failure, if it has one, holds this frame
 
     def _own_worker(self) -> Worker:
         worker: Worker | None = getattr(self._own, "worker", None)

@@ -38,8 +38,10 @@ class Call(Generic[T]):
             self._value = self._function(*self._arguments)
         except BaseException as error:
             self._error = error
+        self._arguments = ()
         self.done = True
         self._waited_for.release()
+        del self  # The traceback of an error holds this frame. With the call in it, both would be in a reference cycle.
 
     def give_up(self) -> None:
         """Nobody makes it any more; somebody may wait for it."""

@@ -33,8 +33,10 @@ from .unfinished_runs import UnfinishedRuns
 
 
 @dataclass(eq=False)
-class Flow:
-    """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`.
+class RowStreams:
+    """Opens the streams of rows of a pipeline: of its parts, from a cursor on, without the ranges of positions in `unread`.
+
+    Joins keep it, to open their inputs anew. It keeps no stream, so that rows are in no reference cycle.
 
     With `planned`, groups of rows, and tasks of sources that are run through, have the length of the plan: what all shards find
     for themselves must be the same place, whatever time the tasks of each take.
@@ -53,7 +55,10 @@ class Flow:
         self._whole = self.pipeline.whole_from(start)
         self._block_numbers = count()
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
-        self._runs = self._rows(self.pipeline.top, start)
+
+    def open(self, start: Cursor) -> Pull[Rows]:
+        """The rows of the whole pipeline, from a cursor on."""
+        return self._rows(self.pipeline.top, start)
 
     def _rows(
         self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0, most: int | None = None
@@ -130,7 +135,27 @@ class Flow:
             return AtHand(requests(first, total))
         return DecidedSpans(requests, self.horizon, first, total, stage.unit)
 
+
+class Flow:
+    """One run of a pipeline, from a cursor on. The arguments are those of `RowStreams`."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        start: Cursor,
+        executor: Executor,
+        skipped: SkippedRecords,
+        observer: Observer,
+        unread: Ranges = (),
+        planned: bool = False,
+        horizon: Horizon | None = None,
+    ) -> None:
+        streams = RowStreams(pipeline, start, executor, skipped, observer, unread, planned, horizon)
+        self._waits = observer.waits
+        self._runs = streams.open(start)
+
     def begin(self) -> None:
+        """Have the work begin."""
         self._runs.fill()
 
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, None]:
@@ -138,7 +163,7 @@ class Flow:
 
         Raises what a task failed with, at its place in the stream.
         """
-        waits = self.observer.waits
+        waits = self._waits
         while True:
             waits.began = perf_counter()
             if "jax.profiler" in sys.modules:
@@ -148,9 +173,14 @@ class Flow:
                 run, rows = self._next()
             waits.end(perf_counter())
             if isinstance(run, StreamEnd):
-                if run.failure is not None:
-                    raise run.failure.error
-                return
+                if run.failure is None:
+                    return
+                error = run.failure.take()
+                self._runs = AtHand(iter(()))
+                try:
+                    raise error
+                finally:  # The error's traceback holds this frame. With the error in it, both would be in a reference cycle.
+                    del error, run
             if rows is None:
                 for row in range(run.start, run.stop):
                     yield run.take(row), run, row

@@ -22,7 +22,7 @@ from ...operations.protocol import Allocate, Context, Element, Step, Tell
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..timing.draws import DrawWatch
-from .explain import explained, maker_for, name_of, place, place_beside, told
+from .explain import explained, forget, maker_for, name_of, place, place_beside, told
 from .fused import FusedMapFilter, plain_at_front
 from .stacked_rows import StackedRows, batch_of
 from .stopwatch import OperationClock
@@ -88,6 +88,10 @@ class StepChain:
         self._plain = plain_at_front(stage.operations)
         self._take_all = self._context.take_all.get(stage.first + len(self._plain))
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
+
+    def close(self) -> None:
+        """Let go of all elements that a failed task left in the middle. Steps refer to each other in circles."""
+        vars(self).clear()
 
     def _may_push_all(self) -> bool:
         """True if no step needs each input's position, or the fused maps and filters tell it."""
@@ -164,7 +168,8 @@ class StepChain:
             except Exception as error:
                 del self._elements[count:]
                 self._tags.cut(count)
-                self._skipped.append(told(self._explained(error)))
+                self._skipped.append(told(failed := self._explained(error)))
+                forget(failed)
                 self._context.fault = None
 
         return guarded
@@ -186,9 +191,14 @@ class StepChain:
             if self._clock is not None:
                 self._clock.end(inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1))
         except Exception as last:
-            error = self._first_error(last)
-            return self._failed(self._explained(error), inputs.last // self._inputs_per_unit)
+            return self._failed_at_last(
+                last, inputs
+            )  # no variable of this frame, which its traceback holds, keeps the error
         return self._block()
+
+    def _failed_at_last(self, last: Exception, inputs: Inputs) -> Block:
+        error = self._first_error(last)
+        return self._failed(self._explained(error), inputs.last // self._inputs_per_unit)
 
     def _look_at_waiting(self) -> None:
         """Raise what is wrong with an element that waits to be copied together with others."""

@@ -91,6 +91,15 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
 
+def forget(error: BaseException | None) -> None:
+    """Drop the tracebacks of an exception that was left out, and of those behind it: their frames hold records, and it."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
     """The block of a task that ended its workers too often."""
     in_words = _task_in_words(task, blocks, pipeline)

@@ -34,21 +34,21 @@ class FusedMapFilter:
 
     Attributes:
         elements: what comes out, one by one.
-        ended: all records went through.
     """
 
     def __init__(self, operations: Sequence[Plain], inputs: Iterator[Any], count: int) -> None:
-        self.ended = False
+        self._ended: list[bool] = []
         self._inputs, self._count = inputs, count
         self._lefts: Sequence[int] = range(count - 1, -1, -1)
         self._came: list[tuple[Iterator[Any], Sequence[int]]] = []
-        self.elements: Iterator[Element] = chain(inputs, self._end())
+        self.elements: Iterator[Element] = chain(inputs, _noted(self._ended))
         for function, filters in operations:
             self._go_through(function, filters)
 
-    def _end(self) -> Iterator[Any]:
-        self.ended = True
-        yield from ()
+    @property
+    def ended(self) -> bool:
+        """True if all records went through."""
+        return bool(self._ended)
 
     def _go_through(self, function: Callable[[Element], Any], filters: bool) -> None:
         counter = self._inputs
@@ -75,6 +75,12 @@ class FusedMapFilter:
         return max(
             (place for place, (times, lefts) in enumerate(came) if times and lefts[times - 1] == left), default=0
         )
+
+
+def _noted(ended: list[bool]) -> Iterator[Any]:
+    """Give nothing, and note that it was asked for. No method: as a part of itself, a passage would be in a reference cycle."""
+    ended.append(True)
+    yield from ()
 
 
 def plain_at_front(operations: Sequence[Operation]) -> list[Plain]:

@@ -107,10 +107,14 @@ class Reader:
             try:
                 again = self.records(part)
             except Exception as failure:
-                again, told = self.records_before_failure(part, failure)
-                return [*records[:start], *again], told
+                return self._after(records[:start], self.records_before_failure(part, failure))
             records = [*records[:start], *again, *records[stop:]]
         return records, None
+
+    @staticmethod
+    def _after(records: Sequence[Any], read: tuple[Sequence[Any], Exception]) -> tuple[Sequence[Any], Exception]:
+        """Records before others, and the failure of these. No variable of the caller, where its traceback leads, keeps it."""
+        return [*records, *read[0]], read[1]
 
     def records_before_failure(self, span: SpanTask, failure: Exception) -> tuple[Sequence[Any], Exception]:
         """The records of a span, read one by one, up to the first that cannot be read, and why it cannot.

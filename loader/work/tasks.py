@@ -38,6 +38,12 @@ class Failure:
 
         return decode(self._encoded)
 
+    def take(self) -> Exception:
+        """Return the exception and forget it: its traceback leads to frames that hold this failure, and so would be kept."""
+        error = self.error
+        self._error = None
+        return error
+
     def __reduce__(self) -> tuple[Any, ...]:
         from ...common.remote_errors import encode
 

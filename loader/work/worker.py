@@ -5,6 +5,7 @@ In: a task. Out: a block. Each thread that works has a `Worker` of its own; noth
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -19,7 +20,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage, spans
 from ..timing.draws import DrawWatch
 from .chain import StepChain
-from .explain import explained, name_of, told
+from .explain import explained, forget, name_of, told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
 from .sequential import SequentialReader, run_throughs_of
@@ -88,9 +89,10 @@ class Worker:
         self._torch = LateTorch()
         self._to_watch = set(range(len(pipeline.stages))) if watches_globals and not seeds_globals else set[int]()
         self._unwatched = set(self._to_watch)
-        self._watch: tuple[int, DrawWatch] | None = None  # of the task that is being done
+        self._watch: tuple[int, DrawWatch, StepChain] | None = None  # of the task that is being done
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
         self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the number of the stage
+        self._used: StepChain | None = None  # by the task that is being done
 
     def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
         tell, seeds = self._notices.tell, self._seeds_globals
@@ -106,7 +108,9 @@ class Worker:
         """
         block = self._run_alone(task, blocks, read_ahead)
         late = not self._torch.seen and "torch" in sys.modules and self._torch.has_come()
-        return self._with_torch(task, blocks, block) if late else block
+        if late:
+            block = self._with_torch(task, blocks, block)
+        return block if block.failure is None else _apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
         """Do a task again in which torch was loaded: it begins with the same state in every process."""
@@ -170,6 +174,8 @@ class Worker:
         """Stop the work that sources have others do."""
         for source in self._run_throughs.values():
             source.close()
+        for chain in (*self._chains, *(chain for chain, _ in self._timed.values())):
+            chain.close()
 
     def _run_through(self, task: SpanTask) -> Block:
         reader = self._run_throughs[task.stage]
@@ -203,12 +209,19 @@ class Worker:
             failed = block.failure is not None
         finally:
             if failed:  # the chain is in the middle of something: the next task gets a new one
+                if self._used is not None:
+                    self._used.close()
                 self._chains[task.stage] = self._chain(task.stage)
                 self._timed.pop(task.stage, None)
+            self._used = None
         return block
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
         """The chain of a stage; now and then the one that times its operations."""
+        self._used = chain = self._chosen_chain(stage, inputs)
+        return chain
+
+    def _chosen_chain(self, stage: int, inputs: int) -> StepChain:
         if not self._timing:
             return self._untimed(stage)
         if stage not in self._timed:
@@ -224,12 +237,15 @@ class Worker:
         if stage not in self._unwatched:
             return self._chains[stage]
         self._unwatched.discard(stage)
-        self._watch = stage, DrawWatch()
-        return self._chain(stage, self._watch[1])
+        watch = DrawWatch()
+        chain = self._chain(stage, watch)
+        self._watch = stage, watch, chain
+        return chain
 
-    def _tell_of_draws(self, stage: int, watch: DrawWatch) -> None:
+    def _tell_of_draws(self, stage: int, watch: DrawWatch, chain: StepChain) -> None:
         """Tell of operations that were seen to draw from a global generator."""
         self._watch = None
+        chain.close()
         operations = self._pipeline.stages[stage].operations
         for place, generator in watch.take(len(operations)):
             name = name_of(self._pipeline, self._pipeline.stages[stage].first + place)
@@ -272,15 +288,17 @@ class Worker:
                 one = None if read is None else read.at(place)
                 tried.append(self._run_whole(replaced(task, start=position, stop=position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
-            tried.append(Block.of([], RowOrigins(), failure))
+            tried.append(Block.of([], RowOrigins(), Failure(failure.error)))
         else:
             for group in single_rows(task):
                 tried.append(self._run_whole(group, blocks, None))
+        forget(failure.take())  # each unit that failed has a failure of its own
         elements: list[Element] = []
         tags, skipped = RowOrigins(), []
         for number, block in enumerate(tried):
             if block.failure is not None:
-                skipped.append(told(block.failure.error))
+                skipped.append(told(error := block.failure.take()))
+                forget(error)
                 continue
             assert block.tags is not None, "what may be skipped is tagged"
             elements += block.elements
@@ -294,6 +312,7 @@ class Worker:
         if self._only_columns and failure is None:
             return Block.of(records)
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
+        del failure  # its traceback leads to this frame
         leaf = self._pipeline.every_leaf[task.leaf]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
@@ -311,8 +330,15 @@ class Worker:
         except BatchMemoryError as error:
             return [], explained(error, "for want of memory", name_of(self._pipeline, 0))
         except Exception as error:
-            records, failure = reader.records_before_failure(task, error)
-            return [] if self._columns is not None else records, failure
+            # No variable keeps the failure, as its traceback leads to this frame.
+            if self._columns is not None:
+                return [], reader.records_before_failure(task, error)[1]
+            return reader.records_before_failure(task, error)
+
+
+def _apart(block: Block, failure: Failure) -> Block:
+    """Copy a block, so that the frames in the traceback of its failure, in which the task was done, do not hold the copy."""
+    return dataclasses.replace(block, failure=Failure(failure.take()))
 
 
 def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:

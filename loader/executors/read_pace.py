@@ -1,0 +1,131 @@
+"""Decides where the records of a source are read, and how many at once, after what reads of it took.
+
+In: time, processor time and bytes of reads. Out: whether to read in the thread that needs the records; the length of a piece.
+
+A thread that reads ahead helps in two cases: reads that wait (for a disk, a network), and reads that compute for long
+without the GIL. It hurts where records cost next to nothing: handing them over, and two threads in turn on one GIL, take
+longer than the reads. No property of the source tells these cases apart, so they are measured. Only a read in the thread
+that needs the records tells whether a source waits: on other threads, waiting for the GIL looks the same.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from ...sources.protocol import reads_singly
+
+PIECE_SECONDS = 1e-3
+"""Time that a piece of records should take where they are read one by one. Chosen: a hundred times a hand-over."""
+
+QUICK_CALL_SECONDS = 50e-6
+"""Processor time of a call below which another thread does not pay: a hand-over takes as long. Measured in memory."""
+
+QUICK_RECORD_SECONDS = 2e-6
+"""Processor time of a record below which the same holds, however many records a call reads. Measured with `mnist`."""
+
+WAITING_SECONDS, WAITING_SHARE = 5e-6, 0.25
+"""A source waits if a record takes longer than its processor time by both of these. Chosen: above the noise of two clocks."""
+
+LONG_WAIT_SECONDS = 1e-3
+"""A record that waited this long calls threads at once; a shorter wait has to come twice, as another program may cause one."""
+
+TRIAL_SHARE = 0.01
+"""Share of the time that trials in place may take, while a source is read on threads. Chosen."""
+
+CAREFUL_STEP = 16
+"""Records to read in place at a time once a source has changed from quick to slow: after so many slow ones threads go on."""
+
+NEWEST = 1 / 4
+"""Weight of the newest measurement in the means. The first read opens files, and should be forgotten soon."""
+
+
+class ReadPace:
+    """Means of the time, the processor time and the bytes of a record. Threads may share one: at worst a note is lost.
+
+    Args:
+        calls: of a source that reads many keys in a call, the number of calls that help at a time: a span is divided equally
+            among them. 1: each span in one call. None: the source reads its records one by one.
+
+    Attributes:
+        is_quick: the last reads in the thread that needed the records did not wait.
+        nbytes: of a record; None: no record was looked at yet.
+    """
+
+    def __init__(self, calls: int | None) -> None:
+        self._calls = calls
+        self._seconds: float | None = None  # of a record
+        self._processor = 0.0  # seconds of these in which the reading thread was at work
+        self.is_quick = False  # by the last reads in place
+        self._changes = False  # it was quick once, and then waited
+        self._waited = False  # the last read in place waited
+        self._last_trial = 0.0
+        self.nbytes: float | None = None
+
+    def in_place(self, count: int) -> int:
+        """Number of the next `count` records that the thread that needs them should read itself; 0 for none.
+
+        All of them; or, for a trial, a piece.
+        """
+        if self._seconds is None or not self._is_cheap(count):
+            return 0
+        if self.is_quick:
+            return count
+        now, piece = perf_counter(), min(self.piece(count, count, count), count)
+        if (now - self._last_trial) * TRIAL_SHARE < self._seconds * piece:
+            return 0
+        self._last_trial = now
+        return piece
+
+    def step(self, count: int) -> int:
+        """Number of `count` records to read in place before the next look at the clock."""
+        return min(CAREFUL_STEP, count) if self._changes and self._calls is None else count
+
+    def _is_cheap(self, count: int) -> bool:
+        each = 1 if self._calls is None else count
+        return self._processor < QUICK_RECORD_SECONDS or self._processor * each < QUICK_CALL_SECONDS
+
+    def note_in_place(self, count: int, seconds: float, processor: float) -> None:
+        """Note what a read of `count` records took in the thread that needed them."""
+        each = seconds / count
+        wait = each - processor / count
+        waits = wait > max(WAITING_SECONDS, WAITING_SHARE * each)
+        if not self.is_quick:  # what other threads took has the waiting for the GIL in it
+            self._seconds = None
+        was_quick = self.is_quick
+        self.is_quick = not waits or (was_quick and not self._waited and wait < LONG_WAIT_SECONDS)
+        self._waited = waits
+        if was_quick and not self.is_quick:
+            self._changes, self._last_trial = True, perf_counter()
+        self.note(count, seconds, processor)
+
+    def note(self, count: int, seconds: float, processor: float) -> None:
+        """Note what a read of `count` records took."""
+        each, at_work = seconds / count, processor / count
+        if self._seconds is None:
+            self._seconds, self._processor = each, at_work
+        else:
+            self._seconds += (each - self._seconds) * NEWEST
+            self._processor += (at_work - self._processor) * NEWEST
+
+    def note_bytes(self, count: int, nbytes: float) -> None:
+        """Note how many bytes `count` records have."""
+        each = nbytes / count
+        self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
+
+    def piece(self, count: int, waiting: int, room: int) -> int:
+        """Length of the next piece of a span of `count` records, while `waiting` records of all spans wait.
+
+        One by one, as many as take `PIECE_SECONDS`, one at first, but no more than there is `room` for. Else a share of the
+        span; more while other spans keep the calls busy. The last one may be larger than the room.
+        """
+        if self._calls is not None:
+            return count if self._calls == 1 else -(-max(count, waiting) // self._calls)
+        return 1 if self._seconds is None else max(min(int(PIECE_SECONDS / max(self._seconds, 1e-7)), room), 1)
+
+
+def pace_of(source: Any, calls: int) -> ReadPace:
+    """A pace for a source, as its `reads_ahead` and `reads_singly` say (`sources.protocol`), with at most so many calls."""
+    if reads_singly(source):
+        return ReadPace(None)
+    return ReadPace(1 if getattr(source, "reads_ahead", True) is True else calls)

@@ -1,0 +1,111 @@
+"""Where records are read: in the thread that needs them if they are quick, on threads if they wait or compute for long."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.loader.executors import read_pace
+from headrace.loader.executors.read_pace import ReadPace
+
+QUICK, COMPUTES, STORE = (0.7e-6, 0.7e-6), (2e-4, 2e-4), (20e-3, 3e-5)
+"""Seconds and processor seconds of a record: in memory, decompressed, in a store."""
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test sets."""
+    now = [0.0]
+    monkeypatch.setattr(read_pace, "perf_counter", lambda: now[0])
+    return now
+
+
+def note(pace, count, kind):
+    """Reads on threads took as long as records of this kind do."""
+    pace.note(count, count * kind[0], count * kind[1])
+
+
+def read_in_place(pace, count, kind):
+    """As many records as the pace says are read in place, and are of this kind; their number."""
+    if here := pace.in_place(count):
+        pace.note_in_place(here, here * kind[0], here * kind[1])
+    return here
+
+
+@pytest.mark.parametrize("count", [1, 128, 2048])
+def test_quick_records_are_read_in_place_however_many_a_span_has(clock, count):
+    """After the first reads on threads, which may have waited for the interpreter, and one trial."""
+    pace = ReadPace(None)
+    assert read_in_place(pace, count, QUICK) == 0, "nothing is known yet"
+    pace.note(1, 5e-3, 1e-6)
+    clock[0] = 1.0
+    assert 1 <= read_in_place(pace, count, QUICK) <= count
+    assert [read_in_place(pace, count, QUICK) for _ in range(3)] == [count] * 3
+
+
+def test_records_that_wait_are_read_on_threads_but_for_rare_trials(clock):
+    """A trial reads one record, and all of them take a hundredth of the time."""
+    pace, trials = ReadPace(None), []
+    note(pace, 1, STORE)
+    for tick in range(10_000):
+        clock[0] = tick * 1e-3
+        trials.append(read_in_place(pace, 512, STORE))
+    assert set(trials) == {0, 1}
+    assert sum(trials) * STORE[0] <= 0.011 * 10
+
+
+@pytest.mark.parametrize("calls", [None, 1, 4])
+def test_records_that_take_much_processor_time_are_never_read_in_place(clock, calls):
+    """They may have let go of the interpreter, so that threads read several at a time."""
+    pace = ReadPace(calls)
+    note(pace, 8, COMPUTES)
+    for tick in range(100):
+        clock[0] = tick * 1.0
+        assert read_in_place(pace, 128, COMPUTES) == 0
+
+
+def test_a_source_that_begins_to_wait_gets_threads_and_one_that_ceases_is_read_in_place_again(clock):
+    """A cache in front of a store."""
+    pace = ReadPace(None)
+    note(pace, 1, QUICK)
+    for _ in range(3):
+        for _ in range(5):
+            clock[0] += 1.0
+            read_in_place(pace, 128, QUICK)
+        assert read_in_place(pace, 128, QUICK) == 128
+        assert read_in_place(pace, 128, STORE) == 128
+        assert pace.in_place(128) == 0
+        note(pace, 1, STORE)
+        assert pace.step(128) == 16, "from now on the clock is looked at more often"
+
+
+def test_one_short_wait_changes_nothing(clock):
+    """Another program may have had the processor."""
+    pace = ReadPace(None)
+    note(pace, 1, QUICK)
+    clock[0] = 1.0
+    for _ in range(4):
+        read_in_place(pace, 128, QUICK)
+    assert read_in_place(pace, 128, (30e-6, 0.7e-6)) == 128
+    assert read_in_place(pace, 128, QUICK) == 128
+    assert read_in_place(pace, 128, (30e-6, 0.7e-6)) == 128
+    assert read_in_place(pace, 128, (30e-6, 0.7e-6)) == 128
+    assert pace.in_place(128) == 0
+
+
+@pytest.mark.parametrize(("calls", "pieces"), [(1, [512]), (4, [128] * 4), (None, [1, 1])])
+def test_a_span_is_cut_as_the_source_says(calls, pieces):
+    """Whole, into equal shares, or one by one as long as nothing is known."""
+    pace, left, found = ReadPace(calls), 512, []
+    for _ in pieces:
+        found.append(pace.piece(512, left, 500))
+        left -= found[-1]
+    assert found == pieces or calls is None
+
+
+def test_pieces_of_records_that_are_read_one_by_one_take_a_millisecond(clock):
+    """More of those that are quick; never more than there is room for."""
+    pace = ReadPace(None)
+    assert pace.piece(512, 512, 500) == 1
+    note(pace, 1, COMPUTES)
+    assert pace.piece(512, 512, 500) == 5
+    assert pace.piece(512, 512, 3) == 3
