@@ -141,9 +141,11 @@ class ExecutionOptions:
         address: of the Ray cluster, "host:port"; "auto": the one that runs on this machine. None (default): the one that this
             process has joined, or that the environment variable RAY_ADDRESS names; else one that is started here.
         seed_globals: True seeds the global random generators (NumPy's, that of `random`, and torch's on the CPU where torch is
-            loaded) for each element that an operation is given, by seed, position and operation. So operations that draw from
-            them give the same with any number of workers. After each task they are as before. Not with threads, which all draw
-            from the same ones. False (default): each worker process has states of its own, other ones each time.
+            loaded), and the generators that an operation holds in an attribute or a variable, for each element that an
+            operation is given, by seed, position and operation. So operations that draw from them give the same with any
+            number of workers. After each task they are as before. Not with threads, which all draw from the same ones. False
+            (default): each worker process has global states of its own, other ones each time, and copies of generators that
+            operations hold, all alike, which is a warning.
         observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log"
             writes the table of `stats()` to the log, too, once a minute and at the end: logger "headrace", level INFO. "each"
             times every task, also very short ones, for some per cent: as `headrace.diagnose` does.

@@ -8,11 +8,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...common.held_generators import held_by_each
 from ...common.system import has_processes
+from ...common.validation import warn
 from ...errors import MissingExtraError
 from ..options import INSIDE_A_TASK, Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
+from ..work.explain import name_of
 from .protocol import Executor, Tuning
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ def make_executor(
     if isinstance(options.worker_count, Auto):
         from .auto import AutoExecutor
 
+        if options.worker_kind == "process" and not options.seed_globals:
+            _warn_of_held_generators(pipeline)
+
         return AutoExecutor(
             pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning or Tuning()
         )
@@ -41,9 +47,22 @@ def make_executor(
         from .local import ThreadExecutor
 
         return ThreadExecutor(pipeline, options)
+    if not options.seed_globals:
+        _warn_of_held_generators(pipeline)
     if options.worker_kind == "ray":
         return _on_ray(pipeline, options, observer)
     return _on_processes(pipeline, options, observer)
+
+
+def _warn_of_held_generators(pipeline: Pipeline) -> None:
+    """Warn of the first operation that holds a random generator, of which every worker process gets a copy."""
+    for number, held in held_by_each(pipeline.operations).items():
+        warn(
+            f"{name_of(pipeline, number)} holds a random generator of type {type(held[0]).__name__}. Each worker gets a copy "
+            "of it, so that workers draw the same numbers, and each epoch repeats them. Draw from the generator that "
+            "headrace.RandomMapTransform(function) passes: function(element, rng); or pass seed_globals=True."
+        )
+        return
 
 
 def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int) -> Team:

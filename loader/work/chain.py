@@ -6,16 +6,18 @@ In: the records of a span, or the rows of a group. Out: a block. Used by one thr
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import length_hint
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...common.global_random import seed_all
+from ...common.held_generators import seed_held
 from ...common.messages import first_few
 from ...errors import BatchError, BatchMemoryError, NoElementError, PackError
 from ...operations.protocol import Allocate, Context, Element, Step, Tell
@@ -61,6 +63,7 @@ class StepChain:
         tell: Tell,
         clock: OperationClock | DrawWatch | None = None,
         seeds_globals: bool = False,
+        held: Mapping[int, Sequence[Any]] = MappingProxyType({}),
     ) -> None:
         self._pipeline = pipeline
         self._stage = stage
@@ -74,7 +77,7 @@ class StepChain:
                 self._steps[0] = self._around_each(self._steps[0])
             step = operation.connect(self._steps[0], self._context, number)
             if seeds_globals and not operation.only_stacks:
-                step = _seeding(step, self._context, number)
+                step = _seeding(step, self._context, number, held.get(number, ()))
             self._steps.insert(0, step if clock is None else clock.around(step, number - stage.first))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
         self._below_join = pipeline.is_below_join(stage)
@@ -333,11 +336,12 @@ class StepChain:
         return self._block(Failure(error))
 
 
-def _seeding(step: Step, context: Context, number: int) -> Step:
-    """A step of operation `number` that finds the global generators seeded for its element."""
+def _seeding(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
+    """A step of operation `number` that finds the global generators, and those that it holds, seeded for its element."""
 
     def seeded_step(element: Element) -> None:
         seed_all(context.seed, context.position, context.row, number)
+        seed_held(held, context.seed, context.position, context.row, number)
         step(element)
 
     return seeded_step

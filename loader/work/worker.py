@@ -13,6 +13,7 @@ from typing import Any
 
 from ...common.fields import replaced
 from ...common.global_random import LateTorch, left_alone, reseed_torch
+from ...common.held_generators import held_by_each, left_as_they_were
 from ...errors import BatchMemoryError
 from ...operations.protocol import FROM_READERS, Allocate, Element
 from ..plan.leaf import Leaf
@@ -53,8 +54,8 @@ class Worker:
         owns_globals: nobody else uses the global generators of this process, so that they may be given other states.
         stopwatch: makes what times the tasks of a stage. None: nothing is timed.
         run_throughs: what reads sources that can only be run through, where several threads share it.
-        seeds_globals: the global random generators are seeded for each element that an operation is given, and are as before
-            after each task.
+        seeds_globals: the global random generators, and those that operations hold, are seeded for each element that an
+            operation is given, and are as before after each task.
         watches_globals: if they are not, it is told which operations draw from them. Not where other threads are at work, too.
     """
 
@@ -85,6 +86,7 @@ class Worker:
         self._only_columns = self._columns is not None and pipeline.aligned and len(pipeline.operations) == 1
         self._notices = Notices()
         self._seeds_globals = seeds_globals
+        self._held = held_by_each(pipeline.operations) if seeds_globals else {}
         self._owns_globals = owns_globals
         self._torch = LateTorch()
         self._to_watch = set(range(len(pipeline.stages))) if watches_globals and not seeds_globals else set[int]()
@@ -96,7 +98,7 @@ class Worker:
 
     def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
         tell, seeds = self._notices.tell, self._seeds_globals
-        chain = StepChain(self._pipeline, self._pipeline.stages[stage], self._allocate, tell, clock, seeds)
+        chain = StepChain(self._pipeline, self._pipeline.stages[stage], self._allocate, tell, clock, seeds, self._held)
         if stage == 0 and self._columns is not None:
             chain.enter_after_batch(self._columns.batch_size)
         return chain
@@ -125,7 +127,8 @@ class Worker:
 
     def _run_alone(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
         if self._seeds_globals:
-            with left_alone():
+            held = [one for some in self._held.values() for one in some]
+            with left_alone(), left_as_they_were(held):
                 return self._run_timed(task, blocks, read_ahead)
         return self._run_timed(task, blocks, read_ahead)
 

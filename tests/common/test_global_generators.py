@@ -216,11 +216,11 @@ def test_an_operation_that_draws_from_a_global_generator_is_told_once(worker_cou
 
 
 def test_operations_that_draw_from_their_own_generators_are_not_told():
-    """The generator that is passed, generators of the user's own, and seed_globals=True: no warning."""
+    """The generator that is passed, generators of the user's own in this process, and seed_globals=True: no warning."""
     own = np.random.default_rng(0)
     operations = [RandomMapTransform(lambda record, rng: rng.random()), lambda number: number + own.random(), Batch(2)]
     for more in ({}, {"seed_globals": True}):
-        for worker_count in (0, 1):
+        for worker_count in (0, 1) if more else (0,):
             sampler = IndexSampler(20, seed=0, num_epochs=1)
             arguments = {"sampler": sampler, "operations": operations, "worker_count": worker_count, **more}
             assert len(list(DataLoader(data_source=range(20), **arguments))) == 10
@@ -331,3 +331,75 @@ def test_the_users_own_torch_keeps_its_state_where_the_users_process_does_the_wo
         drawn = list(load(range(4), transformations=[loads_and_draws], num_epochs=1))
     same = random.Random(0)
     assert drawn == [same.random() for _ in range(4)]
+
+
+class Holding:
+    """An operation with generators of its own."""
+
+    def __init__(self):
+        self.generators = [
+            np.random.default_rng(0),
+            np.random.RandomState(0),
+            random.Random(0),
+            np.random.Generator(np.random.Philox(0)),
+        ]
+
+    def __call__(self, record):
+        """The record, and a number of each generator."""
+        return np.array([record, *(generator.random() for generator in self.generators)])
+
+
+def _holding():
+    generator = np.random.default_rng(0)
+    return {
+        "closure": lambda record: np.array([record, generator.random()]),
+        "attribute": Holding(),
+        "object of a library": Compose([Flip(0)]).apply,
+    }
+
+
+class Flip:
+    """As a library has it: transforms that share a generator which is deep inside."""
+
+    def __init__(self, seed):
+        self.random_generator = np.random.default_rng(seed)
+
+
+class Compose:
+    """Several of them."""
+
+    def __init__(self, transforms):
+        self.transforms = transforms
+
+    def apply(self, record):
+        """The record, and a number of each."""
+        return np.array([record, *(each.random_generator.random() for each in self.transforms)])
+
+
+@pytest.mark.parametrize("where", ["closure", "attribute", "object of a library"])
+def test_with_seed_globals_generators_that_operations_hold_are_seeded_too(where):
+    """Each record has numbers of its own, whatever the number of workers; the generators of the program stay as they were."""
+    operation = _holding()[where]
+    expected = [row.tolist() for row in seeded([operation])]
+    assert len({number for row in expected for number in row[1:]}) == sum(len(row) - 1 for row in expected)
+    for worker_count in (0, 1, 3):
+        assert [row.tolist() for row in seeded([operation], worker_count)] == expected
+    batches = [row.tolist() for batch in seeded([operation, Batch(7)], 2) for row in batch]
+    assert batches == expected
+
+
+def test_with_seed_globals_held_generators_are_as_before_after_a_task():
+    """What the program itself draws from them does not depend on the loader."""
+    generator = np.random.default_rng(0)
+    list(seeded([lambda record: record + generator.random()]))
+    assert generator.random() == np.random.default_rng(0).random()
+
+
+@pytest.mark.parametrize("where", ["closure", "attribute", "object of a library"])
+def test_a_warning_names_an_operation_that_holds_a_generator(where):
+    """Workers would all draw the same numbers. In the program's own process there is one generator, and no warning."""
+    operation = _holding()[where]
+    assert len(list(load(range(4), transformations=[operation], num_epochs=1))) == 4
+    loader = load(range(4), transformations=[operation], num_epochs=1, worker_count=1)
+    with pytest.warns(UserWarning, match="operation 0, .* holds a random generator of type .*RandomMapTransform"):
+        assert len(list(loader)) == 4

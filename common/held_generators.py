@@ -1,0 +1,109 @@
+"""Random generators that operations hold: in variables of functions, in attributes, in objects of libraries.
+
+In: an operation. Out: the generators in it, which can be seeded for an element.
+
+Workers get copies of such generators, all with the same state, so that two workers draw the same numbers. A generator of a
+module that a function only names is not found: pickle passes it by.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+
+def held_generators(value: Any) -> list[Any]:
+    """The generators that pickle meets in a value: NumPy's `Generator` and `RandomState`, `random.Random`, `torch.Generator`.
+
+    >>> generator = np.random.default_rng(0)
+    >>> held_generators(lambda record: record + generator.random()) == [generator]
+    True
+    """
+    import cloudpickle  # 10 ms of an import
+
+    kinds = _kinds()
+    found: dict[int, Any] = {}
+
+    class Finder(cloudpickle.Pickler):  # type: ignore[misc]
+        """A pickler whose output nobody keeps."""
+
+        def persistent_id(self, value: Any) -> str | None:
+            """Note a generator, and go no deeper."""
+            if not isinstance(value, kinds):
+                return None
+            found[id(value)] = value
+            return "generator"
+
+    with suppress(Exception):  # what cannot be pickled is told when the whole pipeline is
+        Finder(_Nowhere(), protocol=5, buffer_callback=lambda buffer: False).dump(value)
+    return list(found.values())
+
+
+def held_by_each(operations: Sequence[Any]) -> dict[int, list[Any]]:
+    """The generators that operations hold, by the number of the operation; without operations that hold none."""
+    return {number: held for number, one in enumerate(operations) if (held := held_generators(one))}
+
+
+def _kinds() -> tuple[type, ...]:
+    kinds: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
+    torch_kind = getattr(sys.modules.get("torch"), "Generator", None)
+    return kinds if torch_kind is None else (*kinds, torch_kind)
+
+
+class _Nowhere:
+    """A file that forgets."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+def seed_held(generators: Sequence[Any], seed: int, position: int, row: int, operation: int) -> None:
+    """Seed each generator by the place of an element, the operation that is given it, and the generator's own number."""
+    for number, generator in enumerate(generators):
+        place = (seed & _WORD, position & _WORD, row & _WORD, operation, number)
+        key = blake2b(struct.pack("<5Q", *place), digest_size=32).digest()
+        if isinstance(generator, random.Random):
+            generator.seed(int.from_bytes(key))
+        elif isinstance(generator, np.random.RandomState):
+            generator.seed(np.frombuffer(key, np.uint32))
+        elif isinstance(generator, np.random.Generator):
+            bits = generator.bit_generator
+            bits.state = type(bits)(np.frombuffer(key, np.uint32)).state
+        else:
+            generator.manual_seed(int.from_bytes(key[:8]))
+
+
+_WORD = (1 << 64) - 1
+
+
+@contextmanager
+def left_as_they_were(generators: Sequence[Any]) -> Iterator[None]:
+    """Restore the states of generators afterwards, whatever was drawn or seeded meanwhile."""
+    states = [_state(generator) for generator in generators]
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, states):
+            _restore(generator, state)
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()
+
+
+def _restore(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
