@@ -153,6 +153,10 @@ class WorkerCrashedError(HeadraceError, RuntimeError):
     """A task ended its worker again and again; the message names the signal or exit code and the record keys."""
 
 
+class DebuggerError(HeadraceError, RuntimeError):
+    """An operation called `breakpoint()` in a worker process, which has no terminal."""
+
+
 class ClusterNotFoundError(HeadraceError, ConnectionError):
     """There is no Ray cluster at the address, or this process is in another one."""
 

@@ -5,8 +5,13 @@ In: any object. Out: a pickle, and beside it the large arrays, which are not cop
 
 from __future__ import annotations
 
+import io
+import linecache
+import marshal
+import os
 import pickle
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import cloudpickle
@@ -39,13 +44,38 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
 
     try:
         whole = _AfterCalls(value) if CALLED_FIRST else value
-        return cloudpickle.dumps(whole, protocol=5, buffer_callback=goes_into_the_pickle), buffers
+        stream = io.BytesIO()
+        _Pickler(stream, protocol=5, buffer_callback=goes_into_the_pickle).dump(whole)
+        return stream.getvalue(), buffers
     except Exception as error:
         why = f"{type(error).__name__}: {shorten(error, 150)}"
         raise PicklingError(
             f"{_culprit(value, name)} ({why}); workers get the pipeline by pickle. Make it where it is used, or "
             "leave it out in __getstate__."
         ) from error
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """A pickler that keeps the file names and lines of functions, for tracebacks. cloudpickle leaves names of files out."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Pickle code with all that it knows; everything else as cloudpickle does."""
+        if type(obj) is not CodeType:
+            return super().reducer_override(obj)
+        name = obj.co_filename
+        text = None if os.path.exists(name) else linecache.cache.get(name)  # of a notebook, only this process knows it
+        try:
+            return _code, (marshal.dumps(obj), name, text[2] if text is not None and len(text) > 2 else None)
+        except ValueError:  # a library has put an object among its constants
+            return super().reducer_override(obj)
+
+
+def _code(data: bytes, name: str, lines: list[str] | None) -> CodeType:
+    """A function's code; `lines` are the text of its file, where there is no such file."""
+    if lines is not None and name not in linecache.cache:
+        linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+    code: CodeType = marshal.loads(data)
+    return code
 
 
 class _AfterCalls:

@@ -6,11 +6,13 @@ made it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...common.global_random import reseed
+from ...errors import DebuggerError
 from ...operations.protocol import Allocate
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
@@ -20,6 +22,7 @@ from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
 from ..work.worker import Worker
 from .reads import ReadAhead
+from .worker_logs import levels_here, set_levels
 
 T = TypeVar("T")
 
@@ -30,7 +33,16 @@ def begin_worker(number: int) -> None:
     """This process is a worker from now on. Called before it unpickles anything."""
     global _number
     _number = number
+    sys.breakpointhook = _no_debugger
     reseed()
+
+
+def _no_debugger(*_: Any, **__: Any) -> None:
+    """What `breakpoint()` does in a worker."""
+    raise DebuggerError(
+        "breakpoint() was called in a worker process, which has no terminal. Pass worker_count=0: then operations run in your "
+        "own process, where the debugger can stop."
+    )
 
 
 class WorkerSetup(NamedTuple):
@@ -46,11 +58,12 @@ class OptionsFirst:
     def __init__(self, options: ExecutionOptions) -> None:
         self._options = options
 
-    def __reduce__(self) -> tuple[Callable[[ExecutionOptions], WorkerSetup], tuple[ExecutionOptions]]:
-        return _set_up, (self._options,)
+    def __reduce__(self) -> tuple[Callable[..., WorkerSetup], tuple[ExecutionOptions, dict[str, int]]]:
+        return _set_up, (self._options, levels_here())
 
 
-def _set_up(options: ExecutionOptions) -> WorkerSetup:
+def _set_up(options: ExecutionOptions, levels: Mapping[str, int]) -> WorkerSetup:
+    set_levels(levels)
     if options.worker_init_fn is None or _number is None:
         return WorkerSetup(options, None)
     number = _number % options.workers  # one that stands for another that crashed has a number in the same range

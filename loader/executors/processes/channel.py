@@ -13,6 +13,7 @@ import os
 import pickle
 import select
 import socket
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -95,7 +96,19 @@ class Done(NamedTuple):
     dropped: list[int]  # slabs that will not be used again
 
 
-KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunTasks, Returned, Done)
+class Logged(NamedTuple):
+    """From a worker, by any of its threads: a log record (`worker_logs`)."""
+
+    record: bytes
+
+
+class LastWords(NamedTuple):
+    """From a worker that ends, as an operation asked Python to exit with this text."""
+
+    text: str
+
+
+KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunTasks, Returned, Done, Logged, LastWords)
 """Every message, by the number that stands for its kind on the way: all that crosses between the processes."""
 
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
@@ -106,13 +119,14 @@ def _message(values: tuple[Any, ...]) -> Any:
 
 
 class Channel:
-    """One end of a connection. Each end is used by one thread at a time."""
+    """One end of a connection. Any thread may send; one thread receives."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
         self._is_stream = end.type == socket.SOCK_STREAM
         self._most = 1 + (STREAM_PACKET if self._is_stream else PACKET)
         self._buffer, self._prefix = bytearray(self._most), bytearray(_PREFIX)
+        self._sending = threading.Lock()  # a message may be several packets
         self._has_message, self._has_room = select.poll(), select.poll()
         self._has_message.register(end, select.POLLIN)
         self._has_room.register(end, select.POLLOUT)
@@ -138,11 +152,15 @@ class Channel:
         Raises:
             OSError: the other end is gone.
         """
+        data = _IN_PACKET + pickle.dumps((_NUMBERS[type(message)], *message), protocol=5)
+        with self._sending:
+            self._send(data, descriptors)
+
+    def _send(self, data: bytes, descriptors: Sequence[int]) -> None:
         ahead = max(len(descriptors) - MAX_DESCRIPTORS + 1, 0)
         for start in range(0, ahead, MAX_DESCRIPTORS):
             self._send_packet(_AHEAD, descriptors[start : min(start + MAX_DESCRIPTORS, ahead)])
         descriptors = descriptors[ahead:]
-        data = _IN_PACKET + pickle.dumps((_NUMBERS[type(message)], *message), protocol=5)
         if len(data) <= self._most:
             self._send_packet(data, descriptors)
             return

@@ -13,13 +13,15 @@ from functools import partial
 from typing import Any
 
 from ....common import remote_errors as errors
+from ....common.messages import shorten
 from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
 from ..task_runner import OptionsFirst
 from ..transport import AllEnded, Answered, Ended, Event, Message, Ready, Transport
-from .channel import Broken, Channel, Done, Exited, Returned, RunTasks, SlabName
+from ..worker_logs import handle_here
+from .channel import Broken, Channel, Done, Exited, LastWords, Logged, Returned, RunTasks, SlabName
 from .slabs import WorkerSlabs
 from .spawner import Payload, Spawner, description
 
@@ -36,6 +38,7 @@ class _Remote:
         self.slabs = slabs
         self.outbox: deque[tuple[Any, Sequence[int]]] = deque()  # what there was no room for, with descriptors
         self.ended = False
+        self.last_words = ""  # with which an operation asked Python to exit
 
 
 class ProcessTransport(Transport):
@@ -162,6 +165,10 @@ class ProcessTransport(Transport):
         elif isinstance(received[0], Ready):
             self._spawner.arrived(worker.number)
             self._events.append(received[0])
+        elif isinstance(received[0], Logged):
+            handle_here(received[0].record)
+        elif isinstance(received[0], LastWords):
+            worker.last_words = received[0].text
         elif isinstance(received[0], Broken):
             raise errors.decode(received[0].error)
 
@@ -175,8 +182,10 @@ class ProcessTransport(Transport):
             self._events.append(AllEnded(self._spawner.last_end))
         elif isinstance(received[0], Exited):
             exited: Exited = received[0]
-            self._bury(self._workers[exited.worker])
-            self._events.append(Ended(exited.worker, description(exited.status)))
+            worker = self._workers[exited.worker]
+            self._bury(worker)
+            said = f" ({shorten(worker.last_words, 200)})" if worker.last_words else ""
+            self._events.append(Ended(exited.worker, f"{description(exited.status)}{said}"))
         elif isinstance(received[0], Broken):
             raise errors.decode(received[0].error)
 

@@ -36,7 +36,8 @@ from ...work.tasks import NO_BLOCKS, Blocks, RecordsAhead
 from ..pool import Kill, Spawn
 from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import Ready, named_blocks
-from .channel import Broken, Channel, Done, Encoded, Exited, Returned, RunTasks, SlabName, Start
+from ..worker_logs import forward
+from .channel import Broken, Channel, Done, Encoded, Exited, LastWords, Logged, Returned, RunTasks, SlabName, Start
 from .slabs import Encoder, ExportedSlabs, attach_shared, decode
 from .spawner import start_interpreter, unpack
 
@@ -167,7 +168,13 @@ def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> 
     channel = Channel(socket.socket(fileno=descriptor))
     if (work := work or _unpacked(payload, channel)) is not None:
         gc.enable()
-        WorkerProcess(worker, channel, *work).run()
+        forward(lambda record: channel.send(Logged(record)))
+        try:
+            WorkerProcess(worker, channel, *work).run()
+        except SystemExit as leaving:
+            if isinstance(leaving.code, str):
+                channel.send(LastWords(leaving.code))
+            raise
 
 
 def _unpacked(payload: int, channel: Channel) -> Any:
