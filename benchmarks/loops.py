@@ -15,7 +15,7 @@ from contender import SEED, Order, key_batches
 from numpy.typing import NDArray
 from workloads import Data, Workload
 
-from headrace.common.keyed_random import KeyedGenerator
+from headrace.common.generators.keyed_random import KeyedGenerator
 
 Elements = Callable[[Iterable[Any], int], Iterator[Any]]
 """Takes the records of a batch and the position of the first; returns what the operation makes of each, lazily."""

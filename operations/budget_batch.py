@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..common.keyed_random import KeyedGenerator, child_row
+from ..common.generators.keyed_random import KeyedGenerator, child_row
 from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import LengthsError, SeedError

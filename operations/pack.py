@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..common.costs import as_lengths
-from ..common.keyed_random import child_row
+from ..common.generators.keyed_random import child_row
 from ..common.messages import short_repr
 from ..common.validation import whole_number
 from ..errors import PackError

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..common.keyed_random import KeyedGenerator
+from ..common.generators.keyed_random import KeyedGenerator
 from ..common.validation import whole_number
 from .chain import ChainMethods, ChainT
 from .protocol import Context, Element, Operation, SeedFor, Step

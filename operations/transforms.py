@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..common.keyed_random import KeyedGenerator, child_row
+from ..common.generators.keyed_random import KeyedGenerator, child_row
 from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
 from ..errors import FanOutError

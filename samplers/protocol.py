@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from ..common.generators.keyed_random import fresh_generator
 from ..common.identity.values import digest, plain_attributes
-from ..common.keyed_random import fresh_generator
 from ..common.messages import a_kind_of, short_repr
 from ..errors import RecordKeyError, StopIterationError
 from .sharding import NoSharding, ShardOptions, as_shard_options

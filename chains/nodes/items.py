@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...common.costs import Cost
-from ...common.keyed_random import child_row
+from ...common.generators.keyed_random import child_row
 from ...common.messages import short_repr
 from ...errors import PackError
 from ...operations import Operation, Pack

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...common.held_generators import held_by_each
+from ...common.generators.held_generators import held_by_each
 from ...common.system import has_processes
 from ...common.validation import warn
 from ...errors import MissingExtraError

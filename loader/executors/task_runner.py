@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ...common.global_random import reseed
+from ...common.generators.global_random import reseed
 from ...errors import DebuggerError
 from ...operations.protocol import Allocate
 from ..options import ExecutionOptions
@@ -38,7 +38,7 @@ def begin_worker(number: int) -> None:
 
 
 def _no_debugger(*_: Any, **__: Any) -> None:
-    """What `breakpoint()` does in a worker."""
+    """Raise, in place of the debugger that `breakpoint()` would start."""
     raise DebuggerError(
         "breakpoint() was called in a worker process, which has no terminal. Pass worker_count=0: then operations run in your "
         "own process, where the debugger can stop."

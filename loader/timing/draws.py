@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.global_random import states
+from ...common.generators.global_random import states
 from ...operations.protocol import Element, Step
 
 LOOKS = 24

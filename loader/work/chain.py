@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.global_random import seed_all
-from ...common.held_generators import seed_held
+from ...common.generators.global_random import seed_all
+from ...common.generators.held_generators import seed_held
 from ...common.messages import first_few
 from ...errors import BatchError, BatchMemoryError, NoElementError, PackError
 from ...operations.protocol import Allocate, Context, Element, Step, Tell

@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Any
 
 from ...common.fields import replaced
-from ...common.global_random import LateTorch, left_alone, reseed_torch
-from ...common.held_generators import held_by_each, left_as_they_were
+from ...common.generators.global_random import LateTorch, left_alone, reseed_torch
+from ...common.generators.held_generators import held_by_each, left_as_they_were
 from ...errors import BatchMemoryError
 from ...operations.protocol import FROM_READERS, Allocate, Element
 from ..plan.leaf import Leaf

@@ -22,7 +22,7 @@ from headrace import (
     RandomMapTransform,
     load,
 )
-from headrace.common import global_random
+from headrace.common.generators import global_random
 from headrace.errors import SeedError
 
 SEEN = "ignore:operation .* draws from the global generator"

@@ -13,7 +13,7 @@ from pipelines import chosen, plain
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, RandomMapTransform, load
-from headrace.common.keyed_random import KeyedGenerator
+from headrace.common.generators.keyed_random import KeyedGenerator
 from headrace.errors import BatchError, FanOutError, SeedError
 from headrace.operations.identity import fingerprint
 

@@ -1,0 +1,1 @@
+"""Random generators: by key, of a process, and those that operations hold."""
