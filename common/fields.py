@@ -1,15 +1,23 @@
-"""Named tuples and dataclasses. In: a value with named fields. Out: its fields as a dict, or a copy with other values."""
+"""Named tuples, dataclasses and mappings.
+
+In: a value with named fields. Out: its fields as a dict, or a copy with other values.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping
 from typing import Any, TypeVar
+
+DICTS = (dict, OrderedDict, defaultdict)
+"""The mappings that are nodes of trees as they are."""
 
 Named = TypeVar("Named", bound=tuple[Any, ...])
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """The fields of a named tuple or a dataclass, by name; None for anything else.
+    """The fields of a named tuple, a dataclass or a mapping that is no plain dict, by name; None for anything else.
 
     >>> from typing import NamedTuple
     >>> fields_of(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2)), fields_of((1, 2))
@@ -19,7 +27,7 @@ def fields_of(value: Any) -> dict[str, Any] | None:
         return dict(zip(value._fields, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    return None
+    return dict(value) if isinstance(value, Mapping) and type(value) not in DICTS else None
 
 
 def replaced(value: Named, **changes: Any) -> Named:

@@ -1,31 +1,37 @@
-"""Trees of arrays: dicts, lists, tuples, named tuples and dataclasses with arrays or scalars at the leaves.
+"""Trees of arrays: dicts and other mappings, lists, tuples, named tuples and dataclasses, with arrays or scalars at the leaves.
 
-In: an element. Out: its leaves and its structure, and back. The work is optree's; this file adds dataclasses, which it
-takes for leaves until they are registered.
+In: an element. Out: its leaves and its structure, and back. The work is optree's. This file adds dataclasses, mappings, and
+classes with the methods of JAX's pytrees: optree takes them for leaves until they are registered.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import optree
 
 from ..errors import BatchError
 
-NAMESPACE = "headrace"
-
 Structure = optree.PyTreeSpec
 
 
-def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Structure]:
+def flatten(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None, nodes: Nodes | None = None
+) -> tuple[list[Any], Structure]:
     """Leaves, and the structure that puts them together again. None is structure, not a leaf.
+
+    A mapping that is no dict is put together as a dict.
 
     Args:
         tree: of leaves.
         is_leaf: True for further ones, which would be trees.
+        nodes: the classes that are no leaves; None (default): `NODES`.
 
     >>> leaves, structure = flatten({"b": 1, "a": (2, 3)})
     >>> leaves
@@ -33,18 +39,17 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     >>> structure.unflatten(leaves)
     {'b': 1, 'a': (2, 3)}
     """
-    leaves, structure = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
-    unknown = {type(leaf) for leaf in leaves if _is_dataclass_instance(leaf) and not (is_leaf and is_leaf(leaf))}
-    if not unknown:
+    nodes = nodes or NODES
+    leaves, structure = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=nodes.namespace)
+    if set(map(type, leaves)) <= _PLAIN:
         return leaves, structure
-    for kind in unknown:
-        _register_dataclass(kind)
-    return flatten(tree, is_leaf)
+    others = (leaf for leaf in leaves if type(leaf) not in _PLAIN and not (is_leaf and is_leaf(leaf)))
+    return flatten(tree, is_leaf, nodes) if nodes.register(others) else (leaves, structure)
 
 
 def is_leaf(tree: Any) -> bool:
-    """The tree is a single leaf."""
-    return optree.tree_is_leaf(tree, namespace=NAMESPACE) and not _is_dataclass_instance(tree)
+    """True if the tree is a single leaf."""
+    return optree.tree_is_leaf(tree, namespace=NAMESPACE) and node_of(tree) is None
 
 
 def leaf_names(structure: Structure) -> list[str]:
@@ -89,23 +94,110 @@ def _is_bare_list(tree: Any) -> bool:
     return type(tree) is list and not any(getattr(leaf, "shape", ()) for leaf in flatten(tree)[0])
 
 
-def _is_dataclass_instance(leaf: Any) -> bool:
-    return dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)
+Node = tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Any]
+"""A class as optree takes it: a function that takes apart, one that puts together, and the kind of its paths."""
 
 
-def _register_dataclass(kind: type) -> None:
-    names = tuple(one.name for one in dataclasses.fields(kind))
+@dataclass(frozen=True)
+class Nodes:
+    """The classes that are nodes of trees, besides those that optree knows.
 
-    def to_children(instance: Any) -> tuple[list[Any], None, tuple[str, ...]]:
-        return [getattr(instance, name) for name in names], None, names
+    Attributes:
+        namespace: of optree's registry.
+        node_of: gives the node that a leaf's class is, or None for a leaf. It is called for leaves that are not plain.
+    """
 
-    def from_children(_: Any, children: Any) -> Any:
+    namespace: str
+    node_of: Callable[[Any], Node | None]
+
+    def register(self, leaves: Iterable[Any]) -> bool:
+        """Register the classes of leaves that are nodes. Returns True if there were any."""
+        found = {type(leaf): node for leaf in leaves if (node := self.node_of(leaf)) is not None}
+        for kind, (to_children, from_children, entry) in found.items():
+            with contextlib.suppress(ValueError):  # another thread met the class at the same time, and was quicker
+                optree.register_pytree_node(
+                    kind, to_children, from_children, path_entry_type=entry, namespace=self.namespace
+                )
+        return bool(found)
+
+
+class _NoEntry(optree.PyTreeEntry):
+    """The way from a mapping to the dict of its items, which no path shows."""
+
+    def __call__(self, mapping: Any) -> Any:
+        return dict(mapping)
+
+    def codify(self, node: str = "") -> str:
+        return node
+
+
+def node_of(leaf: Any) -> Node | None:
+    """The node that a class is: one with methods for it, a dataclass, or a mapping."""
+    return _node_of_class(type(leaf))
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _node_of_class(kind: type) -> Node | None:
+    if callable(getattr(kind, "tree_unflatten", None)):
+        if callable(getattr(kind, "tree_flatten", None)):
+            return _by_methods(kind, lambda tree: tree.tree_flatten())
+        if callable(getattr(kind, "tree_flatten_with_keys", None)):
+            return _by_methods(kind, _without_keys)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_node(kind)
+    return (_of_mapping, _as_dict, _NoEntry) if issubclass(kind, Mapping) else None
+
+
+def _by_methods(kind: Any, take_apart: Callable[[Any], Any]) -> Node:
+    """A class with the methods that `jax.tree_util.register_pytree_node_class` asks for."""
+    return take_apart, lambda metadata, children: kind.tree_unflatten(metadata, children), optree.FlattenedEntry
+
+
+def _without_keys(tree: Any) -> tuple[list[Any], Any]:
+    children, metadata = tree.tree_flatten_with_keys()
+    return [child for _, child in children], metadata
+
+
+def _of_mapping(mapping: Mapping[Any, Any]) -> tuple[tuple[Any], None]:
+    return (dict(mapping),), None
+
+
+def _as_dict(_: None, children: Any) -> Any:
+    return children[0]
+
+
+def _dataclass_node(kind: Any) -> Node:
+    """A dataclass. Fields that Flax or JAX mark as static are part of the structure."""
+    fields = dataclasses.fields(kind)
+    static = tuple(field.name for field in fields if _is_static(field))
+    names = tuple(field.name for field in fields if field.name not in static)
+
+    def to_children(instance: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
+        return [getattr(instance, name) for name in names], tuple(getattr(instance, name) for name in static), names
+
+    def from_children(values: Any, children: Any) -> Any:
         instance: Any = object.__new__(kind)
-        for name, child in zip(names, children):
+        for name, child in zip((*names, *static), (*children, *values)):
             object.__setattr__(instance, name, child)
         return instance
 
-    with contextlib.suppress(ValueError):  # another thread met the class at the same time, and was quicker
-        optree.register_pytree_node(
-            kind, to_children, from_children, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
-        )
+    return to_children, from_children, optree.GetAttrEntry
+
+
+def _is_static(field: dataclasses.Field[Any]) -> bool:
+    return field.metadata.get("pytree_node", True) is False or field.metadata.get("static", False) is True
+
+
+def _if_dataclass(leaf: Any) -> Node | None:
+    return _dataclass_node(type(leaf)) if dataclasses.is_dataclass(leaf) else None
+
+
+NODES = Nodes("headrace", node_of)
+"""Of batches."""
+
+ROWS = Nodes("headrace rows", _if_dataclass)
+"""Of rows between processes: what is no dataclass keeps its class, as it is pickled."""
+
+NAMESPACE = NODES.namespace
+
+_PLAIN = {np.ndarray, np.float32, np.float64, np.int64, np.int32, bool, bytes, float, int, str}

@@ -17,7 +17,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import ShardingError
-from ...operations.trees import NAMESPACE, Structure, flatten
+from ...operations.trees import Structure
+from .trees import NAMESPACE, flatten
 
 _WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
 
@@ -35,7 +36,7 @@ def as_shardings(target: Any) -> Any:
             f'{what} is no sharding; to divide batches over devices, pass (Mesh(devices, ("data",)), "data").'
         )
     if not _is_one(target):
-        flatten(target)  # makes known the dataclasses in it
+        flatten(target)  # registers the classes in it
     return optree.tree_map(_as_sharding, target, is_leaf=_is_one, namespace=NAMESPACE)
 
 

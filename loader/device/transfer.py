@@ -20,7 +20,7 @@ import numpy as np
 
 from ...common.messages import first_few, short_repr
 from ...errors import ShardingError
-from ...operations.trees import Structure, flatten, leaf_names
+from ...operations.trees import Structure, leaf_names
 from .options import FeederOptions
 from .shardings import (
     STAYS,
@@ -34,6 +34,7 @@ from .shardings import (
     told,
     with_rank,
 )
+from .trees import flatten
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...errors import BatchMemoryError
 from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.stacking import Layout
-from ...operations.trees import flatten
+from ...operations.trees import ROWS, flatten
 
 PYTHON = {bool: "bool", int: "int", float: "float", complex: "complex"}
 """Types of leaves that were no arrays; rows get them back."""
@@ -38,7 +38,7 @@ class StackedRows:
 
     def elements(self, start: int, stop: int) -> Iterator[Element]:
         """The rows `[start, stop)` as they were. Their arrays are views."""
-        _, structure = flatten(self.example)
+        _, structure = flatten(self.example, nodes=ROWS)
         leaves = [
             column[start:stop].tolist() if kind in PYTHON.values() else column[start:stop]
             for column, kind in zip(self.columns, self.kinds)
@@ -52,7 +52,7 @@ class StackedRows:
             isinstance(other, StackedRows)
             and self.kinds == other.kinds
             and self.example == other.example
-            and flatten(self.example)[1] == flatten(other.example)[1]
+            and flatten(self.example, nodes=ROWS)[1] == flatten(other.example, nodes=ROWS)[1]
             and all(
                 one.dtype == two.dtype and one.shape[1:] == two.shape[1:]
                 for one, two in zip(self.columns, other.columns)
@@ -92,7 +92,7 @@ class RowStack:
             return False
         if self._layout is not None:
             return self._layout.put(self._count, rows)
-        leaves, structure = flatten(rows[0])
+        leaves, structure = flatten(rows[0], nodes=ROWS)
         kinds = [_kind(leaf) for leaf in leaves]
         if not leaves or None in kinds:
             return False
@@ -124,7 +124,7 @@ def _kind(leaf: Any) -> str | None:
 
 def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
     """Rows whose arrays lie side by side in memory already, as those of a `Pack` do; None if they do not. Copies nothing."""
-    leaves, structure = flatten(rows[0])
+    leaves, structure = flatten(rows[0], nodes=ROWS)
     if not leaves or not all(map(_is_part_of_an_array, leaves)):
         return None
     try:
@@ -181,4 +181,4 @@ def batch_of(
             to = at + stop - start
             array[slice(at, to) if places is None else places[at:to]] = block.columns[number][start:stop]
             at = to
-    return flatten(first.example)[1].unflatten(arrays)
+    return flatten(first.example, nodes=ROWS)[1].unflatten(arrays)

@@ -123,7 +123,7 @@ def _named(record: Element) -> Mapping[Any, Any]:
     if isinstance(record, np.ndarray):
         return {BARE: record}
     if isinstance(record, Mapping):
-        return record
+        return record if isinstance(record, dict) else dict(record)
     fields = fields_of(record)
     return {BARE: record} if fields is None else fields
 

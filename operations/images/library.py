@@ -6,7 +6,7 @@ their axis of channels. Whoever only describes a pipeline imports neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -56,7 +56,7 @@ class OnImages:
         Raises:
             ImageError: the dict has no such key.
         """
-        if not isinstance(element, dict):
+        if not isinstance(element, Mapping):
             return change(element)
         if self._key not in element:
             raise ImageError(f"the element has no {short_repr(self._key)}, but {short_repr(list(element))}; pass key=.")

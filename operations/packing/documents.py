@@ -13,7 +13,7 @@ import numpy as np
 import optree
 from numpy.typing import NDArray
 
-from ...common.fields import fields_of
+from ...common.fields import DICTS, fields_of
 from ...common.messages import a_kind_of, short_repr, shorten
 from ...errors import PackError
 from ..protocol import Element
@@ -177,18 +177,18 @@ class Documents:
 
 
 def _has_fields(tree: Any, kept: Collection[Any] = ()) -> bool:
-    """It is a named tuple or a dataclass, or a dict with such inside, but for some of its keys."""
-    if isinstance(tree, dict):
+    """It is a named tuple, a dataclass or another mapping, or a dict with such inside, but for some of its keys."""
+    if type(tree) in DICTS:
         return any(_has_fields(value) for key, value in tree.items() if key not in kept)
     return fields_of(tree) is not None
 
 
 def _as_dicts(tree: Any, kept: Collection[Any] = ()) -> Any:
-    """A document with dicts in the place of named tuples and dataclasses, but under some of its keys.
+    """A document with dicts in the place of all else that has fields, but under some of its keys.
 
     Its rows have more leaves than those could hold.
     """
-    inner = tree if isinstance(tree, dict) else fields_of(tree)
+    inner = tree if type(tree) in DICTS else fields_of(tree)
     if inner is None:
         return tree
     return {key: value if key in kept else _as_dicts(value) for key, value in inner.items()}

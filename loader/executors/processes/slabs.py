@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ....common.system import anonymous_file
 from ....files.mmap_files import map_to
 from ....operations.protocol import ArraySpec
-from ....operations.trees import flatten
+from ....operations.trees import ROWS, flatten
 from ...work.slabs import Lease, Slab, SlabPool, lease_of, rounded
 from ...work.stacked_rows import RowStack, StackedRows, side_by_side
 from .channel import ArrayPlace, Done, Encoded, SlabName
@@ -285,7 +285,7 @@ class Encoder:
 
     def _placed(self, elements: list[Any]) -> list[Any]:
         """The same elements, with all arrays that are worth it on slabs."""
-        leaves, structure = flatten(elements)
+        leaves, structure = flatten(elements, nodes=ROWS)
         foreign = [index for index, leaf in enumerate(leaves) if _worth_a_place(leaf) and self._lease_of(leaf) is None]
         if not foreign:
             return elements
@@ -296,7 +296,9 @@ class Encoder:
         return structure.unflatten(leaves)  # type: ignore[return-value]
 
     def _placed_already(self, element: Any) -> bool:
-        return any(_worth_a_place(leaf) and self._lease_of(leaf) is not None for leaf in flatten(element)[0])
+        return any(
+            _worth_a_place(leaf) and self._lease_of(leaf) is not None for leaf in flatten(element, nodes=ROWS)[0]
+        )
 
     def _lease_of(self, array: NDArray[Any]) -> Lease | None:
         lease = lease_of(array)

@@ -26,7 +26,7 @@ import ray
 
 from ....common import remote_errors as errors
 from ....common.fields import replaced
-from ....operations.trees import flatten
+from ....operations.trees import ROWS, flatten
 from ...options import INSIDE_A_TASK
 from ...plan.pipeline import Pipeline
 from ...work.slabs import SlabPool
@@ -121,7 +121,7 @@ def to_write_to(rows: list[Any] | StackedRows) -> list[Any] | StackedRows:
     """Rows for operations that may change what they are given: copies of arrays that are read-only."""
     if isinstance(rows, StackedRows):
         return StackedRows([column.copy() for column in rows.columns], rows.kinds, rows.example)
-    leaves, structure = flatten(rows)
+    leaves, structure = flatten(rows, nodes=ROWS)
     return structure.unflatten(list(map(_writable, leaves)))  # type: ignore[return-value]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import itertools
 import subprocess
@@ -79,6 +80,35 @@ def test_nodes_of_a_tree_are_kept():
     assert type(element) is type(expected)
     assert type(element.array["p"]) is type(expected.array["p"])
     assert isinstance(element.array["p"].y, jax.Array)
+
+
+def test_batches_are_trees_as_jax_has_them():
+    """A mapping goes as a dict, a class that is registered with JAX as it was registered; static fields stay on the host."""
+    import flax.core
+    import flax.struct
+
+    class Pair:
+        def __init__(self, x, name):
+            self.x, self.name = x, name
+
+    jax.tree_util.register_pytree_node(Pair, lambda one: ((one.x,), one.name), lambda name, child: Pair(*child, name))
+    Carry = flax.struct.dataclass(  # noqa: N806
+        type(
+            "Carry",
+            (),
+            {"__annotations__": {"x": object, "name": str}, "name": flax.struct.field(default="", pytree_node=False)},
+        )
+    )
+    rows = np.arange(4.0, dtype=np.float32)
+    frozen = flax.core.FrozenDict({"x": rows})
+    for batch in (Pair(rows, "a"), Carry(rows, "a"), frozen, {"deep": [Pair(rows, "a")]}):
+        (placed,) = headrace.device_put([batch], CPU)
+        assert jax.tree.structure(placed) == jax.tree.structure(batch)
+        (leaf,) = jax.tree.leaves(placed)
+        assert isinstance(leaf, jax.Array)
+    (placed,) = headrace.device_put([collections.UserDict(x=rows)], {"x": CPU})
+    assert type(placed) is dict
+    assert isinstance(placed["x"], jax.Array)
 
 
 def test_a_description_can_be_iterated_many_times():

@@ -1,0 +1,36 @@
+"""Trees of batches for devices: as JAX has them.
+
+In: a batch. Out: its leaves and its structure. Classes that are registered with JAX in this process are nodes here, as they
+were registered. Workers do not import JAX, so `Batch` does not know these classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import optree
+
+from ...operations.trees import Node, Nodes, Structure, node_of
+from ...operations.trees import flatten as flatten_as
+
+
+def _node_of(leaf: Any) -> Node | None:
+    if isinstance(leaf, jax.Array) or jax.tree_util.all_leaves([leaf]):
+        return node_of(leaf)
+    return _taken_apart, lambda structure, children: structure.unflatten(children), optree.FlattenedEntry
+
+
+def _taken_apart(tree: Any) -> tuple[list[Any], Any]:
+    """The children of a node, and JAX's structure of it alone."""
+    return jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is not tree)
+
+
+_NODES = Nodes("headrace devices", _node_of)
+
+NAMESPACE = _NODES.namespace
+
+
+def flatten(batch: Any) -> tuple[list[Any], Structure]:
+    """Leaves, and the structure that puts them together again. None is structure, not a leaf."""
+    return flatten_as(batch, nodes=_NODES)
