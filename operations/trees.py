@@ -137,7 +137,7 @@ def node_of(leaf: Any) -> Node | None:
 
 
 @functools.lru_cache(maxsize=1 << 10)
-def _node_of_class(kind: type) -> Node | None:
+def _node_of_class(kind: Any) -> Node | None:
     if callable(getattr(kind, "tree_unflatten", None)):
         if callable(getattr(kind, "tree_flatten", None)):
             return _by_methods(kind, lambda tree: tree.tree_flatten())

@@ -23,7 +23,8 @@ def _node_of(leaf: Any) -> Node | None:
 
 def _taken_apart(tree: Any) -> tuple[list[Any], Any]:
     """The children of a node, and JAX's structure of it alone."""
-    return jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is not tree)
+    children, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is not tree)
+    return children, structure
 
 
 _NODES = Nodes("headrace devices", _node_of)
