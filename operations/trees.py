@@ -133,7 +133,8 @@ class _NoEntry(optree.PyTreeEntry):
 
 def node_of(leaf: Any) -> Node | None:
     """The node that a class is: one with methods for it, a dataclass, or a mapping."""
-    return _node_of_class(type(leaf))
+    kind: Any = type(leaf)
+    return _node_of_class(kind)
 
 
 @functools.lru_cache(maxsize=1 << 10)
