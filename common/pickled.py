@@ -55,7 +55,22 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
         ) from error
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """A pickler that keeps the slots of classes that are pickled by value. cloudpickle builds these classes without slots."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Pickle a class with its slots; everything else as cloudpickle does."""
+        reduced = super().reducer_override(obj)
+        if not isinstance(obj, type) or type(reduced) is not tuple or "__slots__" not in vars(obj):
+            return reduced
+        build, arguments, *state = reduced
+        if getattr(build, "__name__", "") != "_make_skeleton_class":
+            return reduced
+        kind, name, bases, namespace, *identity = arguments
+        return build, (kind, name, bases, {**namespace, "__slots__": obj.__slots__}, *identity), *state  # type: ignore[attr-defined]
+
+
+class _Pickler(Pickler):
     """A pickler that keeps the file names and lines of functions, for tracebacks. cloudpickle leaves names of files out."""
 
     def reducer_override(self, obj: Any) -> Any:

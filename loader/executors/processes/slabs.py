@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+from ....common.pickled import Pickler
 from ....common.system import anonymous_file
 from ....files.mmap_files import map_to
 from ....operations.protocol import ArraySpec
@@ -309,7 +309,7 @@ def _worth_a_place(leaf: Any) -> bool:
     return type(leaf) is np.ndarray and leaf.nbytes >= TINY and not leaf.dtype.hasobject
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(Pickler):
     """Numbers arrays on slabs in place of pickling them."""
 
     worker: int

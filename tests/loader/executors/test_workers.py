@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import mmap
 import os
@@ -874,3 +875,29 @@ def test_workers_end_without_a_word(tmp_path):
         [sys.executable, str(program)], capture_output=True, text=True, timeout=60, env=environment, check=True
     )
     assert result.stdout + result.stderr == ""
+
+
+def test_classes_with_slots_come_back_from_workers():
+    """Instances of slotted classes of the program itself, which travel by value: with their values, and of the same class."""
+
+    @dataclasses.dataclass(slots=True)
+    class Point:
+        x: int
+        y: object = None
+
+    class Slotted:
+        __slots__ = ("_kept", "unset")
+
+        def __init__(self, x):
+            self._kept = x
+
+    class Below(Slotted):
+        __slots__ = ()
+
+    class Open(Slotted):
+        """With a `__dict__` of its own."""
+
+    for kind, name in ((Point, "x"), (Slotted, "_kept"), (Below, "_kept"), (Open, "_kept")):
+        found = list(load(range(3), transformations=[lambda x, kind=kind: kind(x)], num_epochs=1, worker_count=1))
+        assert [getattr(each, name) for each in found] == [0, 1, 2]
+        assert {type(each) for each in found} == {kind}
