@@ -1,10 +1,16 @@
 """`headrace.compat.install()`: a program's `import grain` takes ours; and the private modules that programs import."""
 
+import gc
 import importlib
+import io
+import struct
 import subprocess
 import sys
+import warnings
 
+import both
 import pytest
+from grain._src.python.data_loader import _determine_worker_count as real_count
 
 import headrace.compat.grain as grain
 from headrace.compat import grain_replaced, install
@@ -68,14 +74,18 @@ def test_workers_of_others_do_not_import_it():
     assert CALLED_FIRST == []
 
 
+OLDER = ["MapTransform", "FlatMapTransform", "TfRandomMapTransform", "BatchTransform"]
+"""Names of Grain's earlier versions, which programs import still."""
+
 PRIVATE = {
     "core.config": ["config"],
     "core.constants": ["INDEX"],
-    "core.sharding": ["ShardOptions", "NoSharding", "ShardByJaxProcess"],
-    "core.transforms": ["FlatMap", "Map", "MapTransform", "RandomMap", "Batch", "Filter", "TfRandomMap"],
+    "core.exceptions": ["PyGrainInternalError"],
+    "core.sharding": ["ShardOptions", "NoSharding", "ShardByJaxProcess", "even_split"],
+    "core.transforms": ["FlatMap", "Map", "MapTransform", "RandomMap", "Batch", "Filter", "TfRandomMap", *OLDER],
     "core.tree_lib": ["map_structure", "flatten", "unflatten_as", "assert_same_structure", "map_structure_with_path"],
-    "python.data_loader": ["DataLoader", "DataLoaderIterator"],
-    "python.data_sources": ["ArrayRecordDataSource", "RangeDataSource", "SharedMemoryDataSource"],
+    "python.data_loader": ["DataLoader", "DataLoaderIterator", "_determine_worker_count"],
+    "python.data_sources": ["ArrayRecordDataSource", "RangeDataSource", "SharedMemoryDataSource", "SupportsIndex"],
     "python.samplers": ["IndexSampler", "SequentialSampler", "Sampler"],
     "python.options": ["ReadOptions", "MultiprocessingOptions"],
     "python.operations": ["Operation", "MapOperation", "BatchOperation"],
@@ -83,8 +93,20 @@ PRIVATE = {
     "python.load": ["load"],
     "python.ipc.shared_memory_array": ["SharedMemoryArray", "SharedMemoryArrayMetadata"],
     "python.dataset.base": ["RandomAccessDataSource", "DatasetSelectionMap", "DatasetOptions"],
-    "python.dataset.dataset": ["MapDataset", "IterDataset", "DatasetIterator", "get_next_index", "set_next_index"],
-    "python.dataset.stats": ["record_next_duration_if_output", "trace_input_pipeline_next", "Timer"],
+    "python.dataset.dataset": [
+        "MapDataset",
+        "IterDataset",
+        "DatasetIterator",
+        "get_next_index",
+        "set_next_index",
+        "get_execution_summary",
+    ],
+    "python.dataset.stats": [
+        "record_next_duration_if_output",
+        "trace_input_pipeline_next",
+        "Timer",
+        "pretty_format_summary",
+    ],
     "python.dataset.elastic_iterator": ["ElasticIterator"],
     "python.dataset.transformations.batch": ["BatchMapDataset", "BatchIterDataset", "batch_and_pad"],
     "python.dataset.transformations.filter": ["FilterMapDataset", "FilterIterDataset"],
@@ -96,7 +118,9 @@ PRIVATE = {
     "python.dataset.transformations.packing": ["FirstFitPackIterDataset", "BestFitPackIterDataset"],
     "python.dataset.transformations.packing_concat_then_split": ["BOSHandling", "ConcatThenSplitIterDataset"],
     "python.dataset.transformations.prefetch": ["PrefetchIterDataset", "ThreadPrefetchIterDataset"],
-    "python.dataset.transformations.process_prefetch": ["multiprocess_prefetch"],
+    "python.dataset.transformations.process_prefetch": ["multiprocess_prefetch", "_PROCESS_KILL_TIMEOUT_S"],
+    "python.dataset.sources.parquet_dataset": ["ParquetIterDataset"],
+    "python.dataset.sources.tfrecord_dataset": ["TFRecordIterDataset", "_TFRecordReader", "_TFRecordDatasetIterator"],
     "python.dataset.transformations.repeat": ["RepeatMapDataset", "RepeatIterDataset"],
     "python.dataset.transformations.shuffle": [
         "ShuffleMapDataset",
@@ -119,9 +143,67 @@ def test_private_modules_have_the_names_that_programs_take(module):
     theirs = importlib.import_module(f"grain._src.{module}")
     for name in PRIVATE[module]:
         assert getattr(ours, name) is not None
-        assert hasattr(theirs, name) or name in ("MapTransform",), name
+        assert hasattr(theirs, name) or name in OLDER, name
     with pytest.raises(AttributeError, match="has no nothing here"):
         _ = ours.nothing
+
+
+def test_the_number_of_workers_is_as_grain_determines_it():
+    """None is one for each CPU."""
+    for count in (None, 0, 3):
+        assert grain._src.python.data_loader._determine_worker_count(count) == real_count(count)
+
+
+def test_a_summary_of_an_iterator_is_its_table():
+    """As programs print it."""
+    iterator = iter(grain.MapDataset.range(3).to_iter_dataset().map(str))
+    assert next(iterator) == "0"
+    summary = grain._src.python.dataset.dataset.get_execution_summary(iterator)
+    assert "waited in next()" in grain._src.python.dataset.stats.pretty_format_summary(summary)
+    iterator.close()
+
+
+def test_tfrecord_files_are_opened_by_classes_of_the_users(tmp_path):
+    """Readers, iterators and datasets of a program, made from private classes, open files in their own way."""
+    path = tmp_path / "records"
+    path.write_bytes(b"".join(struct.pack("<QI", len(each), 0) + each + bytes(4) for each in (b"a", b"bcd", b"")))
+    opened = []
+
+    def program(g):
+        private = importlib.import_module(f"{g}._src.python.dataset.sources.tfrecord_dataset")
+        public = importlib.import_module(g)
+
+        class Reader(private._TFRecordReader):
+            def __init__(self, path):
+                opened.append(path)
+                self._reader = io.BytesIO(open(path, "rb").read())  # noqa: SIM115
+
+        class Records(private._TFRecordDatasetIterator):
+            def __init__(self, path):
+                public.DatasetIterator.__init__(self)
+                self._reader = Reader(path)
+
+        class Dataset(private.TFRecordIterDataset):
+            def __iter__(self):
+                return Records(self._path)
+
+        dataset = Dataset(str(path))
+        iterator = iter(dataset.map(lambda record: record * 2))
+        first = next(iterator)
+        plain = iter(private.TFRecordIterDataset(str(path)))
+        return first, iterator.get_state(), list(iterator), list(iter(dataset)), next(plain), plain.get_state()
+
+    with both.quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        first, _, *expected = program("grain")
+        assert program("headrace.compat.grain")[2:] == tuple(expected)
+        gc.collect()
+    assert first == b"aa"
+    assert opened == [str(path)] * len(opened)
+    public_state = {"reader_offset": 17}
+    again = iter(grain.experimental.TFRecordIterDataset(str(path)))
+    again.set_state(public_state)
+    assert list(again) == [b"bcd", b""]
 
 
 def test_datasets_that_private_classes_make_are_those_of_methods():

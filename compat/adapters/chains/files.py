@@ -15,7 +15,7 @@ from ....common.messages import shorten
 from ....common.validation import whole_number
 from ....errors import MissingExtraError, SourceError
 from .iter_dataset import IterDataset, WithOptionsIterDataset, as_stream
-from .iterators import Resumed
+from .iterators import DatasetIterator, Resumed
 
 _CYCLE = 16
 _NOTHING = object()
@@ -66,6 +66,68 @@ def _rows(file: Any, state: dict[str, int]) -> Iterator[tuple[dict[str, Any], di
         first = 0
 
 
+class TFRecordReader(Iterator[bytes]):
+    """The records of a TFRecord file, as bytes. Checksums are not looked at.
+
+    A class of your own, made from this one, may open the file in another way: `__init__` sets `_reader`, a binary file.
+
+    Args:
+        path: of the file.
+    """
+
+    _reader: Any
+
+    def __init__(self, path: str) -> None:
+        self._reader = open(path, "rb")  # noqa: SIM115 - it is read from and closed later
+
+    def __next__(self) -> bytes:
+        """The next record.
+
+        Raises:
+            SourceError: the file ends inside the record.
+        """
+        offset, head = self.tell(), self._reader.read(_HEAD.size)
+        if not head:
+            raise StopIteration
+        length = _HEAD.unpack(head)[0] if len(head) == _HEAD.size else 0
+        record: bytes = self._reader.read(length + _CHECKSUM)
+        if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
+            name = shorten(getattr(self._reader, "name", "the file"))
+            raise SourceError(f"{name} is no whole TFRecord file: the record at byte {offset} is cut off.")
+        return record[:length]
+
+    def seek(self, offset: int) -> None:
+        """Go to the record that begins at a byte."""
+        self._reader.seek(offset)
+
+    def tell(self) -> int:
+        """The byte at which the next record begins."""
+        return int(self._reader.tell())
+
+    def __del__(self) -> None:
+        if reader := vars(self).get("_reader"):
+            reader.close()
+
+
+class TFRecordDatasetIterator(DatasetIterator[bytes]):
+    """The records of a TFRecord file, with the byte as state. A class of your own may set another `_reader`."""
+
+    _reader: Any
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._reader = TFRecordReader(path)
+
+    def __next__(self) -> bytes:
+        return next(self._reader)  # type: ignore[no-any-return]
+
+    def get_state(self) -> dict[str, Any]:
+        return {"reader_offset": self._reader.tell()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._reader.seek(state["reader_offset"])
+
+
 class TFRecordIterDataset(IterDataset[bytes]):
     """The records of a TFRecord file, as bytes. Checksums are not looked at.
 
@@ -75,23 +137,10 @@ class TFRecordIterDataset(IterDataset[bytes]):
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        self.path = path
+        self._path = path
 
     def __iter__(self) -> Any:
-        return Resumed(self._records, {"reader_offset": 0})
-
-    def _records(self, state: dict[str, int]) -> Iterator[tuple[bytes, dict[str, int]]]:
-        with open(self.path, "rb") as file:
-            file.seek(offset := state["reader_offset"])
-            while head := file.read(_HEAD.size):
-                length = _HEAD.unpack(head)[0] if len(head) == _HEAD.size else 0
-                record = file.read(length + _CHECKSUM)
-                if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
-                    raise SourceError(
-                        f"{shorten(self.path)} is no whole TFRecord file: the record at byte {offset} is cut off."
-                    )
-                offset += len(head) + len(record)
-                yield record[:length], {"reader_offset": offset}
+        return TFRecordDatasetIterator(self._path)
 
 
 class InterleaveIterDataset(IterDataset[Any]):

@@ -17,6 +17,7 @@ _CHAINS = "headrace.compat.adapters.chains"
 
 _WHOLE: dict[str, tuple[str, ...]] = {
     "core.config": (_GRAIN,),
+    "core.exceptions": (),
     "core.constants": (f"{_GRAIN}.constants",),
     "core.sharding": (f"{_GRAIN}.sharding", f"{_INNER}.shards"),
     "core.transforms": (f"{_GRAIN}.transforms", f"{_GRAIN}.python"),
@@ -112,6 +113,27 @@ _ELSEWHERE = {
     "RangeMapDataset": (f"{_CHAINS}.map_dataset", "MapDataset.range"),
 }
 
+_MORE = {
+    "core.exceptions": {"PyGrainInternalError": f"{_INNER}.functions.PyGrainInternalError"},
+    "core.transforms": {
+        "FlatMapTransform": f"{_GRAIN}.experimental.FlatMapTransform",
+        "TfRandomMapTransform": f"{_GRAIN}.transforms.TfRandomMap",
+        "BatchTransform": f"{_GRAIN}.transforms.Batch",
+    },
+    "python.data_loader": {"_determine_worker_count": f"{_INNER}.functions.determine_worker_count"},
+    "python.data_sources": {"SupportsIndex": "typing.SupportsIndex"},
+    "python.dataset.dataset": {"get_execution_summary": f"{_INNER}.functions.get_execution_summary"},
+    "python.dataset.stats": {"pretty_format_summary": "builtins.str"},
+    "python.dataset.sources.tfrecord_dataset": {
+        "_TFRecordReader": f"{_CHAINS}.files.TFRecordReader",
+        "_TFRecordDatasetIterator": f"{_CHAINS}.files.TFRecordDatasetIterator",
+    },
+    "python.dataset.transformations.process_prefetch": {
+        "_PROCESS_KILL_TIMEOUT_S": f"{_INNER}.functions.PROCESS_KILL_TIMEOUT_S"
+    },
+}
+"""Names with a leading underscore, and names that Grain had in earlier versions: module, name, and the path of ours."""
+
 
 def modules() -> Iterator[str]:
     """The modules, without `grain._src`, each after those above it."""
@@ -139,4 +161,7 @@ def name_in(module: str, name: str) -> Any:
             for part in path.split("."):
                 value = getattr(value, part)
             return value
+    if name in (more := _MORE.get(module, {})):
+        place, _, last = more[name].rpartition(".")
+        return getattr(import_module(place), last)
     raise AttributeError(f"grain._src.{module} has no {name} here.")
