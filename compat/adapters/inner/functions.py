@@ -26,5 +26,5 @@ def determine_worker_count(input_worker_count: int | None) -> int:
 
 
 def get_execution_summary(iterator: Any) -> Any:
-    """Where the time of an iterator of a dataset went: its `stats()`, which `str` makes a table of."""
+    """The statistics of an iterator of a dataset; `str` makes a table of them."""
     return getattr(iterator, "run", iterator).stats()
