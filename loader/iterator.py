@@ -98,6 +98,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._log_at = perf_counter() + LOG_SECONDS if execution.observe == "log" else None
         self._step = 0
         self._start = pipeline.start
+        self._changed_at = (
+            0  # position of the change of the order that was taken in last, since the start or `set_state`
+        )
         self._run: Rows | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
@@ -295,7 +298,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def _flow(self, executor: Executor) -> Flow:
         self._start, self._run = self.here().cursor, None
-        horizon = lookout_of(self._pipeline, self.here().state, self._notice)
+        horizon = lookout_of(self._pipeline, self.here().state, self._notice, self._changed_at)
         return Flow(
             self._pipeline, self._start, executor, self._skipped, self._observer, self._unread(), horizon=horizon
         )
@@ -323,6 +326,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         pipeline = resumed(loaders, state, strict=False)
         self._running.end()
         self._loaders, self._pipeline, self._start, self._run = loaders, pipeline, _start(pipeline, state), None
+        self._changed_at = change.position
         return self._begin()
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
@@ -336,7 +340,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._running.end(observer if same else None)
         self._loaders, self._pipeline, self._start, self._run, self._from_start = loaders, pipeline, start, None, False
-        self._step = self._first_step = state.step
+        self._step, self._first_step, self._changed_at = state.step, state.step, 0
         self._skipped_steps, self._skipped, self._observer, self._ended = skipped_steps, skipped, observer, False
 
 

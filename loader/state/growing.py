@@ -86,22 +86,34 @@ def _grown_mix(mix: MixSampler, saved: Any, change: OrderChangedError) -> MixSam
     return mix.with_parts(parts).going_on(saved, change.position, False)
 
 
-def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice) -> Lookout | None:
-    """Decides the order of a run that goes on from a state. Returns None where it is decided to its end."""
+def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begin: int = 0) -> Lookout | None:
+    """Make what decides the order of a run that resumes from a state.
+
+    Args:
+        pipeline: of the run.
+        state: of its place.
+        notice: tells once that the run waits.
+        begin: position of the change that the run took in last. Earlier looks are not repeated: their decisions are older.
+
+    Returns:
+        The lookout, or None if no records come in.
+    """
     growth = pipeline.leaves[0].growth
-    return None if growth is None else Lookout(pipeline, state, growth, notice)
+    return None if growth is None else Lookout(pipeline, state, growth, notice, begin)
 
 
 class Lookout:
     """A horizon (see `stream/horizon.py`) for the order of a source that grows."""
 
-    def __init__(self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions, notice: WaitNotice) -> None:
+    def __init__(
+        self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions, notice: WaitNotice, begin: int
+    ) -> None:
         self._leaf, self._growth, self._notice = pipeline.leaf, growth, notice
         self._sources, self._orders = growing_parts(pipeline.leaf.source), orders_of(pipeline.leaf)
         whole: Any = pipeline.leaf.sampler.with_shard_options(NoSharding())
         self._total = len(whole)
         self._log = _log_of(pipeline, growth)
-        self._begun = first_unread(pipeline, [state], of_shard=state.shard[0])
+        self._begun = max(first_unread(pipeline, [state], of_shard=state.shard[0]), begin)
         self._looks = looks_of(growth, pipeline.leaf, self._begun)
         self._is_final = False
         self._were_incomplete = set[str]()

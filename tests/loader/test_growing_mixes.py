@@ -9,6 +9,7 @@ from growing_source import GrowingKeys, append, begin_writing
 import headrace
 from headrace import Batch, DataLoader, GrowthOptions, MixSampler, ShardOptions, load
 from headrace.errors import CheckpointError
+from headrace.loader.iterator import DataLoaderIterator
 
 B = 1000
 """The first record of part "b"."""
@@ -259,3 +260,39 @@ def test_a_trace_tells_the_generation_of_each_part(folder):
     assert [told[step] for step, key in enumerate(keys) if key >= B] == [()] * 8
     assert of_a[0] == ("generation 0 of part 'a', which holds from its position 0 on",)
     assert of_a[4:] == [("generation 1 of part 'a', which holds from its position 4 on",)] * 4
+
+
+def test_a_part_that_was_not_drawn_yet_grows_between_two_looks_of_one_step(folder, monkeypatch):
+    """A run does not go back to a look at which the part was smaller, from there to the later one, and so on for ever."""
+    taken = []
+    take_in = DataLoaderIterator._take_in
+
+    def counted(iterator, change):
+        taken.append(change.position)
+        assert len(taken) < 20, f"the run goes back and forth: {taken}"
+        return take_in(iterator, change)
+
+    monkeypatch.setattr(DataLoaderIterator, "_take_in", counted)
+    sources = _parts(folder)
+    looks = sources["b"].newest_generation
+
+    def grows_at_the_third_look():
+        grows_at_the_third_look.count += 1
+        if grows_at_the_third_look.count == 3:
+            append(folder / "b.json", 3)
+        return looks()
+
+    grows_at_the_third_look.count = 0
+    monkeypatch.setattr(sources["b"], "newest_generation", grows_at_the_third_look)
+    growth = GrowthOptions(at="now", every=2, log=folder / "log")
+    weights, keys = {"a": 30, "b": 1}, []
+    shards = [
+        _mix(parts, weights=weights, batch=4, growth=growth, shard_options=ShardOptions(shard, 2))
+        for shard, parts in enumerate((sources, _parts(folder)))
+    ]
+    for _ in range(40):
+        keys += [key for shard in shards for key in _take(shard, 1)]
+    for shard in shards:
+        shard.close()
+    assert taken
+    assert set(_of(keys)[1]) == {*range(9)}
