@@ -14,6 +14,8 @@ from typing import Any, TypeGuard
 
 from ...errors import CheckpointError
 from ...samplers import WeightedSampler
+from ...samplers.changing.sampler import lasting as lasting_order
+from ...samplers.mix.parts import part_named
 from ...samplers.mix.sampler import PASSING, MixSampler, shares
 from ..plan.cursor import Cursor, those_within
 from ..plan.fingerprint import Fingerprint
@@ -22,7 +24,14 @@ from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .leftover import Run, check_row_windows, check_sizes, of_total, read_to_end, split_leftover
 from .loader_state import LoaderState
-from .record_checks import check_all_shards, check_last_windows, first_unread, former_length, length_of
+from .record_checks import (
+    check_all_shards,
+    check_last_windows,
+    check_nothing_owed,
+    first_unread,
+    former_length,
+    length_of,
+)
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
@@ -66,12 +75,23 @@ def migrate_mix(
         changed = sampler.going_on(saved, position, True)
         check_last_windows(pipeline, states, length, length_of(changed))
         check_row_windows(pipeline, states, min(position, length), changed, run)
+        if name := _replaced_part(sampler, saved):
+            check_nothing_owed(states, position, length, f"{name} of the mix has another order")
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     fingerprint = states[0].fingerprint
     if not strict:
         fingerprint = Fingerprint({**fingerprint, "sampler": changed.fingerprint})
     total = length_of(changed)
     return pipeline.with_leaf(leaf), [adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
+
+
+def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
+    """Return the name of a part whose own order is not the one of the run; "" if there is none."""
+    for name, part in mix.parts.items():
+        told, now = saved.get(part_named(name)), part.fingerprint
+        if isinstance(told, dict) and lasting_order(told) != lasting_order(now):
+            return part_named(name)
+    return ""
 
 
 def _with_weights(
@@ -92,6 +112,9 @@ def _with_weights(
     if not strict and sampler.fingerprint["weights"] != saved.get("weights"):
         check_all_shards(states, "weights changed")
         _check_dealt(states, "the weights are others")
+        length = saved.get("length")
+        length = length if isinstance(length, int) else length_of(sampler)
+        check_nothing_owed(states, first_unread(pipeline, states), length, "the weights of records changed")
     changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
     fingerprint = known if strict else Fingerprint({**known, "sampler": changed.fingerprint})
     total = length_of(changed)

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from ...common.messages import first_few
 from ...errors import CheckpointError
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED
 from ...samplers.changing.sampler import ChangingSampler
@@ -35,6 +36,8 @@ def migrate(
     Raises:
         CheckpointError: as of `migrate_mix` and `migrate_records`.
     """
+    for state in states if not strict else ():
+        _check_plans(pipeline, state)
     if not states or not pipeline.joins:
         return (migrate_records if states else migrate_mix)(pipeline, states, strict, run)
     pipeline, states = migrate_mix(pipeline, states, strict, run)
@@ -42,6 +45,24 @@ def migrate(
         if _may_change(pipeline.leaves[number], _orders(states[0])[number : number + 1]):
             pipeline, states = _with_leaf(pipeline, states, number, strict, run)
     return pipeline, states
+
+
+def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
+    """Refuse batches or rows that were planned otherwise: positions count them, and each would hold other records.
+
+    Raises:
+        CheckpointError: the state, which is not that of the beginning, has another plan.
+    """
+    begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.lineages)
+    for leaf, saved in zip(pipeline.leaves, _orders(state)) if begun else ():
+        planned = leaf.sampler.fingerprint
+        if leaf.of_several and isinstance(saved, dict) and saved != planned:
+            names = first_few([name for name in {**saved, **planned} if saved.get(name) != planned.get(name)])
+            raise CheckpointError(
+                f"batches or packed rows are planned from lengths, and the plan is not the one of the state ({names} differ): "
+                "records would come twice or never. Restore with the former budget, lengths, window and costs; or begin the "
+                "new plan without the state, or between two epochs of loader.epochs()."
+            )
 
 
 def _orders(state: LoaderState) -> list[Any]:

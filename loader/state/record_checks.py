@@ -90,6 +90,31 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
         )
 
 
+def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int, change: str) -> None:
+    """Refuse a change if records before its position are still to be read, whose former order a state does not keep.
+
+    Args:
+        states: of all shards.
+        position: from which on the order is another one.
+        length: positions of the former order.
+        change: in words.
+
+    Raises:
+        CheckpointError: a shard has not read all of its records before the position.
+    """
+    for state in states:
+        places = [(state.cursor, state.shard, state.lineages[0])]
+        places += [(rest.cursor, rest.shard, rest.lineages[0]) for rest in those_within(state.cursor.unfinished)]
+        for cursor, (index, count), lineage in places:
+            dense, offset = lineage.dense_from
+            if cursor.positions[0] * count + index < min(max(dense, position - offset), lineage.length(length)):
+                raise CheckpointError(
+                    f"{change}, and shard {index} of {count} has still to read records before position {position:,}, where the "
+                    "change begins. A state keeps only a digest of the former values. Restore with these, and take the "
+                    "states where all shards stand at the same step, between two windows."
+                )
+
+
 def length_of(sampler: Any) -> int:
     """Positions of all shards together."""
     return len(sampler.with_shard_options(NoSharding()))

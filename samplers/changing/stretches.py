@@ -141,19 +141,37 @@ class JoinedRest:
         return False
 
     def keys(self, places: Int64s) -> Int64s:
+        return WholeOrder(*self._below, self).keys(places)
+
+    @property
+    def _below(self) -> list[OrderStretch]:
+        """The stretches that it is the rest of, the first one first."""
+        below: list[OrderStretch] = [self.below]
+        while isinstance(below[-1], JoinedRest):  # a loop: there may be thousands
+            below.append(below[-1].below)
+        return below[::-1]
+
+    def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Return the keys of the records that joined, and where in `places` others are, with their places in `below`.
+
+        Keys are meaningless where others are.
+        """
         within = self._moved(places - self.start, permute, BlockOrder.record_keys)
-        keys: Int64s = within + (self.below.records - self._left)
-        old = within < self._left
-        keys[old] = self.below.keys(within[old] + self.start)
-        return keys
+        others = np.flatnonzero(within < self._left)
+        return within + (self.below.records - self._left), others, within[others] + self.start
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        within = keys - (self.below.records - self._left)
-        old = keys < self.below.records
-        within[old] = self.below.places_of(keys[old], epoch) - self.start
-        here = within >= 0
-        within[here] = self._moved(within[here], unpermute, BlockOrder.places_of)
-        return within + self.start
+        first, *others = self._below
+        places, known = np.empty_like(keys), keys < first.records
+        places[known] = first.places_of(keys[known], epoch)
+        for rest in (*others, self):
+            assert isinstance(rest, JoinedRest), "only rests lie above others"
+            new = (keys >= rest.below.records) & (keys < rest.records)
+            within = np.where(new, keys - (rest.below.records - rest._left), places - rest.start)
+            here = np.flatnonzero((keys < rest.records) & (within >= 0))
+            places[new] = rest.start
+            places[here] = rest._moved(within[here], unpermute, BlockOrder.places_of) + rest.start
+        return places
 
     def _moved(
         self,
@@ -230,11 +248,24 @@ class WholeOrder:
             return self.stretches[0].keys(places)
         numbers = np.searchsorted(self._starts, places, side="right") - 1
         if len(numbers) and numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
-            return self.stretches[int(numbers[0])].keys(places)
-        keys = np.empty_like(places)
-        for number in np.unique(numbers).tolist():
-            chosen = numbers == number
-            keys[chosen] = self.stretches[number].keys(places[chosen])
+            whole = self.stretches[int(numbers[0])]
+            if not isinstance(whole, JoinedRest):
+                return whole.keys(places)
+        by_stretch = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[by_stretch], np.arange(len(self.stretches) + 1)).tolist()
+        keys, waiting = np.empty_like(places), np.empty(0, dtype=np.int64)
+        inside = waiting  # the places of those that wait, in the stretch that comes next
+        for number in range(len(self.stretches) - 1, -1, -1):
+            own, stretch = by_stretch[ends[number] : ends[number + 1]], self.stretches[number]
+            chosen, there = np.append(own, waiting), np.append(places[own], inside)
+            waiting = inside = chosen[:0]
+            if not len(chosen):
+                continue
+            if isinstance(stretch, JoinedRest):  # each is the rest of the stretch before it
+                keys[chosen], others, inside = stretch.joined(there)
+                waiting = chosen[others]
+            else:
+                keys[chosen] = stretch.keys(there)
         return keys
 
 

@@ -140,7 +140,7 @@ def test_other_weights_come_between_two_global_batches():
     iterator = iter(loader(WEIGHTS, 0, 3, batches=2))
     next(iterator)
     with pytest.raises(CheckpointError, match="weights are others, and the state stands inside 84 records"):
-        iter(loader(new, 0, 3, batches=2)).set_state(iterator.get_state(), strict=False)
+        iter(loader(new, 0, 3, batches=2)).set_states([iterator.get_state()], strict=False, equal_steps=True)
 
 
 def test_balance_is_a_part_of_the_identity():

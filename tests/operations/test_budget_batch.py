@@ -548,6 +548,22 @@ def test_a_state_belongs_to_its_lengths():
         iter(batches_of(lengths=LENGTHS + 1)).set_state(iterator.get_state())
 
 
+def test_another_budget_is_refused_deliberately_too():
+    """Positions count batches of the plan, so records would come twice or never; but between two epochs it is taken."""
+    iterator = iter(batches_of())
+    iterator_state = [next(iterator), iterator.get_state()][1]
+    with pytest.raises(CheckpointError, match=r"the plan is not the one of the state .* loader\.epochs\(\)"):
+        iter(batches_of(max_tokens=256)).set_state(iterator_state, strict=False)
+    epochs = batches_of(num_epochs=2).epochs()
+    first = list(next(epochs))
+    other = batches_of(num_epochs=2, max_tokens=256).epochs()
+    other.set_state(epochs.get_state(), strict=False)
+    assert ids(list(next(other))) == ids(first)
+    again = iter(batches_of())
+    again.set_state(iterator_state, strict=False)
+    assert ids(again) + ids(islice(batches_of(), 1)) == ids(batches_of())
+
+
 def test_failures_are_not_left_out_where_shards_have_equal_numbers_of_batches():
     """A record that fails takes its batch with it: on one shard. On several, a map gives an empty record in its place."""
 

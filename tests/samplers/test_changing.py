@@ -11,6 +11,7 @@ import pytest
 
 from headrace import BlockShuffle, IndexSampler, SequentialSampler, ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError
+from headrace.samplers.changing.history import History, OrderChange
 from headrace.samplers.changing.living import OmittedKeys
 from headrace.samplers.changing.sampler import ChangingSampler
 
@@ -286,3 +287,19 @@ def test_many_omitted_keys_take_little_memory():
     assert len(gaps) == 2
     assert omitted.keys.nbytes + sum(known.nbytes for known in gaps.values()) <= 16 * len(omitted)
     assert len(pickle.dumps(made)) < 4_100_000
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_thousand_growths_join_one_epoch(shuffle):
+    """Each record comes once in it, its position is found, and the order is pickled."""
+    growths = 1200
+    places = [growth // 20 for growth in range(1, growths + 1)]
+    changes = tuple(OrderChange(place, place, 101 + n, True, "", 1 + n) for n, place in enumerate(places))
+    order = ChangingSampler(IndexSampler(100 + growths, shuffle=shuffle, seed=1), generation=growths)
+    order = order.with_history(History(100, changes=changes))
+    order = pickle.loads(pickle.dumps(order))
+    keys = order.record_keys(np.arange(100 + growths))
+    assert sorted(keys.tolist()) == [*range(100 + growths)]
+    assert [order.position_of(key, 0) for key in (0, 100, 99 + growths)] == [
+        keys.tolist().index(key) for key in (0, 100, 99 + growths)
+    ]

@@ -313,29 +313,35 @@ def test_changed_weights_hold_from_the_position_of_the_state(operations, step):
 
 
 def test_shards_go_on_with_changed_weights():
-    """With as many, and with others; each position that is left is drawn once by the new weights."""
+    """With as many, and with others; each position that is left is drawn once by the new weights. Equal steps are needed.
+
+    Where a shard has read less, its positions are to be drawn by the former weights, which a state does not keep.
+    """
 
     def run(weights, shard):
         sampler = WeightedSampler(weights, num_epochs=2, seed=1)
         return iter(DataLoader(data_source=range(40), sampler=sampler, operations=[Batch(3)], shard_options=shard))
 
+    def states_at(*steps):
+        states = []
+        for shard, count in enumerate(steps):
+            batches = run(np.ones(40), ShardOptions(shard, 3))
+            for _ in range(count):
+                next(batches)
+            states.append(batches.get_state())
+        return states
+
     new = np.arange(40) % 2
-    states = []
-    for shard in range(3):
-        batches = run(np.ones(40), ShardOptions(shard, 3))
-        for _ in range(shard + 1):
-            next(batches)
-        states.append(batches.get_state())
-    left = []
+    for shard, shards in ((0, 3), (2, 3), (0, 2)):
+        with pytest.raises(CheckpointError, match=r"shard 0 of 3 .* before position 27.* at the same step"):
+            run(new, ShardOptions(shard, shards)).set_states(states_at(1, 2, 3), strict=False)
+    left, states = [], states_at(2, 2, 2)
     for shard in range(2):
         batches = run(new, ShardOptions(shard, 2))
         batches.set_states(states, strict=False)
         left += [record for batch in batches for record in batch.tolist()]
     keys = keys_of(WeightedSampler(new, num_epochs=2, seed=1), 80)
-    unread = [
-        keys[level * 3 + shard] for shard in range(3) for level in range(3 * (shard + 1), 27) if level * 3 + shard < 80
-    ]
-    assert Counter(left) == Counter(unread)
+    assert Counter(left) == Counter(keys[18:].tolist())
 
 
 def test_weights_are_not_changed_inside_a_window():
@@ -349,6 +355,28 @@ def test_weights_are_not_changed_inside_a_window():
     next(first)
     with pytest.raises(CheckpointError, match="another step"):
         run(np.arange(40)).set_state(first.get_state(), strict=False)
+
+
+def test_a_part_of_a_mix_takes_other_weights_where_no_shard_owes_records():
+    """As for a sampler alone: what a shard has not read yet is to be drawn by the former weights."""
+
+    def run(weights, shard):
+        sources = {"a": range(40), "b": range(100, 120)}
+        sampler = MixSampler({"a": WeightedSampler(weights, seed=1), "b": 20}, when_exhausted="repeat")
+        return iter(DataLoader(data_source=sources, sampler=sampler, shard_options=ShardOptions(shard, 2)))
+
+    new, states = np.arange(40) % 2, []
+    for shard, steps in enumerate((4, 5)):
+        iterator = run(np.ones(40), shard)
+        for _ in range(steps):
+            next(iterator)
+        states.append(iterator.get_state())
+        if shard == 1:
+            with pytest.raises(CheckpointError, match="part 'a' of the mix has another order, and shard 0 of 2"):
+                run(new, 0).set_states(states, strict=False)
+    next(first := run(new, 0))
+    first.set_states([states[0]], strict=False, equal_steps=True)
+    assert all(key >= 100 or key % 2 for key in (next(first) for _ in range(40)))
 
 
 def test_trace_tells_the_weights():
