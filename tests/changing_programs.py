@@ -52,7 +52,7 @@ REASONS = {
     "the end of a shard": "equal_steps=True cannot be used at the end of a shard",
     "inside its last window": "inside the last window of a mix",
     "a row window at the end": "which the end of the former order cut short",
-    "shards changed at the end": "where some shards had come to its end",
+    "shards changed at the end": "shards had come to its end",
     "read more": "and the runs before have read more",
     "one shard": "shards does not tell at which steps the others stood",
     "records inside a window": "and the state stands inside a window of a Pack",

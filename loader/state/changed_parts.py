@@ -29,6 +29,7 @@ from .record_checks import (
     check_last_windows,
     check_omitted,
     check_unread,
+    comes_before,
     first_unread,
     former_length,
     length_of,
@@ -125,7 +126,7 @@ def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> Load
     named = [part_named(name) for name in parts]
     for name in named:
         history, until = History.of(saved[name]), History.of(own.get(name, {}))
-        if until != history.first(len(until.changes)):
+        if not comes_before(until, history):
             return state
     same = {name: saved[name] for name in (*named, "ended") if name in saved}
     without = {name: value for name, value in own.items() if name != "ended"}

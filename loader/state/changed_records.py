@@ -34,6 +34,7 @@ from .record_checks import (
     check_last_windows,
     check_omitted,
     check_unread,
+    comes_before,
     first_unread,
     length_of,
     retold,
@@ -191,14 +192,10 @@ def _generation_of(records: Any, source: Any) -> dict[str, int]:
 def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Fingerprint, total: int) -> LoaderState:
     """A state of the run as one of the order of now, also if its shard had not got to the last changes."""
     own = state.fingerprint
-    if (
-        own != known
-        and changes_of(state) < len(history.changes)
-        and lasting(own["sampler"]) == lasting(known["sampler"])
-    ):
+    if own != known and lasting(own["sampler"]) == lasting(known["sampler"]):
         until = History.of(own["sampler"])
         rest = {"source": known["source"], "sampler": known["sampler"]}
-        if until == history.first(len(until.changes)) and {**own, **rest} == known:
+        if comes_before(until, history) and {**own, **rest} == known:
             known = own
     return adapted(state, known, now, total)
 
@@ -228,7 +225,8 @@ def _from_where(
 
     Shards that have read unevenly at the end stand beyond it: the order is another one from the end on.
     """
-    knowing = [state for state in states if changes_of(state) == len(history.changes)]  # others tell former places
+    most = max(map(changes_of, states))
+    knowing = [state for state in states if changes_of(state) == most]  # others tell former places
     told = [state.places[0] for state in knowing if state.places]
     length = next((each.length for each in told if each.length is not None), None)
     if length is None:

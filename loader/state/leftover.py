@@ -244,14 +244,15 @@ def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
     longer = dataclasses.replace(lineage, total=total)
     if not longer.is_possible:
         raise CheckpointError(
-            f"the mix of now has {total} positions, and the runs before have read more; give its parts more epochs, or use "
+            f"the order has {total} positions now, and the runs before have read more; give it more epochs, or of a mix use "
             'when_exhausted="repeat".'
         )
     if lineage.hangs_on_end or longer.hangs_on_end:
         raise CheckpointError(
-            f"the mix of now has {total} positions, that of the state {lineage.total}, and the number of shards was changed "
-            "where some shards had come to its end, so that what is left would have another order. Read the former mix to its "
-            "end, and begin the one of now without the state; or change mixes and shards at earlier steps."
+            f"the order has {total} positions now, in place of {lineage.total}, and the number of shards was changed where "
+            "some shards had come to its end, so that what is left would have another order. Read the former order to its "
+            "end, and begin the longer one without the state; or change order and shards at earlier steps. If records are "
+            'appended in the last epoch, pass growth="epoch".'
         )
     return longer
 

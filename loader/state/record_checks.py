@@ -42,11 +42,26 @@ def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
 
 
 def changes_of(state: LoaderState) -> int:
-    """The number of changes that the orders of a state know of: of several shards, some may have got to more than others."""
+    """Return how far the orders of a state have got: their changes, and the generations at their beginning.
+
+    Of several shards, some may have got further than others. All states of a run get there in the same order.
+    """
     saved: Any = state.fingerprint["sampler"]
-    orders = [saved, *saved.values()] if isinstance(saved, dict) else []
-    changes = [order.get(HISTORY) for order in orders if isinstance(order, dict)]
-    return sum(len(each) for each in changes if isinstance(each, list))
+    orders = [order for order in (saved, *saved.values()) if isinstance(order, dict)] if isinstance(saved, dict) else []
+    changes = [order.get(HISTORY) for order in orders]
+    begins = [order.get(GENERATION) for order in orders]
+    return sum(len(each) for each in changes if isinstance(each, list)) + sum(n for n in begins if isinstance(n, int))
+
+
+def comes_before(until: History, history: History) -> bool:
+    """Return True if a history is the beginning of another one.
+
+    Records that come in before the first one was read are no change: the order begins with a later generation.
+    """
+    if until.changes or until.generation == history.generation:
+        return until == history.first(len(until.changes))
+    same = (until.omitted, until.generation < history.generation, until.records <= history.records)
+    return same == (history.omitted, True, True)
 
 
 def retold(states: Sequence[LoaderState], known: Fingerprint, now: Fingerprint) -> list[LoaderState]:

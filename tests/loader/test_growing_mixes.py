@@ -296,3 +296,52 @@ def test_a_part_that_was_not_drawn_yet_grows_between_two_looks_of_one_step(folde
         shard.close()
     assert taken
     assert set(_of(keys)[1]) == {*range(9)}
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_states_of_a_shard_that_has_not_stepped_and_of_one_that_took_in_records_go_together(folder, mixed):
+    """What came before the first record was read is no change, but another beginning: both are states of one run."""
+
+    def shard(index, shards):
+        options = {
+            "growth": GrowthOptions(at="now", every=4, log=folder / "log"),
+            "shard_options": ShardOptions(index, shards),
+        }
+        if mixed:
+            return _mix(_parts(folder), when="all", batch=2, **options)
+        source = _parts(folder)["a"]
+        return iter(load(source, batch_size=2, shuffle=True, seed=1, num_epochs=1, **options))
+
+    first, other = shard(0, 2), shard(1, 2)
+    append(folder / "a.json", 4)
+    seen = _take(first, 1)
+    states = [iterator.get_state() for iterator in (other, first)]
+    with shard(0, 1) as whole:
+        whole.set_states(states)
+        seen += [key for batch in whole for key in batch.tolist()]
+    assert sorted(seen) == [*range(8), *(range(B, B + 6) if mixed else ())]
+    first.close()
+    other.close()
+
+
+def test_records_that_are_appended_after_a_shard_had_ended_and_shards_changed_are_refused(folder):
+    """The order of what is left hangs on the end of the last epoch; the error says so, and what to do."""
+
+    def shard(index, shards):
+        growth = GrowthOptions(at="now", every=8, log=folder / "log")
+        source = GrowingKeys(folder / "c.json")
+        return iter(load(source, batch_size=1, num_epochs=1, growth=growth, shard_options=ShardOptions(index, shards)))
+
+    append(folder / "c.json", 7)
+    three = [shard(index, 3) for index in range(3)]
+    seen = [*_take(three[0], 3), *_take(three[1], 1), *_take(three[2], 1)]
+    states = [iterator.get_state() for iterator in three]
+    whole = shard(0, 1)
+    whole.set_states(states)
+    append(folder / "c.json", 7)
+    with pytest.raises(CheckpointError, match=r'positions now, in place of 7.*growth="epoch"'):
+        seen += [batch[0] for batch in whole]
+    assert sorted(seen) == [*range(7)]
+    whole.close()
+    for iterator in three:
+        iterator.close()

@@ -518,7 +518,7 @@ def test_a_longer_mix_is_refused_where_shards_changed_at_its_former_end():
         third = [mixed({"a": 17, "b": 9}, index, 2) for index in range(2)]
         states = [former.get_state() for former in second]
         if is_refused:
-            with pytest.raises(CheckpointError, match="26 positions, that of the state 17, and the number of shards"):
+            with pytest.raises(CheckpointError, match="26 positions now, in place of 17, and the number of shards"):
                 third[0].set_states(states, strict=False)
             continue
         for iterator in third:
