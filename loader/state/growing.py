@@ -113,7 +113,8 @@ class Lookout:
         whole: Any = pipeline.leaf.sampler.with_shard_options(NoSharding())
         self._total = len(whole)
         self._log = _log_of(pipeline, growth)
-        self._begun = max(first_unread(pipeline, [state], of_shard=state.shard[0]), begin)
+        unread = first_unread(pipeline, [state], of_shard=state.shard[0])
+        self._begun = min(max(unread, begin), self._total)  # where shards ended unevenly, they may stand beyond the end
         self._looks = looks_of(growth, pipeline.leaf, self._begun)
         self._is_final = False
         self._were_incomplete = set[str]()

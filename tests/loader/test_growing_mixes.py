@@ -333,15 +333,10 @@ def test_records_that_are_appended_after_a_shard_had_ended_and_shards_changed_ar
         return iter(load(source, batch_size=1, num_epochs=1, growth=growth, shard_options=ShardOptions(index, shards)))
 
     append(folder / "c.json", 7)
-    three = [shard(index, 3) for index in range(3)]
-    seen = [*_take(three[0], 3), *_take(three[1], 1), *_take(three[2], 1)]
-    states = [iterator.get_state() for iterator in three]
-    whole = shard(0, 1)
-    whole.set_states(states)
-    append(folder / "c.json", 7)
-    with pytest.raises(CheckpointError, match=r'positions now, in place of 7.*growth="epoch"'):
-        seen += [batch[0] for batch in whole]
-    assert sorted(seen) == [*range(7)]
-    whole.close()
-    for iterator in three:
-        iterator.close()
+    with shard(0, 3) as first, shard(1, 3) as second, shard(2, 3) as third, shard(0, 1) as whole:
+        seen = [*_take(first, 3), *_take(second, 1), *_take(third, 1)]
+        whole.set_states([iterator.get_state() for iterator in (first, second, third)])
+        append(folder / "c.json", 7)
+        with pytest.raises(CheckpointError, match=r'14 positions now, in place of 7.*growth="epoch"'):
+            seen += [batch[0] for batch in whole]
+    assert seen == [0, 3, 6, 1, 2]
