@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ..common.messages import TEXT, first_few, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
-from .patterns import found_locally
+from .patterns import MACOS_FOLDER, found_locally
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
 
@@ -82,7 +82,8 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
     """Returns the files that paths stand for: each a file, a glob, a directory or a URL, `~` at its beginning the home.
 
     Args:
-        paths: one path, or a list of them. A glob and a directory give their files sorted by name; a list keeps its order.
+        paths: one path, or a list of them. A glob and a directory give their files sorted by name; a list keeps its order. A
+            search finds no names that begin with a dot, and nothing in a folder `__MACOSX`; name them to have them.
         patterns: which base names count in a directory, such as `("*.tfrecord*",)`.
         storage_options: how a store is reached.
 
@@ -144,7 +145,9 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
             raise SourceNotFoundError(f"the directory {short_repr(name, TEXT)} holds no file named {named}")
         return [f"{name.rstrip('/') or ''}/{each}" for each in counted]
     if glob.has_magic(name):
-        found = sorted(file_system.glob(name))
+        found = sorted(
+            file for file in file_system.glob(name) if MACOS_FOLDER in name or MACOS_FOLDER not in file.split("/")
+        )
         if not found:
             raise SourceNotFoundError(f"no file matches the pattern {short_repr(name, TEXT)}")
         return found

@@ -8,18 +8,33 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+MACOS_FOLDER = "__MACOSX"
+"""The folder of an archive in which macOS keeps a file of its own for each file. Those files have the same extensions."""
+
 
 def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
     """True if the parts of a path match those of a pattern; `**` stands for any number of parts.
 
-    >>> matches(["**", "*.rec"], ["a", "b", "c.rec"])
-    True
+    As in a shell, `*` and `**` match no name that begins with a dot.
+
+    >>> matches(["**", "*.rec"], ["a", "b", "c.rec"]), matches(["**", "*.rec"], ["a", ".b", "c.rec"])
+    (True, False)
     """
     if not pattern or not parts:
         return not parts and set(pattern) <= {"**"}
     if pattern[0] == "**":
-        return matches(pattern[1:], parts) or matches(pattern, parts[1:])
-    return fnmatch.fnmatchcase(parts[0], pattern[0]) and matches(pattern[1:], parts[1:])
+        return matches(pattern[1:], parts) or (not parts[0].startswith(".") and matches(pattern, parts[1:]))
+    hidden = parts[0].startswith(".") and not pattern[0].startswith(".")
+    return not hidden and fnmatch.fnmatchcase(parts[0], pattern[0]) and matches(pattern[1:], parts[1:])
+
+
+def is_hidden(name: str) -> bool:
+    """True for a name that no search finds: it begins with a dot, or is the folder that macOS adds to archives.
+
+    >>> is_hidden(".ipynb_checkpoints"), is_hidden("__MACOSX"), is_hidden("_a")
+    (True, True, False)
+    """
+    return name.startswith(".") or name == MACOS_FOLDER
 
 
 def found_locally(pattern: str) -> list[str]:

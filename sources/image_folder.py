@@ -19,6 +19,7 @@ from ..common.messages import first_few, short_repr, shorten
 from ..errors import SourceError
 from ..files.opened import open_file, stamp_of
 from ..files.paths import Paths, file_system_of, find_files, path_list, text_of
+from ..files.patterns import is_hidden
 from ..files.stamps import Stamp
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote
@@ -75,7 +76,8 @@ class ImageFolderDataSource:
     Args:
         paths: a folder with a folder for each class, in which images may lie at any depth; or a list of such folders, whose
             classes of one name are one. A glob and a path of a file stand for files, whose class is the folder they lie in.
-            Files are sorted by their paths in each folder; a list keeps its order.
+            Files are sorted by their paths in each folder; a list keeps its order. Files and folders do not count whose names
+            begin with a dot (`.ipynb_checkpoints`, `._1.png`) or are `__MACOSX`.
         classes: their names, in the order of their labels. Default: those that are found, sorted. For folders that lack some.
         extensions: how the names of images end, in small or capital letters; other files do not count.
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
@@ -213,7 +215,7 @@ def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> 
     root = path.rstrip("/") + "/"
     for found in sorted(files.glob(f"{root}**/*") if is_remote(path) else _below(root)):
         place = found[len(root) :]
-        if place.lower().endswith(extensions) and not place.startswith("."):
+        if place.lower().endswith(extensions) and not any(map(is_hidden, place.split("/"))):
             class_name, slash, _ = place.partition("/")
             if not slash:
                 raise SourceError(
@@ -230,10 +232,10 @@ def _image(path: str, class_name: str, place: str) -> _Image:
 
 
 def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """All files below a folder of this machine; links to folders are followed, but for those that lead back."""
+    """All files below a folder of this machine that are not hidden; links are followed, but for those that lead back."""
     try:
         found = os.stat(folder)
-        entries = list(os.scandir(folder))
+        entries = [entry for entry in os.scandir(folder) if not is_hidden(entry.name)]
     except OSError as error:
         raise _unreadable(error) from error
     here = found.st_dev, found.st_ino

@@ -118,6 +118,31 @@ def test_a_folder_in_a_store_is_read_like_a_local_one(folder, tmp_path):
         store.rm("/images", recursive=True)
 
 
+def test_hidden_names_are_no_images_and_no_classes(folder, tmp_path):
+    """What notebooks and macOS leave is skipped at any depth, here, in a store, and by globs."""
+    import fsspec
+
+    before = told(ImageFolderDataSource(folder / "train"))
+    odd = (".ipynb_checkpoints/1-checkpoint.jpg", "a/.ipynb_checkpoints/1-checkpoint.jpg", "a/._1.jpg", "._1.jpg")
+    for name in (*odd, "__MACOSX/a/1.jpg", "a/__MACOSX/1.jpg"):
+        path = folder / "train" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"no image")
+    assert told(ImageFolderDataSource(folder / "train")) == before
+    for pattern in ("*/*.jpg", "**/*.jpg"):
+        assert told(ImageFolderDataSource(f"{folder}/train/{pattern}")) == before
+    store = fsspec.filesystem("memory")
+    store.put(f"{folder}/train", "/images", recursive=True)
+    try:
+        for path in ("memory://images", "memory://images/*/*.jpg", "memory://images/**/*.jpg"):
+            remote = ImageFolderDataSource(path, storage_options={"cache_dir": str(tmp_path / "blocks")})
+            assert told(remote) == before
+    finally:
+        store.rm("/images", recursive=True)
+    named = ImageFolderDataSource([f"{folder}/train/a/._1.jpg", f"{folder}/train/__MACOSX/a/*.jpg"])
+    assert [record["image"] for record in named] == [b"no image"] * 2
+
+
 @pytest.mark.parametrize("worker_count", [0, 1])
 def test_labels_are_stacked(folder, worker_count):
     """As int64; in workers, which list the folders anew, too."""
