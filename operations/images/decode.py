@@ -17,8 +17,12 @@ from ...errors import ImageError
 from ..transforms import MapTransform
 from .library import Image, Images, OnImages, check_libraries, opencv, with_channels
 from .sizes import Size, resized, size_of
+from .tiff import PlainTiff, plain_tiff, straight
 
 _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
+_AVIF = b"ftyp"
+"""At byte 4."""
+
 _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _DTYPES = ("uint8", "uint16", "float32")
 MAX_PIXELS = 1 << 28
@@ -29,7 +33,8 @@ class DecodeImage(OnImages, MapTransform):
 
     A list, a tuple or an array of such bytes, the frames of a clip, → an array `[frames, height, width, channels]`.
 
-    Colours are in the order red, green, blue. A note in the file that the image is to be turned (EXIF) does not count.
+    Colours are in the order red, green, blue, not multiplied by the opacity. A note in the file that the image is to be turned
+    (EXIF, the orientation of TIFF) does not count.
 
     Args:
         size: (height, width) that all images are to have; JPEGs are read at a smaller scale where that saves work. Default:
@@ -155,22 +160,56 @@ def _name_of(dtype: npt.DTypeLike) -> str:
 
 
 def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
+    tiff = plain_tiff(data)
+    if tiff is not None and tiff.has_opacity:
+        return _with_opacity(data, tiff, channels, deep)
     cv2 = opencv()
-    kind = {1: cv2.IMREAD_GRAYSCALE, 3: cv2.IMREAD_COLOR_RGB, 4: cv2.IMREAD_UNCHANGED}[channels]
+    is_avif = data[4:8] == _AVIF
+    # Of AVIF with opacity, OpenCV gives blue, green and red also where it is asked for RGB.
+    colours = cv2.IMREAD_COLOR if is_avif else cv2.IMREAD_COLOR_RGB
+    kind = {1: cv2.IMREAD_GRAYSCALE, 3: colours, 4: cv2.IMREAD_UNCHANGED}[channels]
     flags = kind if channels == 4 else kind | cv2.IMREAD_IGNORE_ORIENTATION | (cv2.IMREAD_ANYDEPTH if deep else 0)
-    try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error as error:
-        raise _undecodable(data, error) from error
-    if image is None:
-        raise _undecodable(data, "no format that is known, or damaged")
-    image = with_channels(image)
+    image = _read(data if tiff is None else tiff.data, flags)
+    if channels == 3 and is_avif:
+        image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     if channels < 4:
         return image
     # The file has grey, or blue, green and red, with opacity or without.
     codes = {1: cv2.COLOR_GRAY2RGBA, 3: cv2.COLOR_BGR2RGBA, 4: cv2.COLOR_BGRA2RGBA}
     found: Image = cv2.cvtColor(image, codes[image.shape[2]])
     return found
+
+
+def _with_opacity(data: bytes, tiff: PlainTiff, channels: int, deep: bool) -> Image:
+    """A TIFF image of grey and opacity, or of colours and opacity."""
+    cv2 = opencv()
+    image = _read(tiff.data, cv2.IMREAD_UNCHANGED)
+    if image.shape[2] == 4:
+        image = straight(cv2.cvtColor(image, cv2.COLOR_BGRA2RGBA), tiff.extra)
+    elif channels == 4 or tiff.extra == 1:
+        raise _undecodable(data, "a grey TIFF image with opacity, which OpenCV does not read; convert it to PNG")
+    if not deep:
+        image = _as_dtype(image, "uint8")
+    codes = {
+        (4, 1): cv2.COLOR_RGBA2GRAY,
+        (4, 3): cv2.COLOR_RGBA2RGB,
+        (3, 1): cv2.COLOR_BGR2GRAY,
+        (3, 3): cv2.COLOR_BGR2RGB,
+        (1, 3): cv2.COLOR_GRAY2RGB,
+    }
+    code = codes.get((image.shape[2], channels))
+    return image if code is None else with_channels(cv2.cvtColor(image, code))
+
+
+def _read(data: bytes, flags: int) -> Image:
+    cv2 = opencv()
+    try:
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error as error:
+        raise _undecodable(data, error) from error
+    if image is None:
+        raise _undecodable(data, "no format that is known, or damaged")
+    return with_channels(image)
 
 
 def _as_dtype(image: Image, dtype: str) -> Image:

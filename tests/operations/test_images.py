@@ -58,6 +58,77 @@ def test_channels_are_as_many_as_one_asks_for(kind, channels, mode):
     assert np.abs(found.squeeze().astype(int) - expected).mean() < (12 if mode == "CMYK" or kind == "WEBP" else 3)
 
 
+OPAQUE_AND_NOT = np.dstack([PHOTO, np.where(np.arange(300) < 150, 255, 64) * np.ones((201, 1), int)]).astype(np.uint8)
+CLEAR = {
+    "PNG": {},
+    "WEBP": {"lossless": True, "exact": True},
+    "AVIF": {"quality": 100, "subsampling": "4:4:4"},
+    "TIFF": {},
+    "JPEG2000": {},
+}
+
+
+def pillow(data, channels):
+    """What Pillow makes of a file, before it is turned."""
+    with Image.open(io.BytesIO(data)) as image:
+        image.getexif()[274] = 1  # TIFF files are turned when they are loaded
+        if image.format == "TIFF":
+            image.tag_v2[274] = 1
+        found = np.asarray(image.convert({1: "L", 3: "RGB", 4: "RGBA"}[channels]))
+    return found.reshape(*found.shape[:2], channels)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("mode", ["RGBA", "RGB", "LA", "L"])
+@pytest.mark.parametrize("kind", CLEAR)
+def test_opacity_and_orientation_change_no_colours(kind, mode, turned, channels):
+    """Red stays red, nothing is multiplied by the opacity, and nothing is turned: as in Pillow, for each kind of file."""
+    options = dict(CLEAR[kind])
+    if turned:
+        options |= (
+            {"tiffinfo": {274: 6}}
+            if kind == "TIFF"
+            else {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"}
+        )
+    out = io.BytesIO()
+    Image.fromarray(OPAQUE_AND_NOT).convert(mode).save(out, kind, **options)
+    data = out.getvalue()
+    if (mode, channels) == ("LA", 4) and kind in ("TIFF", "JPEG2000"):
+        with pytest.raises(ImageError, match="cannot be decoded"):
+            DecodeImage(channels=channels).map(data)
+        return
+    found = DecodeImage(channels=channels).map(data)
+    expected = pillow(data, channels)
+    assert found.shape == expected.shape == (201, 300, channels)
+    assert np.abs(found.astype(int) - expected).max() <= (6 if kind == "AVIF" else 1)
+
+
+@pytest.mark.parametrize("extra", [0, 1, 2])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_what_a_tiff_says_of_its_fourth_number_counts(channels, extra):
+    """It is unused, opacity that the colours were multiplied by, or opacity; as in Pillow."""
+    data = bytearray(encoded(OPAQUE_AND_NOT, "TIFF"))
+    at = data.index(b"\x52\x01\x03\0\x01\0\0\0\x02\0")
+    data[at + 8] = extra
+    found = DecodeImage(channels=channels).map(bytes(data))
+    assert np.abs(found.astype(int) - pillow(bytes(data), channels)).max() <= 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["L", "RGB", "RGBA", "I;16", "P", "1", "CMYK"])
+def test_a_tiff_is_not_turned(kind, orientation):
+    """Whatever its orientation, it is decoded like the same file without one."""
+    photo = Image.fromarray(OPAQUE_AND_NOT[:20, 140:170])
+    image = Image.fromarray(DEEP) if kind == "I;16" else photo.convert(kind)
+    plain, turned = io.BytesIO(), io.BytesIO()
+    image.save(plain, "TIFF")
+    image.save(turned, "TIFF", tiffinfo={274: orientation})
+    for channels in (1, 3, 4):
+        decode = DecodeImage(channels=channels)
+        np.testing.assert_array_equal(decode.map(turned.getvalue()), decode.map(plain.getvalue()))
+
+
 def test_dtypes():
     """Files with 16 bits as they are, or scaled; others scaled to them."""
     deep = encoded(DEEP, "PNG")
