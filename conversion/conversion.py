@@ -73,7 +73,7 @@ def convert(
         encode: for ArrayRecord, how records that are no bytes become bytes: "example" (the default, but for JSON lines),
             "json", or a function for all records.
         options: of the writer: for ArrayRecord over `{"group_size": 1}`; for Parquet `row_group_size`, `compression` and so on;
-            for tokens `dtype`, `add_special_tokens`, and `document_length` for `.npy` files of tokens.
+            for tokens `dtype`, `add_special_tokens`, `end_of_text`, and `document_length` for `.npy` files of tokens.
         tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.
         column: where a record that is a dict has its text, default "text"; or its tokens, default "tokens".
         omit: records that are not to be written, as of a `DataLoader`: their keys in the source, in the order of its files; the

@@ -61,10 +61,15 @@ class Pack(Operation):
             values are no numbers), so that rows can be batched.
         too_long: what becomes of a document longer than a row. "split" (default) makes segments of it that are no longer,
             "cut" drops what is over, "error" refuses it.
-        bos: a token that takes the place of others where `bos_at` says; a dict by leaf if there are several. None (default):
-            documents stay as they are, and begin with a token of their own or with none.
-        bos_at: "segments" (default) puts `bos` in the place of the first token of each segment: one that begins with it keeps
-            all its tokens, and the rest of a split document begins with it, too. "rows" does so for each row.
+        bos: a token that is put at the beginning, where `bos_at` says; a dict by leaf if there are several. It counts as a
+            token of the row. Leaves that are to stay aligned need one each, `{"tokens": 1, "mask": 0}`. None (default): none
+            is put.
+        bos_at: "segments" (default) puts `bos` before each segment, also before the rest of a split document. "rows" puts it
+            before the first segment of each row, and it belongs to that.
+        eos: a token that is put at the end of each document; a dict by leaf, as for `bos`. It counts as a token of the row. A
+            split document has it at its end alone. A document that is cut has it, too. None (default): none is put.
+        bos_replaces: True has `bos` take the place of the first token that is there, as Grain does it: then a document keeps
+            all its tokens only if it begins with `bos` itself. Default False.
 
     Raises:
         TypeError, ValueError: an argument is not of its kind or outside its range.
@@ -97,9 +102,13 @@ class Pack(Operation):
         too_long: TooLong = "split",
         bos: Any = None,
         bos_at: str = "segments",
+        eos: Any = None,
+        bos_replaces: bool = False,
     ) -> None:
         self.window = whole_number("window", window, 1, None, "a positive int")
-        self.settings = Settings(length, strategy, max_segments, pad_value, meta_features, too_long, bos, bos_at)
+        self.settings = Settings(
+            length, strategy, max_segments, pad_value, meta_features, too_long, bos, bos_at, bos_replaces, eos
+        )
 
     @property
     def takes(self) -> int:  # type: ignore[override]
@@ -111,7 +120,7 @@ class Pack(Operation):
 
     def identity_parameters(self) -> dict[str, Any]:
         """All but the window: a stream may go on with another one."""
-        return vars(self.settings)
+        return self.settings.identity_parameters()
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         step = PackStep(self, then, context, number)

@@ -23,7 +23,8 @@ class TokensOutput(Output):
         tokenizer: the path of a tokenizer's file, of the library `tokenizers`; None: records have tokens.
         column: of records that are dicts, default "text", or "tokens" without a tokenizer.
         options: `dtype`, default what the tokenizer's vocabulary needs, or uint32; `add_special_tokens`, default True;
-            `document_length`, of documents that the input is divided into.
+            `document_length`, of documents that the input is divided into; `end_of_text`, a token that is put at the end of
+            each document that does not end with it.
     """
 
     suffix = ".npy"
@@ -33,10 +34,11 @@ class TokensOutput(Output):
         self._column = column or ("text" if tokenizer else "tokens")
         self._special = str(options.get("add_special_tokens", True)).lower() != "false"
         self._divided = {name: options[name] for name in ("document_length",) if name in options}
-        unknown = sorted(set(options) - {"dtype", "add_special_tokens", *self._divided})
+        unknown = sorted(set(options) - {"dtype", "add_special_tokens", "document_length", "end_of_text"})
         if unknown:
             raise ConversionError(
-                f"options for tokens are dtype, add_special_tokens and document_length, not {first_few(unknown)}."
+                "options for tokens are dtype, add_special_tokens, document_length and end_of_text, not "
+                f"{first_few(unknown)}."
             )
         dtype = options.get("dtype")
         if not dtype:
@@ -45,10 +47,13 @@ class TokensOutput(Output):
             self._dtype = integer_dtype(dtype)
         except TypeError as error:
             raise ConversionError(str(error)) from None
+        self._end = None if options.get("end_of_text") is None else _token(options["end_of_text"], self._dtype)
 
     def identity(self) -> dict[str, Any]:
         told = None if self._content is None else hashlib.sha256(self._content.encode()).hexdigest()[:16]
         options = {"dtype": str(self._dtype), "add_special_tokens": self._special, **self._divided}
+        if self._end is not None:
+            options["end_of_text"] = int(self._end)
         return {"to": "tokens", "tokenizer": told, "column": self._column, "options": options}
 
     @cached_property
@@ -101,7 +106,10 @@ class TokensOutput(Output):
         limits = np.iinfo(self._dtype)
         if found.size and not limits.min <= found.min() <= found.max() <= limits.max:
             raise ConversionError(f'a token does not fit {self._dtype}; pass options={{"dtype": …}} with a wider one.')
-        return found.astype(self._dtype, copy=False)
+        found = found.astype(self._dtype, copy=False)
+        if self._end is not None and (not found.size or found[-1] != self._end):
+            found = np.append(found, self._end)
+        return found
 
     def open(self, path: str) -> TokenWriter:
         return TokenWriter(path, self._dtype, may_be_empty=True)
@@ -112,6 +120,17 @@ class TokensOutput(Output):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_tokenizer"}
+
+
+def _token(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The number of a token, in the dtype of the files."""
+    text, limits = str(value), np.iinfo(dtype)
+    if not text.isdecimal() or int(text) > limits.max:
+        raise ConversionError(
+            f"end_of_text={short_repr(value)} must be the number of a token, from 0 to {limits.max} in {dtype}; pass options="
+            '{"dtype": …} with a wider one for larger numbers.'
+        )
+    return dtype.type(int(text))
 
 
 def _content(path: str) -> str:

@@ -16,7 +16,7 @@ from ...errors import PackError
 from ..protocol import ArraySpec
 from .documents import PackedLeaf
 from .pieces import Ints, Pieces
-from .settings import Path, name
+from .settings import Path, Settings, name
 
 Array = NDArray[Any]
 
@@ -62,14 +62,14 @@ class ConcatenatedRows:
         numbers[self.pieces] = segments
         out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
 
-    def begins(self) -> Ints:
-        """The starts of the pieces that have tokens."""
+    def begins(self, some: NDArray[np.bool_]) -> Ints:
+        """The starts of some of the pieces."""
         begins = np.cumsum(self.lengths) - self.lengths
-        return begins[self.pieces[self.lengths[self.pieces] > 0]]
+        return begins[self.pieces[some]]
 
 
 def fill(
-    arrays: Sequence[Array], leaf: PackedLeaf, column: Sequence[Array], pieces: Pieces, at: int, bos_at: str
+    arrays: Sequence[Array], leaf: PackedLeaf, column: Sequence[Array], pieces: Pieces, at: int, settings: Settings
 ) -> None:
     """Write the rows of a leaf.
 
@@ -79,21 +79,34 @@ def fill(
         column: of all documents.
         pieces: that stand in the rows.
         at: number of the leaf among those that are packed.
-        bos_at: where the leaf's bos goes: to the first token of all "segments", or of "rows".
+        settings: that say where the leaf's bos goes.
     """
     tokens, ids, positions = arrays
     starts, stops = pieces.starts[:, at], pieces.stops[:, at]
-    sizes, rows = stops - starts, len(tokens)
-    line = ConcatenatedRows.of(sizes, pieces, leaf.capacity)
     each = zip(pieces.documents.tolist(), starts.tolist(), stops.tolist())
     parts = [column[document][start:stop] for document, start, stop in each]
+    sizes = stops - starts
+    if leaf.eos is not None and pieces.eos is not None:
+        sizes = sizes + _put(parts, leaf.eos, pieces.eos[:, at], last=True)
+    first = pieces.with_bos(sizes, settings.bos_at) if leaf.bos is not None else None
+    if leaf.bos is not None and first is not None and not settings.bos_replaces:
+        sizes = sizes + _put(parts, leaf.bos, first, last=False)
+    line = ConcatenatedRows.of(sizes, pieces, leaf.capacity)
     line.join(tokens, parts, np.full((leaf.capacity, *leaf.tail), leaf.pad, tokens.dtype))
     line.number(ids, segments_of(pieces))
     ramp = np.arange(leaf.capacity, dtype=np.int32)
     line.join(positions, [ramp[:size] for size in sizes.tolist()], np.zeros_like(ramp))
-    if leaf.bos is not None:
-        begins = line.begins() if bos_at == "segments" else np.arange(rows)[ids[:, 0] > 0] * leaf.capacity
-        tokens.reshape(-1, *leaf.tail)[begins] = leaf.bos
+    if leaf.bos is not None and first is not None and settings.bos_replaces:
+        tokens.reshape(-1, *leaf.tail)[line.begins(first)] = leaf.bos
+
+
+def _put(parts: list[Array], token: Array, where: NDArray[np.bool_], last: bool) -> NDArray[np.bool_]:
+    """Put a token at the beginning or end of some parts; gives `where`, the number of tokens that were put."""
+    for number in np.flatnonzero(where).tolist():
+        part = parts[number]
+        one = np.broadcast_to(token, (1, *part.shape[1:]))
+        parts[number] = np.concatenate([part, one] if last else [one, part])
+    return where
 
 
 def segments_of(pieces: Pieces) -> Ints:

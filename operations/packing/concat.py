@@ -12,35 +12,44 @@ import numpy as np
 from .pieces import Ints, Pieces
 
 
-def concat_then_split(lengths: Ints, capacity: Ints, most: int | None) -> Pieces:
+def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints) -> Pieces:
     """A row ends in the first document of which some leaf does not fit; what is left of it begins the next row.
+
+    A piece is put where a token of it fits beside its first token.
 
     Args:
         lengths: `int64[documents, leaves]`, each document with a token at least.
         capacity: `int64[leaves]`, the length of a row in each leaf.
         most: pieces that a row may have; None: any number.
+        bos: `int64[leaves]`, first tokens that are put before each piece, 0 or 1.
     """
+    before = np.where(lengths > 0, bos, 0)
+    lengths = lengths + before  # the first token of a document counts as one of it
     ends = np.cumsum(lengths, axis=0)  # all tokens have numbers, leaf by leaf
     begins = ends - lengths
-    firsts, counts, places = _rows(begins, ends, capacity.tolist(), most or len(lengths))
+    firsts, counts, places = _rows(begins, ends, capacity.tolist(), most or len(lengths), bos.tolist())
     stops_of_pieces = np.cumsum(counts)
     documents = np.repeat(firsts - stops_of_pieces + counts, counts) + np.arange(counts.sum())
     begin = begins[documents]
     starts = np.maximum(begin, np.repeat(places[:-1], counts, axis=0)) - begin
     stops = np.minimum(ends[documents], np.repeat(places[1:], counts, axis=0)) - begin
+    starts, stops = (np.maximum(each - before[documents], 0) for each in (starts, stops))
     return Pieces(documents, starts, stops, stops_of_pieces)
 
 
-def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int) -> tuple[Ints, Ints, Ints]:
+def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[int]) -> tuple[Ints, Ints, Ints]:
     """First document and number of pieces of each row; and `int64[rows + 1, leaves]`, the tokens at which rows begin.
 
     Looks at each row, not at each document.
     """
     begin_of, ends_of = [*begins.tolist(), ends[-1].tolist()], ends.T.tolist()
     firsts, counts, place = list[int](), list[int](), [0] * len(capacity)
-    places, document = [place], 0
+    places, document, some_bos = [place], 0, any(bos)
     while document < len(begins):
         full = [tokens + length for tokens, length in zip(place, capacity)]
+        if some_bos:  # what is left of a document has a first token of its own, which has no number
+            inside = zip(begin_of[document], place, begin_of[document + 1])
+            full = [end - (one and first < at < stop) for end, one, (first, at, stop) in zip(full, bos, inside)]
         last = min(bisect_right(leaf, tokens) for leaf, tokens in zip(ends_of, full))  # the first that does not fit
         count, begin = last - document, begin_of[last]
         if count >= most:
@@ -50,6 +59,8 @@ def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int) -> tuple[Int
             place = begin
         else:
             former, place = place, [min(tokens, leaf[last]) for tokens, leaf in zip(full, ends_of)]
+            if some_bos:  # a first token does not stand alone
+                place = [at - (one and at == first + 1) for at, one, first in zip(place, bos, begin)]
             count += any(now > max(first, at) for now, first, at in zip(place, begin, former))
         firsts.append(document)
         counts.append(count)

@@ -35,13 +35,15 @@ class PackedLeaf:
     dtype: np.dtype[Any]  # of each document, and of the rows
     tail: tuple[int, ...]  # the shape of a token, () for a number
     pad: NDArray[Any]  # stands after the last token
-    bos: NDArray[Any] | None  # begins segments or rows; None: nothing is put there
+    bos: NDArray[Any] | None  # begins segments or rows; None: nothing does
+    eos: NDArray[Any] | None  # ends documents; None: nothing is put there
 
     @classmethod
     def of(cls, number: int, path: Path, example: Any, settings: Settings) -> PackedLeaf:
         """The leaf that the first document has this one of."""
         array = _tokens(path, example)
-        pad, bos = value_at(settings.pad_value, path, 0), value_at(settings.bos, path)
+        pad = value_at(settings.pad_value, path, 0)
+        bos, eos = value_at(settings.bos, path), value_at(settings.eos, path)
         return cls(
             number,
             path,
@@ -50,6 +52,7 @@ class PackedLeaf:
             array.shape[1:],
             _fitting("pad_value", 0 if pad is None else pad, array.dtype, path),
             None if bos is None else _fitting("bos", bos, array.dtype, path),
+            None if eos is None else _fitting("eos", eos, array.dtype, path),
         )
 
     def are_alike(self, column: Sequence[Any]) -> bool:

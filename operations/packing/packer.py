@@ -102,7 +102,7 @@ class Packer:
         made: dict[int, dict[Path, Any]] = {}
         for at, leaf in enumerate(documents.packed):
             own = (next(arrays), next(arrays), next(arrays))
-            fill(own, leaf, columns[leaf.number], pieces, at, self._settings.bos_at)
+            fill(own, leaf, columns[leaf.number], pieces, at, self._settings)
             made[leaf.number] = dict(zip(_names(leaf.path), own))
         for number in documents.meta:
             path = documents.paths[number]

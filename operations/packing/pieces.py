@@ -26,6 +26,7 @@ class Pieces:
         stops: `int64[pieces, leaves]`, and where it ends. A leaf may have nothing in a piece, but not all of them.
         ends: `int64[rows]`, for each row the number of pieces up to its end.
         planned: `int64[pieces, leaves]`, the lengths that the whole documents were said to have; None: they were looked at.
+        eos: `bool[pieces, leaves]`, where an end token follows the tokens of the document. None: nowhere.
     """
 
     documents: Ints
@@ -33,6 +34,7 @@ class Pieces:
     stops: Ints
     ends: Ints
     planned: Ints | None = None
+    eos: NDArray[np.bool_] | None = None
 
     @property
     def rows(self) -> int:
@@ -55,6 +57,21 @@ class Pieces:
         return np.diff(self.ends, prepend=0)
 
     @property
+    def sizes(self) -> Ints:
+        """`int64[pieces, leaves]`: tokens of each piece, its end token included."""
+        return self.stops - self.starts + (0 if self.eos is None else self.eos)
+
+    def with_bos(self, sizes: Ints, bos_at: str) -> NDArray[np.bool_]:
+        """`bool[pieces]`: where a first token is put in a leaf of which pieces have these sizes: all segments, or all rows."""
+        filled = sizes > 0
+        if bos_at == "rows":
+            places = np.flatnonzero(filled)
+            _, first = np.unique(self.row_of_piece[places], return_index=True)
+            filled = np.zeros(len(sizes), np.bool_)
+            filled[places[first]] = True
+        return filled
+
+    @property
     def spans(self) -> Iterator[list[list[int]]]:
         """The start and end of each piece, for each leaf, and the length of its document."""
         assert self.planned is not None, "the lengths of documents are known"
@@ -64,7 +81,8 @@ class Pieces:
         """Pieces of documents that have so many leaves, each as long as the only one that these were planned for."""
         starts, stops = (each.repeat(count, axis=1) for each in (self.starts, self.stops))
         planned = None if self.planned is None else self.planned.repeat(count, axis=1)
-        return dataclasses.replace(self, starts=starts, stops=stops, planned=planned)
+        eos = None if self.eos is None else self.eos.repeat(count, axis=1)
+        return dataclasses.replace(self, starts=starts, stops=stops, planned=planned, eos=eos)
 
     def row(self, row: int) -> Pieces:
         """One row alone."""
@@ -72,7 +90,8 @@ class Pieces:
         start = int(self.ends[row - 1]) if row else 0
         ends = np.array([stop - start])
         planned = None if self.planned is None else self.planned[start:stop]
-        return Pieces(self.documents[start:stop], self.starts[start:stop], self.stops[start:stop], ends, planned)
+        eos = None if self.eos is None else self.eos[start:stop]
+        return Pieces(self.documents[start:stop], self.starts[start:stop], self.stops[start:stop], ends, planned, eos)
 
 
 def end_to_end(rows: Sequence[Pieces]) -> Pieces:
@@ -80,7 +99,8 @@ def end_to_end(rows: Sequence[Pieces]) -> Pieces:
     each = zip(*((row.documents, row.starts, row.stops, row.planned) for row in rows))
     documents, starts, stops, planned = map(np.concatenate, each)
     ends = np.cumsum([count for row in rows for count in row.counts.tolist()])
-    return Pieces(documents, starts, stops, ends, planned)
+    eos = None if rows[0].eos is None else np.concatenate([row.eos for row in rows if row.eos is not None])
+    return Pieces(documents, starts, stops, ends, planned, eos)
 
 
 def no_pieces(leaves: int) -> Pieces:

@@ -71,7 +71,7 @@ class PackPlan:
     def costs(self, cost: Cost | None = None) -> NDArray[np.float64]:
         """`float64[rows]`, the sum of the costs of the segments of each row, in all leaves; None: of their lengths."""
         windows = [self._made(window) for window in range(len(self._windows.rows) - 1)]
-        lengths = [np.zeros((0, self._lengths.shape[1]), np.int64), *(each.stops - each.starts for each in windows)]
+        lengths = [np.zeros((0, self._lengths.shape[1]), np.int64), *map(self._rules.costed_sizes, windows)]
         rows = [each.row_of_piece + before for each, before in zip(windows, self._windows.rows.tolist())]
         segments = np.concatenate(lengths)
         of_segments = costs_of(segments.ravel(), cost).reshape(segments.shape).sum(axis=1)

@@ -31,12 +31,29 @@ class Rules:
     strategy: Strategy  # which row a document goes to
     max_segments: int | None  # pieces that a row may have; None: any number
     too_long: TooLong  # what becomes of documents that are longer than a row
+    bos: tuple[bool, ...] = ()  # whether a first token is put there, in each leaf; (): in none
+    bos_at: str = "segments"  # or "rows": where
+    eos: tuple[bool, ...] = ()  # whether an end token is put after each document, in each leaf; (): in none
+
+    @property
+    def _capacity(self) -> Ints:
+        """The length of rows in each leaf, without the first token of each row."""
+        return np.array(self.capacity, np.int64) - (self._added(self.bos) if self.bos_at == "rows" else 0)
+
+    @property
+    def _bos(self) -> Ints:
+        """The tokens that are put before each piece, in each leaf."""
+        return self._added(self.bos if self.bos_at == "segments" else ())
+
+    def _added(self, where: tuple[bool, ...]) -> Ints:
+        return np.array(where or [0] * len(self.capacity), np.int64)
 
     def refused(self, lengths: Ints) -> Ints:
         """The numbers of the documents that are too long to be taken."""
         if self.too_long != "error":
             return np.zeros(0, np.int64)
-        return np.flatnonzero((lengths > np.array(self.capacity)).any(axis=1))
+        room = self._capacity - self._bos - self._added(self.eos)
+        return np.flatnonzero((lengths > room).any(axis=1))
 
     def pieces(self, lengths: Ints, rows: Ints | None = None) -> Pieces:
         """The rows of documents of these lengths, `int64[documents, leaves]`. One without any token is in none.
@@ -45,18 +62,42 @@ class Rules:
             lengths: as above.
             rows: `rows_by_document` of the same lengths, if known: most of the time goes into these.
         """
-        capacity = np.array(self.capacity, dtype=np.int64)
+        capacity, bos, eos = self._capacity, self._bos, self._added(self.eos)
         numbers = np.flatnonzero(lengths.any(axis=1))
         if not len(numbers):
             return no_pieces(len(capacity))
         lengths = lengths[numbers]
         if self.too_long == "cut":
-            lengths = np.minimum(lengths, capacity)
+            lengths = np.minimum(lengths, capacity - bos - eos)
+        ended = lengths + np.where(lengths > 0, eos, 0)
         if self.strategy == "concat_then_split":
-            found = concat_then_split(lengths, capacity, self.max_segments)
+            found = concat_then_split(ended, capacity, self.max_segments, bos)
         else:
-            documents, starts, stops = split(lengths, capacity)
+            documents, starts, stops = split(ended, capacity - bos)
             if rows is None:
-                rows = FITS[self.strategy](stops - starts, capacity, self.max_segments)
+                sizes = stops - starts
+                rows = FITS[self.strategy](np.where(sizes > 0, sizes + bos, 0), capacity, self.max_segments)
             found = in_rows(documents, starts, stops, rows)
+        if self.eos:
+            found = _without_eos(found, lengths[found.documents])
         return dataclasses.replace(found, documents=numbers[found.documents])
+
+    def costed_sizes(self, pieces: Pieces) -> Ints:
+        """`int64[pieces, leaves]`: tokens of each piece in its row, all that is put in included."""
+        sizes = pieces.sizes
+        for leaf in np.flatnonzero(self.bos).tolist():
+            sizes[:, leaf] += pieces.with_bos(sizes[:, leaf], self.bos_at)
+        return sizes
+
+
+def _without_eos(found: Pieces, lengths: Ints) -> Pieces:
+    """Pieces of documents in which an end token counted as the last one: with places of the documents' own tokens alone.
+
+    >>> whole = Pieces(np.array([0, 0]), np.array([[0], [2]]), np.array([[2], [4]]), np.array([1, 2]))
+    >>> without = _without_eos(whole, np.array([[3], [3]]))
+    >>> without.stops.tolist(), without.eos.tolist()
+    ([[2], [3]], [[False], [True]])
+    """
+    eos = (found.stops > lengths) & (found.stops > found.starts)
+    starts, stops = np.minimum(found.starts, lengths), np.minimum(found.stops, lengths)
+    return dataclasses.replace(found, starts=starts, stops=stops, eos=eos)

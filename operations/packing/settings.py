@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...common.messages import first_few, short_repr, shorten
-from ...common.validation import one_of, whole_number
+from ...common.validation import one_of, true_or_false, whole_number
 from ...errors import PackError
 from .rules import STRATEGIES, TOO_LONG, Rules, Strategy, TooLong
 
@@ -85,6 +85,8 @@ class Settings:
     too_long: TooLong
     bos: Any
     bos_at: str
+    bos_replaces: bool = False
+    eos: Any = None
 
     def __post_init__(self) -> None:
         remedy = "a positive int, or a dict with one for each leaf"
@@ -102,6 +104,33 @@ class Settings:
         self._set("meta_features", tuple(self.meta_features))
         mapped(self.pad_value, partial(_check_number, "pad_value"))
         mapped(self.bos, partial(_check_number, "bos"))
+        mapped(self.eos, partial(_check_number, "eos"))
+        true_or_false("bos_replaces", self.bos_replaces, "True or False")
+        for path in paths(self.length):
+            self._check_room(path)
+
+    def _check_room(self, path: Path) -> None:
+        added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
+        if (length := self.capacity_of(path)) <= len(added):
+            raise ValueError(
+                f"length={length} has no room for a token beside {' and '.join(added)}; pass at least {len(added) + 1}."
+            )
+
+    def _puts(self, setting: str, path: Path) -> bool:
+        """True if rows keep room in a leaf for a first or an end token beside the leaf's own tokens.
+
+        Where one length is for all leaves, they all keep that room, so that documents are split at the same places in each.
+        """
+        replaces = setting == "bos" and self.bos_replaces
+        each = isinstance(self.length, Mapping)
+        return not replaces and value_at(getattr(self, setting), path if each else ()) is not None
+
+    def identity_parameters(self) -> dict[str, Any]:
+        """All that decides the rows. Without `eos`, and with a `bos` that replaces, as states of earlier versions have it."""
+        found = {name: value for name, value in vars(self).items() if name not in ("bos_replaces", "eos")}
+        if self.bos is not None and not self.bos_replaces:
+            found["bos_replaces"] = False
+        return found if self.eos is None else {**found, "eos": self.eos}
 
     def _set(self, attribute: str, value: Any) -> None:
         object.__setattr__(self, attribute, value)
@@ -129,6 +158,7 @@ class Settings:
             ("length", self.length, packed),
             ("pad_value", self.pad_value, found),
             ("bos", self.bos, packed),
+            ("eos", self.eos, packed),
         ):
             for path in paths(value):
                 if not any(leaf[: len(path)] == path for leaf in leaves):
@@ -142,11 +172,12 @@ class Settings:
                     f"leaf {name(path)} has no length: name it in length={{…}} to pack it, or in meta_features to pass it "
                     "along, or leave it out in a map before Pack."
                 )
-        if len(packed) > 1 and self.bos is not None and not isinstance(self.bos, Mapping):
-            raise PackError(
-                f"bos={short_repr(self.bos)} would go into each of {first_few(list(map(name, packed)))}; say which one, "
-                f"bos={{{packed[0][0]!r}: {short_repr(self.bos)}}}."
-            )
+        for setting, value in (("bos", self.bos), ("eos", self.eos)):
+            if len(packed) > 1 and value is not None and not isinstance(value, Mapping):
+                raise PackError(
+                    f"{setting}={short_repr(value)} would go into each of {first_few(list(map(name, packed)))}; say which one, "
+                    f"{setting}={{{packed[0][0]!r}: {short_repr(value)}}}."
+                )
 
     def capacity_of(self, path: Path) -> Any:
         """The length of rows in a leaf; None if it has none."""
@@ -155,14 +186,22 @@ class Settings:
     def rules(self, packed: Sequence[Path]) -> Rules:
         """The rules for documents with these leaves."""
         capacity = tuple(map(self.capacity_of, packed))
-        return Rules(capacity, self.strategy, self.max_segments, self.too_long)
+        bos, eos = (tuple(self._puts(setting, path) for path in packed) for setting in ("bos", "eos"))
+        bos, eos = (where if any(where) else () for where in (bos, eos))
+        return Rules(capacity, self.strategy, self.max_segments, self.too_long, bos, self.bos_at, eos)
+
+    def _room_of(self, path: Path) -> int:
+        """The tokens of its own that a document may have in a leaf of one row."""
+        return int(self.capacity_of(path)) - self._puts("bos", path) - self._puts("eos", path)
 
     def too_long_error(self, lengths: Sequence[int], packed: Sequence[Path]) -> PackError:
         """The error for a document with these lengths."""
-        path, length = next(found for found in zip(packed, lengths) if found[1] > self.capacity_of(found[0]))
+        path, length = next(found for found in zip(packed, lengths) if found[1] > self._room_of(found[0]))
+        added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
+        beside = f" with {' and '.join(added)}" if added else ""
         return PackError(
-            f"a document has {length} tokens in leaf {name(path)}, over length={self.capacity_of(path)}, and too_long='error' "
-            "refuses it. Filter such documents out before Pack, or pass too_long='split' or 'cut'."
+            f"a document has {length} tokens in leaf {name(path)}, over length={self.capacity_of(path)}{beside}, and "
+            "too_long='error' refuses it. Filter such documents out before Pack, or pass too_long='split' or 'cut'."
         )
 
 

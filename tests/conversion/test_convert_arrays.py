@@ -90,6 +90,21 @@ def test_a_dump_of_tokens_becomes_documents(tmp_path):
     assert headrace.ParquetDataSource(tmp_path / "rows")[2]["tokens"].tolist() == [8, 9]
 
 
+def test_an_end_token_is_put_after_each_document(tmp_path):
+    """Where it is not there already; the files are the same as of documents that had it, and it must fit their dtype."""
+    records = [[5, 6], [7, 0], [], [0, 8]]
+    for end in (0, "0"):
+        convert(records, tmp_path / str(type(end)), "tokens", options={"end_of_text": end, "dtype": "uint16"}, shards=1)
+        source = headrace.TokenSource(tmp_path / str(type(end)), name=None)
+        assert [one.tolist() for one in source] == [[5, 6, 0], [7, 0], [0], [0, 8, 0]]
+        assert source[0].dtype == np.uint16
+    for end in (-1, 1 << 16, "x", 1.5):
+        with pytest.raises(
+            ConversionError, match=r"end_of_text=.* must be the number of a token, from 0 to 65535 in uint16"
+        ):
+            convert(records, tmp_path / "out", "tokens", options={"end_of_text": end, "dtype": "uint16"})
+
+
 def test_a_length_of_documents_is_for_dumps_of_tokens(tmp_path):
     """Of one axis; all else is refused before anything is made."""
     np.save(tmp_path / "x.npy", np.zeros((2, 3), int))

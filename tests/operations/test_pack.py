@@ -143,17 +143,85 @@ def test_documents_that_are_too_long_are_split_cut_or_refused(strategy):
 
 
 def test_bos_begins_segments_or_rows():
-    """It takes the place of a token; without, nothing changes."""
+    """It is put before them, and all tokens stay; with `bos_replaces` it takes the place of a token."""
     documents = _documents([3, 7])
-    for at, expected in (
-        ("segments", [[[99, 2, 3], [99, 5]], [[99, 7, 8, 9, 10]]]),
-        ("rows", [[[99, 2, 3], [4, 5]], [[99, 7, 8, 9, 10]]]),
+    for at, replaces, expected in (
+        ("segments", False, [[[99, 1, 2, 3]], [[99, 4, 5, 6, 7]], [[99, 8, 9, 10]]]),
+        ("rows", False, [[[99, 1, 2, 3], [4]], [[99, 5, 6, 7, 8]], [[99, 9, 10]]]),
+        ("segments", True, [[[99, 2, 3], [99, 5]], [[99, 7, 8, 9, 10]]]),
+        ("rows", True, [[[99, 2, 3], [4, 5]], [[99, 7, 8, 9, 10]]]),
     ):
-        rows = _rows(documents, Pack(5, "concat_then_split", bos=99, bos_at=at))
+        rows = _rows(documents, Pack(5, "concat_then_split", bos=99, bos_at=at, bos_replaces=replaces))
         assert [_segments(row) for row in rows] == expected
-    pack = Pack(4, pad_value={"x": -1}, bos={"x": 0})
+    pack = Pack(5, pad_value={"x": -1}, bos={"x": 0})
     (row,) = _rows([{"x": document, "mask": document} for document in documents[:1]], pack)
-    assert (row["x"].tolist(), row["mask"].tolist()) == ([0, 2, 3, -1], [1, 2, 3, 0])
+    assert (row["x"].tolist(), row["mask"].tolist()) == ([0, 1, 2, 3, -1], [1, 2, 3, 0, 0])
+
+
+def test_eos_ends_documents():
+    """It stands after the last token of each, once however often a document is split, and one that is cut has it too."""
+    documents = _documents([3, 7])
+    for settings, expected in (
+        ({}, [[[1, 2, 3, 98], [4]], [[5, 6, 7, 8, 9]], [[10, 98]]]),
+        ({"bos": 99}, [[[99, 1, 2, 3, 98]], [[99, 4, 5, 6, 7]], [[99, 8, 9, 10, 98]]]),
+        ({"bos": 99, "bos_at": "rows"}, [[[99, 1, 2, 3, 98]], [[99, 4, 5, 6, 7]], [[99, 8, 9, 10, 98]]]),
+        ({"bos": 99, "too_long": "cut"}, [[[99, 1, 2, 3, 98]], [[99, 4, 5, 6, 98]]]),
+    ):
+        rows = _rows(documents, Pack(5, "concat_then_split", eos=98, **settings))
+        assert [_segments(row) for row in rows] == expected
+    with pytest.raises(PackError, match=r"7 tokens in leaf \['tokens'\], over length=8 with bos and eos"):
+        _rows(documents, Pack(8, bos=1, eos=2, too_long="error"))
+    assert len(_rows(documents, Pack(9, bos=1, eos=2, too_long="error"))) == 2
+
+
+@pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "concat_then_split"])
+@tries(150)
+@given(data=st.data())
+def test_first_and_end_tokens_are_put_beside_all_tokens(strategy, data):
+    """Each token comes once and in order, with `bos` and `eos` where they belong, in rows that are planned alike."""
+    lengths = data.draw(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=12))
+    bos, eos = ({} if not data.draw(st.booleans()) else {"x": token, "y": token} for token in (-1, -2))
+    if data.draw(st.booleans()):
+        bos.pop("y", None)
+    at, most = data.draw(st.sampled_from(["segments", "rows"])), data.draw(st.sampled_from([None, 1, 3]))
+    room = {"x": data.draw(st.integers(3, 9)), "y": data.draw(st.integers(3, 9))}
+    puts = {"bos": bos or None, "eos": eos or None, "bos_at": at}
+    pack = Pack(room, strategy, 100, max_segments=most, pad_value=-9, meta_features=["id"], **puts)
+    documents = [{"x": 1 + np.arange(x), "y": 1 + np.arange(y), "id": n} for n, (x, y) in enumerate(lengths)]
+    rows = _rows(documents, pack)
+    found = {name: [[] for _ in documents] for name in "xy"}
+    for row in rows:
+        for name in "xy":
+            ids, tokens = row[f"{name}_segment_ids"], row[name]
+            assert (tokens[ids == 0] == -9).all()
+            starts_row = True
+            for segment in range(1, len(row["id"]) + 1) if most is None else range(1, ids.max(initial=0) + 1):
+                piece = tokens[ids == segment].tolist()
+                assert row[f"{name}_positions"][ids == segment].tolist() == list(range(len(piece)))
+                if not piece:
+                    continue
+                wanted = name in bos and (at == "segments" or starts_row)
+                assert (piece[0] == -1) == wanted
+                assert piece[wanted:], "no first token stands alone"
+                assert -2 not in piece[:-1], "nothing follows an end token"
+                found[name][row["id"][segment - 1]] += piece[wanted:]
+                starts_row = False
+    for number, document in enumerate(documents):
+        for name in "xy":
+            end = [-2] if name in eos and len(document[name]) else []
+            expected = document[name].tolist() + end
+            in_order = strategy == "concat_then_split"  # else the rest of a document may go to an earlier row
+            assert found[name][number] == expected if in_order else sorted(found[name][number]) == sorted(expected)
+    plan = pack.plan({name: [len(document[name]) for document in documents] for name in "xy"})
+    assert plan.rows == len(rows)
+    for number, row in enumerate(rows):
+        pieces = plan.row(number)
+        again = pack.row([documents[one] for one in pieces.documents], pieces)
+        assert {name: np.asarray(leaf).tolist() for name, leaf in again.items()} == {
+            name: np.asarray(leaf).tolist() for name, leaf in row.items()
+        }
+        for spans in pieces.spans:
+            assert all(0 <= start <= stop <= length for start, stop, length in spans)
 
 
 def test_several_leaves_are_packed_together():
@@ -201,6 +269,7 @@ BAD = {
     "max_segments=-1 must be at least 1": lambda: Pack(4, max_segments=-1),
     "strategy='worst' is unknown; use \"best_fit\" or": lambda: Pack(4, "worst"),
     "too_long='drop' is unknown": lambda: Pack(4, too_long="drop"),
+    "length=2 has no room for a token beside bos and eos": lambda: Pack(2, bos=1, eos=2),
     "bos_at='x' is unknown": lambda: Pack(4, bos_at="x"),
     "pad_value='x' must be a number": lambda: Pack(4, pad_value="x"),
     "meta_features='id' must be a list": lambda: Pack(4, meta_features="id"),
@@ -297,7 +366,7 @@ def test_segments_and_positions_are_those_of_grain(length):
 
 
 def test_bos_is_that_of_grain():
-    """`bos=` does what REPLACE_FIRST_TOKEN_WITH_BOS does."""
+    """With `bos_replaces=True` it does what REPLACE_FIRST_TOKEN_WITH_BOS does."""
     documents = [{"x": document} for document in _random(40)]
     replace = grain.experimental.BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
     theirs = _grain(
@@ -308,7 +377,7 @@ def test_bos_is_that_of_grain():
         bos_features=["x"],
         bos_token_id=7,
     )
-    _same(_rows(documents, Pack(100, "concat_then_split", bos=7)), theirs)
+    _same(_rows(documents, Pack(100, "concat_then_split", bos=7, bos_replaces=True)), theirs)
 
 
 PIPELINES = {
@@ -529,6 +598,10 @@ def test_operations_that_pack_otherwise_are_told_apart_in_a_state():
     for other in (Pack(5), Pack(4, "first_fit"), Pack(4, max_segments=2), Pack(4, bos=1)):
         with pytest.raises(CheckpointError, match="operations"):
             iter(_loader([X] * 4, other)).set_state(state)
+    for one, other in ((Pack(4, bos=1), Pack(4, bos=1, bos_replaces=True)), (Pack(4, bos=1), Pack(4, bos=1, eos=2))):
+        with pytest.raises(CheckpointError, match="operations"):
+            iter(_loader([X] * 4, other)).set_state(iter(_loader([X] * 4, one)).get_state())
+    assert {"bos_replaces", "eos"}.isdisjoint(Pack(4).identity_parameters())
     assert repr(Pack(4)) == "Pack(4, 'best_fit', window=1000)"
     assert headrace.Pack is Pack
 
