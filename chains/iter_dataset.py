@@ -253,7 +253,7 @@ class IterMethods(
 
         Args:
             **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`, `max_errors`,
-                `observe`, `seed_globals` (by position and operation); and `worker_init_fn`, see `mp_prefetch`.
+                `observe`, `hang_seconds`, `seed_globals` (by position and operation); and `worker_init_fn`, see `mp_prefetch`.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))

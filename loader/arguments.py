@@ -44,6 +44,7 @@ class LoaderOptions(TypedDict, total=False):
     ray_options: Mapping[str, Any] | None
     address: str | None
     seed_globals: bool
+    hang_seconds: float | None
     growth: Literal["epoch", "now", "hand"] | GrowthOptions | None
     omit: OmitOfParts | None
 

@@ -84,6 +84,7 @@ class LoaderMethods(Remarks):
         address: str | None = None,
         observe: bool | Literal["log"] = True,
         seed_globals: bool = False,
+        hang_seconds: float | None = 60.0,
         growth: Literal["epoch", "now", "hand"] | GrowthOptions | None = None,
         omit: OmitOfParts | None = None,
         **unknown: Never,
@@ -102,6 +103,7 @@ class LoaderMethods(Remarks):
             ray_options=ray_options,
             address=address,
             seed_globals=seed_globals,
+            hang_seconds=hang_seconds,
         )
         pipeline = make_pipeline(
             data_source, sampler, operations, shard_options, skips(on_error, max_errors), growth, omit
@@ -291,6 +293,9 @@ class DataLoader(LoaderMethods):
             them give the same with any number of workers, at 15 µs a call. After each task they are as before. The sampler
             needs a seed. Not with threads, which share them. False (default): each worker process has states of its own, and
             an operation that is seen to draw from them is a warning; `RandomMapTransform` passes a generator that is better.
+        hang_seconds: seconds after which a task that has not ended is a warning in the log, and again each time as many seconds
+            have passed (default 60; None for never). It names the operation, the record and the line of code that the work is
+            at, in your process or in a worker.
         growth: when appended records of a source, or parts, with `growing=True` come in, as `GrowthOptions`; None: "epoch".
         omit: records that never come: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or
             a function of a file's name and a row, asked once for all records. The others keep their order. States of runs that

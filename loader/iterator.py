@@ -363,7 +363,10 @@ def _names(pipeline: Pipeline) -> list[StageNames]:
 
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
     """The elements of a pipeline from a cursor on, made in this thread; in groups as the plan has them."""
-    options, observer = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False), Observer()
+    options, observer = (
+        ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),
+        Observer(),
+    )
     executor = make_executor(pipeline, options, observer)
     try:
         yield from Flow(pipeline, start, executor, SkippedRecords(), observer, planned=True)

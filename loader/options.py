@@ -146,6 +146,9 @@ class ExecutionOptions:
             number of workers. After each task they are as before. Not with threads, which all draw from the same ones. False
             (default): each worker process has global states of its own, other ones each time, and copies of generators that
             operations hold, all alike, which is a warning.
+        hang_seconds: seconds after which a task that has not ended is a warning in the log, and again each time as many
+            seconds have passed (default 60; None for never). The warning names the operation, the record and the line of
+            code that the work is at, in your process or in a worker.
         observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log"
             writes the table of `stats()` to the log, too, once a minute and at the end: logger "headrace", level INFO. "each"
             times every task, also very short ones, for some per cent: as `headrace.diagnose` does.
@@ -168,6 +171,7 @@ class ExecutionOptions:
     ray_options: Mapping[str, Any] | None = None
     address: str | None = None
     seed_globals: bool = False
+    hang_seconds: float | None = 60.0
 
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
@@ -181,7 +185,8 @@ class ExecutionOptions:
                 "worker_buffer_size", self.worker_buffer_size, 1, None, "a positive int"
             ),
             "worker_kind": one_of("worker_kind", self.worker_kind, "process", "thread", "ray"),
-            "timeout": _time_limit(self.timeout),
+            "timeout": _time_limit("timeout", self.timeout),
+            "hang_seconds": _time_limit("hang_seconds", self.hang_seconds),
             "observe": _observe(self.observe),
             "read_options": as_read_options(self.read_options),
             "ray_options": _ray_options(self.ray_options, self.worker_kind),
@@ -275,9 +280,9 @@ def _observe(value: Any) -> Any:
     return value
 
 
-def _time_limit(seconds: float | None) -> float | None:
+def _time_limit(name: str, seconds: float | None) -> float | None:
     if seconds is not None and not isinstance(seconds, Real):
-        raise TypeError(f"timeout={short_repr(seconds)} is {a_kind_of(seconds)}; pass seconds, or None for no limit.")
+        raise TypeError(f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}; pass seconds, or None for no limit.")
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"timeout={short_repr(seconds)} must be a positive number of seconds, or None for no limit.")
+        raise ValueError(f"{name}={short_repr(seconds)} must be a positive number of seconds, or None for no limit.")
     return seconds

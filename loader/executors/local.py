@@ -18,9 +18,10 @@ from ..work.sequential import run_throughs_of
 from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, Task
 from ..work.worker import Worker
+from .hang_watch import HangWatch, log_hang
 from .pace import Pace, inline_limits_of, limits_of, tasks_ahead
 from .protocol import Executor, window_of
-from .reads import ReadAhead
+from .reading.read_ahead import ReadAhead
 from .thread_pool import Call, Pool
 
 
@@ -32,6 +33,8 @@ class InlineExecutor(Executor):
         self._worker = Worker(pipeline, stopwatch=stopwatches(0, options.observe), seeds_globals=options.seed_globals)
         self._reading = options.reading
         self._ahead = ReadAhead(pipeline, options.reading)
+        self._hang_watch = HangWatch(options.hang_seconds, self._ahead, log_hang)
+        self._hang_watch.add(self._worker)
         self._reads_ahead = self._ahead.helps
         limits = inline_limits_of(pipeline)
         self._pace = Pace(limits)
@@ -64,6 +67,7 @@ class InlineExecutor(Executor):
 
     def close(self) -> None:
         """Stop the reading threads, and what sources have others do."""
+        self._hang_watch.close()
         self._ahead.close()
         self._worker.close()
 
@@ -101,6 +105,7 @@ class ThreadExecutor(Executor):
         self._workers: list[Worker] = []
         self._run_throughs = run_throughs_of(pipeline)
         self._ahead = ReadAhead(pipeline, options.reading)
+        self._hang_watch = HangWatch(options.hang_seconds, self._ahead, log_hang)
         self._pool = Pool(workers, "headrace-worker")
 
     def resize(self, workers: int, buffer: int) -> None:
@@ -145,11 +150,13 @@ class ThreadExecutor(Executor):
                 self._pipeline, stopwatch=stopwatch, run_throughs=self._run_throughs, watches_globals=False
             )
             self._workers.append(worker)
+            self._hang_watch.add(worker)
         return worker
 
     def close(self) -> None:
         """Stop the threads, once they have finished the tasks they are at."""
-        self._ahead.close()  # first: threads may wait for records
+        self._hang_watch.close()
+        self._ahead.close()  # before the pool: threads may wait for records
         self._pool.close()
         for worker in self._workers:
             worker.close()

@@ -5,6 +5,7 @@ In: a pipeline, and options. Out: an executor. Each kind is imported when it is 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,8 @@ def make_executor(
     if options.workers == 0 or INSIDE_A_TASK.get():
         from .local import InlineExecutor
 
-        return InlineExecutor(pipeline, options)
+        inner = replace(options, hang_seconds=None)  # the task itself is watched
+        return InlineExecutor(pipeline, inner if INSIDE_A_TASK.get() else options)
     if isinstance(options.worker_count, Auto):
         from .auto import AutoExecutor
 

@@ -27,10 +27,11 @@ from ..plan.stages import Span
 from ..timing.observer import Observer
 from ..work.explain import given_up
 from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, input_count, single_rows
+from .hang_watch import log_hang
 from .pace import Budget, Pace, limits_of, tasks_ahead
 from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
 from .protocol import Executor, window_of
-from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Store, StoredRows, Transport
+from .transport import AllEnded, Answered, Ended, Event, Hanging, Lost, Message, Room, Store, StoredRows, Transport
 
 LOGGER = logging.getLogger("headrace")
 
@@ -121,6 +122,8 @@ class PooledExecutor(Executor):
         self._observer = observer
         self._transport = transport
         self._timeout = options.timeout
+        self._hang_seconds, self._hangs = options.hang_seconds, dict[int, str]()  # by worker: what its long task is at
+        self._last_hang = ""  # what the worker was at that ended last; "" if its task did not take long
         self._reading = options.reading
         self._buffer_size = options.worker_buffer_size
         self._worker_count = options.workers
@@ -245,8 +248,16 @@ class PooledExecutor(Executor):
 
     def _handle_event(self, event: Event) -> None:
         match event:
+            case Hanging(worker, hang):
+                self._hangs[worker] = hang.what
+                if self._hang_seconds is not None and hang.seconds >= self._hang_seconds:
+                    log_hang(hang)
+                return
+            case Answered(worker):
+                self._hangs.pop(worker, None)
             case Ended(worker, how) if worker in self._pool.workers:
                 self._observer.worker_ended(worker, how)
+                self._last_hang = self._hangs.pop(worker, "")
             case AllEnded(how):
                 for worker in self._pool.workers:
                     self._observer.worker_ended(worker, how)
@@ -334,7 +345,7 @@ class PooledExecutor(Executor):
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
         """Try each of a task's inputs on its own, so that the error names the one at fault; what comes of them is dropped."""
-        handle.gave_up = reason
+        handle.gave_up = f"{reason}, in {self._last_hang}," if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
         handle.suspects = [self._suspect(handle, one) for one in inputs] if len(inputs) > 1 else ()
         if not handle.suspects:

@@ -21,10 +21,15 @@ from ..work.explain import explained, maker_for, place, told
 from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
 from ..work.worker import Worker
-from .reads import ReadAhead
+from .hang_watch import HangWatch, log_hang
+from .reading.read_ahead import ReadAhead
+from .transport import Hang
 from .worker_logs import levels_here, set_levels
 
 T = TypeVar("T")
+
+LATE_SHARE = 0.75
+"""Share of its timeout after which a task is told of, so that the error can say what it was at. Chosen."""
 
 _number: int | None = None  # of the worker that this process is
 
@@ -85,6 +90,7 @@ class TaskRunner(Generic[T]):
         pipeline: Pipeline,
         allocate: Allocate,
         encode: Callable[[Any], tuple[T, int]],
+        tell_of_hang: Callable[[Hang], None] = log_hang,
     ) -> None:
         options, self._unready = setup
         self._pipeline = pipeline
@@ -98,6 +104,8 @@ class TaskRunner(Generic[T]):
             seeds_globals=options.seed_globals,
         )
         self._ahead = ReadAhead(pipeline, options.reading)
+        self._hang_watch = HangWatch(_hang_seconds(options), self._ahead, tell_of_hang)
+        self._hang_watch.add(self._worker)
         self.reads_ahead = self._ahead.helps
 
     def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
@@ -120,6 +128,12 @@ class TaskRunner(Generic[T]):
             packing = ended - times.ended
             block.times = TaskTimes(times.worker, times.began, ended, times.reading, packing, *times[5:])
         return block.header, rows
+
+
+def _hang_seconds(options: ExecutionOptions) -> float | None:
+    """Seconds after which a worker tells what it is at: before it is ended for its timeout, too."""
+    both = [options.hang_seconds, None if options.timeout is None else LATE_SHARE * options.timeout]
+    return min((seconds for seconds in both if seconds is not None), default=None)
 
 
 def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]) -> tuple[Block, T]:

@@ -110,6 +110,34 @@ class Ended(NamedTuple):
     how: str
 
 
+class Hang(NamedTuple):
+    """A task that takes long, and what it is at.
+
+    Attributes:
+        what: operation, or reading, and the line of the user's code that it is at.
+        where: the record.
+        seconds: since the task began.
+        text: the same with the record and the Python stack, for the log.
+    """
+
+    what: str
+    where: str
+    seconds: float
+    text: str
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        return f"{self.what}, {self.where}, for {self.seconds:.1f} s"
+
+
+class Hanging(NamedTuple):
+    """The task of a worker takes long."""
+
+    worker: int
+    hang: Hang
+
+
 class AllEnded(NamedTuple):
     """The maker of the workers has ended, and they with it; `restart` follows. `how` continues "the process … "."""
 
@@ -137,7 +165,7 @@ class Store(NamedTuple):
     nbytes: float
 
 
-Event: TypeAlias = Ready | Answered | Ended | AllEnded | Lost | Room | Store
+Event: TypeAlias = Ready | Answered | Ended | Hanging | AllEnded | Lost | Room | Store
 
 
 class Transport(Protocol):

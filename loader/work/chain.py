@@ -203,6 +203,16 @@ class StepChain:
         error = self._first_error(last)
         return self._failed(self._explained(error), inputs.last // self._inputs_per_unit)
 
+    def place_now(self) -> str:
+        """The place of the input that is being pushed, in words; "" if none is. Another thread may ask."""
+        inputs = self._inputs
+        if inputs is None:
+            return ""
+        tag = int(inputs.tags()[inputs.last])
+        if self._below_join and not self._stage.on_join:
+            return f"at row {tag} of what was joined of {self._joined}"
+        return place(*self._pipeline.place_of(tag))
+
     def _look_at_waiting(self) -> None:
         """Raise what is wrong with an element that waits to be copied together with others."""
         for look in self._context.at_failure:

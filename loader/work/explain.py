@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def forget(error: BaseException | None) -> None:
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
     """The block of a task that ended its workers too often."""
-    in_words = _task_in_words(task, blocks, pipeline)
+    in_words = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(f"a worker {reason} at the same task: {in_words}.")
     tags = None if pipeline.aligned else RowOrigins()
     if pipeline.skips_errors:
@@ -110,7 +110,8 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     return Block.of([], tags, Failure(error))
 
 
-def _task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
+def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
+    """Positions and record keys of a task, whose rows are of these blocks."""
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
         leaf = pipeline.every_leaf[task.leaf]
@@ -150,6 +151,11 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:
     """The traceback from the first frame that is not ours; None when there is none."""
     for entry in _frames(traceback):
-        if not entry.tb_frame.f_code.co_filename.startswith(_ROOMS):
+        if not is_ours(entry.tb_frame):
             return entry
     return None
+
+
+def is_ours(frame: FrameType) -> bool:
+    """True if a frame belongs to the machinery of this package, not to code that it calls for the user."""
+    return frame.f_code.co_filename.startswith(_ROOMS)

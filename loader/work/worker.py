@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...common.fields import replaced
 from ...common.generators.global_random import LateTorch, left_alone, reseed_torch
@@ -44,6 +45,14 @@ from .tasks import (
 )
 
 
+class Busy(NamedTuple):
+    """A task that is being done: since when (`perf_counter`), and by which thread."""
+
+    began: float
+    task: Task
+    thread: int
+
+
 class Worker:
     """A pipeline made ready to run in one thread.
 
@@ -70,7 +79,7 @@ class Worker:
         seeds_globals: bool = False,
         watches_globals: bool = True,
     ) -> None:
-        self._pipeline = pipeline
+        self._pipeline = self.pipeline = pipeline
         self._stopwatches = [] if stopwatch is None else [stopwatch() for _ in pipeline.stages]
         # Tasks of each stage up to the next that is timed. A stopwatch would be memory that no cache holds, for each batch.
         self._until_timed = [1 if self._stopwatches else sys.maxsize] * len(pipeline.stages)
@@ -95,6 +104,7 @@ class Worker:
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
         self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the number of the stage
         self._used: StepChain | None = None  # by the task that is being done
+        self.busy: Busy | None = None
 
     def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
         tell, seeds = self._notices.tell, self._seeds_globals
@@ -108,6 +118,17 @@ class Worker:
 
         Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
         """
+        self.busy = Busy(perf_counter(), task, get_ident())
+        try:
+            return self._run_task(task, blocks, read_ahead)
+        finally:
+            self.busy = None
+
+    def place_now(self) -> str:
+        """The place of the record that operations are given at this moment; "" where that is not known. For other threads."""
+        return "" if self._used is None else self._used.place_now()
+
+    def _run_task(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
         block = self._run_alone(task, blocks, read_ahead)
         late = not self._torch.seen and "torch" in sys.modules and self._torch.has_come()
         if late:

@@ -148,7 +148,8 @@ def test_a_program_that_goes_on_whatever_comes_is_ended(tmp_path):
         "import headrace\nloader = headrace.load(range(9))\nwhile True:\n  try:\n    for x in loader: pass\n  except: pass"
     )
     run = (
-        "import sys; from headrace.tools.diagnosis import watching; watching.AGAIN_SECONDS = watching.PATIENCE_SECONDS = 0.2; "
+        "import sys; from headrace.tools.diagnosis import interrupting; "
+        "interrupting.AGAIN_SECONDS = interrupting.PATIENCE_SECONDS = 0.2; "
         "from headrace.tools.command_line import main; sys.exit(main(['bench', 'train.py', '--seconds', '0.5']))"
     )
     ended = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, timeout=60)

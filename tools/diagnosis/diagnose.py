@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,8 +18,10 @@ from ...loader.options import ExecutionOptions, ReadOptions
 from ...loader.timing.listeners import listening
 from .diagnosis import Diagnosis
 from .facts import source_of
+from .hang_notes import HangNotes
+from .interrupting import UntilEnough
 from .measured import Measured
-from .measuring import Lock, Look, closely, host_of, measured
+from .measuring import Lock, Look, closely, host_of, measured, tell_of_hangs
 
 Prepare: TypeAlias = Callable[[Any], None]
 
@@ -27,6 +30,9 @@ WARM = 0.2  # Share of the steps that are made first: buffers fill, and files ar
 
 SHORTEST = 0.3
 """Seconds that are measured at least, where the stream does not end. Chosen: a pause of the machine is not all of it."""
+
+GRACE_SECONDS = 1.0
+"""Beyond the time to measure, after which a loop that has not come back is interrupted. Chosen."""
 
 LEAST, TASKS = 3, 4  # Steps, and tasks of workers, that tell something
 
@@ -85,17 +91,31 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
 
 
 def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, prepare: Prepare = closely) -> Measured:
-    with listening(prepare), _loop(loader) as loop:
+    def closely_and_soon(loop: Any) -> None:
+        prepare(loop)
+        tell_of_hangs(loop, seconds)
+
+    with HangNotes() as hangs, listening(closely_and_soon), _loop(loader) as loop:
         lock, looks, until = Lock(), Looks(loop, steps), time.monotonic() + seconds
-        threads = host_of(loop).execution.worker_kind == "thread"
-        with lock.watched() if threads else contextlib.nullcontext():
+
+        def take_batches() -> None:
             for _ in loop:
                 if own:
                     time.sleep(own)
                 if looks.have_enough() or time.monotonic() > until:
                     break
-            before, after = looks.best()
-    return measured(loop, before, after, lock, step_known)
+
+        threads = host_of(loop).execution.worker_kind == "thread"
+        with lock.watched() if threads else contextlib.nullcontext():
+            if threading.current_thread() is threading.main_thread():
+                UntilEnough(lambda: False, seconds + GRACE_SECONDS, ends_process=False).run(take_batches)
+            else:  # nothing can interrupt it there
+                take_batches()
+            try:
+                before, after = looks.best()
+            except ProgramError as error:
+                raise ProgramError(f"{error}{hangs.sentence}") from None
+    return replace(measured(loop, before, after, lock, step_known), hangs=hangs.sentence.strip())
 
 
 @contextlib.contextmanager

@@ -69,7 +69,8 @@ class Diagnosis:
         return {"sentence": self.sentence, **dataclasses.asdict(self)}
 
     def __str__(self) -> str:
-        return "\n".join([self.sentence, _extent(self.measured), "", *_table(self.measured), *self._list()])
+        hangs = [self.measured.hangs] if self.measured.hangs else []
+        return "\n".join([*hangs, self.sentence, _extent(self.measured), "", *_table(self.measured), *self._list()])
 
     def _list(self) -> Iterator[str]:
         if self.changes:

@@ -21,6 +21,7 @@ from ...reporting.loops import host_iterator
 from ...reporting.machine import Processors, processors, taken_by_others
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
+from .hang_notes import LEAST_SECONDS, SHARE
 from .judging.verdict import slowed
 from .measured import Feeding, Measured, WorkPart
 from .work import Work, grown, slow_reads
@@ -68,6 +69,14 @@ def closely(loop: Any) -> None:
     """Have every task of a loop timed, that is about to begin."""
     if isinstance(loop, DataLoaderIterator):
         loop.execution = replace(loop.execution, observe="each")
+
+
+def tell_of_hangs(loop: Any, seconds: float) -> None:
+    """Have a loop that is about to begin tell of a task that takes half of the time in which the loop is measured."""
+    if isinstance(loop, DataLoaderIterator):
+        soon = max(SHARE * seconds, LEAST_SECONDS)
+        known = loop.execution.hang_seconds
+        loop.execution = replace(loop.execution, hang_seconds=soon if known is None else min(soon, known))
 
 
 @dataclass

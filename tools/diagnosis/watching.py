@@ -8,11 +8,7 @@ its loops do then is what they do for a user.
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,16 +19,11 @@ from ...loader.timing.listeners import listening
 from ..programs import Program, as_module, loaders_in
 from .diagnose import Looks, diagnose
 from .diagnosis import Diagnosis
-from .measuring import Lock, closely, host_of, measured, of_all_loops
+from .hang_notes import HangNotes
+from .interrupting import UntilEnough
+from .measuring import Lock, closely, host_of, measured, of_all_loops, tell_of_hangs
 
-LOOK_SECONDS = 0.05  # Between two looks at the loops. Chosen: a few steps of most programs
 SHORT_LOOPS = 3  # So many are seen at least, where no loop makes enough steps by itself
-AGAIN_SECONDS = 3.0  # After which a program that goes on in spite of it is interrupted again
-PATIENCE_SECONDS = 60.0  # After which a program that still goes on is ended. Chosen: time to save a checkpoint
-
-
-class Enough(KeyboardInterrupt):
-    """Enough was seen of the program."""
 
 
 class Loops:
@@ -42,13 +33,14 @@ class Loops:
     it is closed here.
     """
 
-    def __init__(self, steps: int, *, expected: bool = True) -> None:
-        self._steps, self._expected = steps, expected
+    def __init__(self, steps: int, seconds: float, *, expected: bool = True) -> None:
+        self._steps, self._seconds, self._expected = steps, seconds, expected
         self._all: list[Looks] = []
 
     def begins(self, loop: Any) -> None:
         """A loop begins; called on its thread."""
         closely(loop)
+        tell_of_hangs(loop, self._seconds)
         if not any(known.loop is loop for known in self._all):
             self._all.append(Looks(loop, self._steps))
 
@@ -83,13 +75,13 @@ def diagnosed_program(
         ProgramError: the program fails, has no loop and no loader, makes no step in time, or makes steps of its own beside
             `step_seconds`.
     """
-    loops, lock = Loops(steps, expected=step_seconds is None), Lock()
+    loops, lock = Loops(steps, seconds, expected=step_seconds is None), Lock()
     with as_module(program.path, "__main__", arguments) as own:
-        with listening(loops.begins), lock.watched():
-            interrupted = _UntilEnough(loops, seconds).run(partial(program.execute, own))
+        with listening(loops.begins), lock.watched(), HangNotes() as hangs:
+            interrupted = UntilEnough(loops.have_enough, seconds).run(partial(program.execute, own))
         if not loops.stepped():
             if interrupted:
-                raise ProgramError(_NO_STEP.format(program=program.path, seconds=seconds))
+                raise ProgramError(_NO_STEP.format(program=program.path, seconds=seconds) + hangs.sentence)
             known = loaders_in(vars(own))
             if len(known) == 1:
                 return diagnose(vars(own)[known[0]], steps=steps, step_seconds=step_seconds, seconds=seconds)
@@ -102,7 +94,7 @@ def diagnosed_program(
     loops.close()
     found = measured(longest.loop, *looks, lock, step_known=True)
     found = of_all_loops(found, wholes) if len(wholes) > 1 else found
-    return Diagnosis.of(replace(found, loops=len(users)))
+    return Diagnosis.of(replace(found, loops=len(users), hangs=hangs.sentence.strip()))
 
 
 _NO_STEP = (
@@ -118,68 +110,3 @@ _OWN_STEPS = (
     "{program} makes its own steps, which take what they take: --step-seconds {seconds:g} has no effect on them. Leave it "
     "out; or name a loader to measure alone: {program}:name."
 )
-
-_GOES_ON = (
-    "headrace: the program goes on, {seconds:g} s after it was interrupted as by Ctrl-C; let KeyboardInterrupt end it, or "
-    "name a loader in it: PROGRAM.py:name.\n"
-)
-
-
-class _UntilEnough:
-    """Runs a program until its loops have made enough steps, or for `seconds`.
-
-    A thread looks, and interrupts the program. Whenever that comes, nobody takes it for somebody's Ctrl-C: before the end of
-    the program it is `Enough`, after it nothing. One that goes on in spite of it is ended at last with the process, as
-    nothing else ends it.
-    """
-
-    def __init__(self, loops: Loops, seconds: float) -> None:
-        self._loops = loops
-        self._late = time.monotonic() + seconds
-        self._program = threading.get_ident()  # the thread that runs it
-        self._enough = self._inside = False
-        self._ended = threading.Event()
-
-    def run(self, program: Callable[[], None]) -> bool:
-        """Run it; True: it was interrupted."""
-        thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
-        former = signal.signal(signal.SIGINT, self._interrupted)
-        thread.start()
-        try:
-            try:
-                self._inside = True
-                program()
-            finally:
-                self._inside = False
-        except Enough:
-            return True
-        except ProgramError:  # it caught the interrupt, and says by its exit status that it was stopped
-            if not self._enough:
-                raise
-        finally:
-            self._ended.set()
-            thread.join()
-            signal.signal(signal.SIGINT, former)
-        return self._enough
-
-    def _look(self) -> None:
-        while not self._ended.wait(LOOK_SECONDS):
-            self._enough = self._loops.have_enough() or time.monotonic() > self._late
-            if self._enough:
-                self._interrupt()
-                return
-
-    def _interrupt(self) -> None:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < until:
-            signal.pthread_kill(self._program, signal.SIGINT)
-            if self._ended.wait(AGAIN_SECONDS):
-                return
-        os.write(2, _GOES_ON.format(seconds=PATIENCE_SECONDS).encode())  # what Python writes to may be elsewhere
-        os._exit(2)
-
-    def _interrupted(self, number: int, frame: Any) -> None:
-        if not self._enough:
-            signal.default_int_handler(number, frame)
-        if self._inside:
-            raise Enough

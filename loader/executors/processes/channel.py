@@ -102,13 +102,22 @@ class Logged(NamedTuple):
     record: bytes
 
 
+class Hangs(NamedTuple):
+    """From a worker: its task takes long. The fields are those of a `Hang`."""
+
+    what: str
+    where: str
+    seconds: float
+    text: str
+
+
 class LastWords(NamedTuple):
     """From a worker that ends, as an operation asked Python to exit with this text."""
 
     text: str
 
 
-KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunTasks, Returned, Done, Logged, LastWords)
+KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunTasks, Returned, Done, Logged, LastWords, Hangs)
 """Every message, by the number that stands for its kind on the way: all that crosses between the processes."""
 
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}

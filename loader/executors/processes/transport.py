@@ -19,9 +19,9 @@ from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
 from ..task_runner import OptionsFirst
-from ..transport import AllEnded, Answered, Ended, Event, Message, Ready, Transport
+from ..transport import AllEnded, Answered, Ended, Event, Hang, Hanging, Message, Ready, Transport
 from ..worker_logs import handle_here
-from .channel import Broken, Channel, Done, Exited, LastWords, Logged, Returned, RunTasks, SlabName
+from .channel import Broken, Channel, Done, Exited, Hangs, LastWords, Logged, Returned, RunTasks, SlabName
 from .slabs import WorkerSlabs
 from .spawner import Payload, Spawner, description
 
@@ -167,6 +167,8 @@ class ProcessTransport(Transport):
             self._events.append(received[0])
         elif isinstance(received[0], Logged):
             handle_here(received[0].record)
+        elif isinstance(received[0], Hangs):
+            self._events.append(Hanging(worker.number, Hang(*received[0])))
         elif isinstance(received[0], LastWords):
             worker.last_words = received[0].text
         elif isinstance(received[0], Broken):

@@ -37,7 +37,20 @@ from ..pool import Kill, Spawn
 from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import Ready, named_blocks
 from ..worker_logs import forward
-from .channel import Broken, Channel, Done, Encoded, Exited, LastWords, Logged, Returned, RunTasks, SlabName, Start
+from .channel import (
+    Broken,
+    Channel,
+    Done,
+    Encoded,
+    Exited,
+    Hangs,
+    LastWords,
+    Logged,
+    Returned,
+    RunTasks,
+    SlabName,
+    Start,
+)
 from .slabs import Encoder, ExportedSlabs, attach_shared, decode
 from .spawner import start_interpreter, unpack
 
@@ -226,7 +239,9 @@ class WorkerProcess:
         self._own = ExportedSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
-        self._runner = TaskRunner(number, setup, pipeline, self._allocate, self._encode)
+        self._runner = TaskRunner(
+            number, setup, pipeline, self._allocate, self._encode, lambda hang: channel.send(Hangs(*hang))
+        )
         self._waiting: deque[tuple[RunTasks, list[int], RecordsAhead | None]] = deque()
         self._trouble: Exception | None = None  # in receiving
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.loader.executors import read_pace
-from headrace.loader.executors.read_pace import ReadPace
+from headrace.loader.executors.reading import read_pace
+from headrace.loader.executors.reading.read_pace import ReadPace
 
 QUICK, COMPUTES, STORE = (0.7e-6, 0.7e-6), (2e-4, 2e-4), (20e-3, 3e-5)
 """Seconds and processor seconds of a record: in memory, decompressed, in a store."""

@@ -310,7 +310,7 @@ def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
     assert np.concatenate(list(run(hangs_once))).tolist() == list(range(20))
     with pytest.raises(
         WorkerCrashedError,
-        match=r"^a worker was stopped after timeout=0.3 s, 3 times at the same task.*record keys 9\.$",
+        match=r"^a worker was stopped after timeout=0.3 s, 3 times, in operation 0, .*at the same task.*record keys 9\.$",
     ):
         list(run(hangs))
 

@@ -15,8 +15,8 @@ from pipelines import PIPELINES, chosen, stream, tries
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, IterDataset, MapDataset, MixSampler, ReadOptions
-from headrace.loader.executors import read_pace
 from headrace.loader.executors.pace import reads_under_way
+from headrace.loader.executors.reading import read_pace
 from headrace.loader.plan.build import make_pipeline
 
 LIMIT_SECONDS = 20

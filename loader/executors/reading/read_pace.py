@@ -13,7 +13,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from ...sources.protocol import reads_singly
+from ....sources.protocol import reads_singly
 
 PIECE_SECONDS = 1e-3
 """Time that a piece of records should take where they are read one by one. Chosen: a hundred times a hand-over."""

@@ -6,7 +6,7 @@ Readers are threads or coroutines. A span is cut into pieces, and each reader ta
 records are read at a time as there are readers, however long spans are. Records of a source that is quick are read by the
 worker itself, when it needs them (`read_pace`).
 
-Records are in no reference cycle: a piece names its span, and a span never names its pieces.
+Records are in no reference cycle: a piece names its span, and a span never names its pieces (`spans`).
 """
 
 from __future__ import annotations
@@ -14,157 +14,35 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ...sources.protocol import is_in_event_loop
-from ..options import ReadOptions
-from ..plan.pipeline import Pipeline
-from ..work.reader import readers_of
-from ..work.stopwatch import bytes_of
-from ..work.tasks import ReadRecords, RecordsAhead, SpanTask, Unread
-from .pace import keys_ahead, reads_under_way
-from .read_pace import ReadPace, pace_of
-from .thread_pool import Pool
+from ....sources.protocol import is_in_event_loop
+from ...options import ReadOptions
+from ...plan.pipeline import Pipeline
+from ...work.reader import readers_of
+from ...work.tasks import RecordsAhead, SpanTask
+from ..pace import keys_ahead, reads_under_way
+from ..thread_pool import Pool
+from .read_pace import pace_of
+from .spans import InPlace, Keys, Piece, Reading, bytes_of_records
 
 if TYPE_CHECKING:
-    from ...sources.asynchronous.event_loop import Coroutines
+    from ....sources.asynchronous.event_loop import Coroutines
 
 MOST_UNKNOWN = 32
 """Pieces that may be begun before the size of any record is known. Chosen: records of 8 MB fill the default bound."""
 
-SAMPLES = 4
-"""Records of a piece whose bytes are counted; they stand for the others. Chosen: a piece often has one."""
 
-Keys = NDArray[np.int64]
+class UnderWay(NamedTuple):
+    """A read on a thread: since when, and of which keys."""
 
-
-class Reading:
-    """The records of a span, which come in piece by piece. `read` takes keys and gives their records, or awaits them."""
-
-    def __init__(self, reads: Reads, read: Callable[[Keys], Any], keys: Keys, pace: ReadPace) -> None:
-        self.reads = reads
-        self.read = read
-        self.keys = keys
-        self.pace = pace
-        self.count = self.left = len(keys)  # records, and of these not read yet
-        self.begun = 0  # records at the front that somebody reads or has read
-        self.nbytes = 0.0  # of these; estimated for those that are being read
-        self.asked = False  # a worker waits for them
-        self.seconds = 0.0  # in which they were being read, of all reads together
-        self._pieces: list[tuple[int, int, Sequence[Any]]] = []
-        self._unread: list[Unread] = []
-        self._arrived = threading.Lock()
-        self._arrived.acquire()
-
-    def records(self) -> ReadRecords:
-        """The records, as far as they can be read; waits for them. Called once.
-
-        Raises:
-            RuntimeError: nobody reads them any more.
-        """
-        self.reads.ask(self)
-        while self.left > 0 and not self.reads.closed:
-            self._arrived.acquire()
-        if self.reads.closed:
-            raise RuntimeError("reading ahead was closed while a worker waited for its records.")
-        pieces, self._pieces = self._pieces, []
-        if len(pieces) == 1 and not self._unread:
-            return ReadRecords(pieces[0][2], (), self.seconds)
-        records: list[Any] = [None] * self.count
-        for start, stop, some in pieces:
-            records[start:stop] = some
-        return ReadRecords(records, sorted(self._unread), self.seconds)
-
-    def read_here(self) -> ReadRecords | None:
-        """Read all of them in the calling thread, which has entered as a reader; None: that failed."""
-        began, at_work = perf_counter(), thread_time()
-        try:
-            records = self.read(self.keys)
-        except Exception:  # the worker meets it again
-            return None
-        finally:
-            took, worked = perf_counter() - began, thread_time() - at_work
-            self.reads.leave()
-        self.pace.note_in_place(self.count, took, worked)
-        return ReadRecords(records, (), took)
-
-    def part(self, start: int, stop: int) -> Reading:
-        """The records `[start, stop)` of the span, as a span of their own."""
-        return Reading(self.reads, self.read, self.keys[start:stop], self.pace)
-
-    def put(self, piece: Piece, records: Sequence[Any] | None, seconds: float) -> None:
-        """Take in what came of a piece; None: it could not be read. Called under the lock of `Reads`."""
-        self.seconds += seconds
-        if records is None:
-            self._unread.append(Unread(piece.start, piece.stop))
-        else:
-            self._pieces.append((piece.start, piece.stop, records))
-        self.left -= piece.stop - piece.start
-        if self.left == 0:
-            self._arrived.release()
-
-    def give_up(self) -> None:
-        """Have nobody wait any more."""
-        if self._arrived.locked():
-            self._arrived.release()
-
-
-class InPlace(NamedTuple):
-    """Records at the front of a span that the worker reads itself, and those after them, which are read ahead.
-
-    The worker counts as a reader meanwhile. If there are as many readers as may be, they read these records, too.
-    """
-
-    front: Reading
-    rest: Reading | None
-
-    def records(self) -> ReadRecords | None:
-        """The records of the span. Called once. None: the worker is to read all of them."""
-        parts = [*self._parts(), *([] if self.rest is None else [(self.rest.count, self.rest.records())])]
-        return parts[0][1] if len(parts) == 1 else _joined(parts)
-
-    def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
-        """Read the front, in steps: once the source waits, threads read what is left of it."""
-        front, reads = self.front, self.front.reads
-        step = front.pace.step(front.count)
-        for start in range(0, front.count, step):
-            if start and not front.pace.is_quick:
-                left = front.part(start, front.count)
-                yield left.count, reads.add(left).records()
-                return
-            part = front if step == front.count else front.part(start, start + step)
-            yield part.count, part.read_here() if reads.enter() else reads.add(part).records()
-
-
-def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
-    """The records of parts that follow one another, each with its length; None: a part could not be read."""
-    records, unread, seconds, start = list[Any](), list[Unread](), 0.0, 0
-    for count, read in parts:
-        if read is None:
-            read = ReadRecords([None] * count, [Unread(0, count)])
-        unread += [Unread(start + some.start, start + some.stop) for some in read.unread]
-        records += read.records
-        seconds, start = seconds + read.seconds, start + count
-    return ReadRecords(records, unread, seconds)
-
-
-class Piece(NamedTuple):
-    """Records `[start, stop)` of a span, which one call reads."""
-
-    reading: Reading
-    start: int
-    stop: int
-    nbytes: float  # an estimate
-
-    @property
-    def keys(self) -> Keys:
-        return self.reading.keys[self.start : self.stop]
+    began: float
+    thread: int
+    keys: Keys
 
 
 class Reads:
@@ -189,6 +67,7 @@ class Reads:
         self._bytes_ahead = 0.0  # of these
         self._at_work = 0  # readers, …
         self._under_way = 0  # … of which so many read a piece; the others are about to take one
+        self._pieces: dict[int, UnderWay] = {}  # by the thread that reads it
         self.closed = False
 
     def add(self, reading: Reading) -> Reading:
@@ -291,10 +170,13 @@ class Reads:
 
     def work(self) -> None:
         """Read pieces in this thread, until there is none."""
+        thread = threading.get_ident()
         while (piece := self.take()) is not None:
             began, at_work, records = perf_counter(), thread_time(), None
+            self._pieces[thread] = UnderWay(began, thread, piece.keys)
             with suppress(BaseException):  # the worker meets it again, and tells the user
                 records = piece.reading.read(piece.keys)
+            del self._pieces[thread]
             self.done(piece, records, perf_counter() - began, thread_time() - at_work)
             del piece, records  # the next `take` may be long in coming
 
@@ -309,6 +191,10 @@ class Reads:
             with self._lock:
                 more = self._readers_wanted()  # the first records tell how many have room
             self._begin(more)
+
+    def oldest(self) -> UnderWay | None:
+        """The read that has been under way for the longest time."""
+        return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
     def close(self) -> None:
         """Have no more pieces begun, and nobody wait."""
@@ -364,13 +250,17 @@ class ReadAhead:
         rest = self._on_threads.add(span.part(here, span.count) if here else span)
         return InPlace(span.part(0, here), rest).records if here else rest.records
 
+    def oldest(self) -> UnderWay | None:
+        """The read on a thread that has been under way for the longest time."""
+        return self._on_threads.oldest()
+
     def _begin_threads(self, count: int) -> None:
         for _ in range(count):
             self._pool.submit(self._on_threads.work)
 
     def _begin_coroutines(self, count: int) -> None:
         if count:
-            from ...sources.asynchronous.event_loop import Coroutines  # asyncio takes 50 ms of a worker's start
+            from ....sources.asynchronous.event_loop import Coroutines  # asyncio takes 50 ms of a worker's start
 
             self._coroutines = self._coroutines or Coroutines()
             self._coroutines.begin(self._in_loop.work_in_loop, count)
@@ -382,13 +272,3 @@ class ReadAhead:
         if self._coroutines is not None:
             self._coroutines.close()
         self._pool.close()
-
-
-def bytes_of_records(records: Sequence[Any]) -> float:
-    """Bytes of records, estimated from a few of them.
-
-    >>> bytes_of_records([np.zeros(1000, np.uint8)] * 8)
-    8896.0
-    """
-    some = records[:: -(-len(records) // SAMPLES) or 1]
-    return sum(max(bytes_of(record), sys.getsizeof(record)) for record in some) / max(len(some), 1) * len(records)

@@ -1,0 +1,175 @@
+"""Watches for work that does not end, from a thread of its own.
+
+In: the workers of this process. Out: what each of them is doing, once its task takes long: operation, record, Python stack.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol
+from weakref import finalize, ref
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.messages import first_few
+from ...common.redaction import redacted
+from ..interrupts import Uninterrupted, wait_until
+from ..plan.pipeline import Pipeline
+from ..work.explain import READING, is_ours, name_of, task_in_words
+from ..work.tasks import NO_BLOCKS, SpanTask
+from .transport import Hang
+
+if TYPE_CHECKING:
+    from ..work.worker import Busy, Worker
+
+LEAST_PAUSE, MOST_PAUSE = 0.02, 5.0
+"""Seconds between two looks: a tenth of the time after which work is told of, within these. Chosen."""
+
+MOST_FRAMES = 12
+"""Frames of a stack that are shown. Chosen: the innermost ones say where it waits."""
+
+
+class UnderWay(Protocol):
+    """A read on a thread."""
+
+    @property
+    def thread(self) -> int:
+        """Identifier of the thread."""
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """Keys of the records that are read."""
+
+
+class ReadsUnderWay(Protocol):
+    """The reads ahead of the work, in this process."""
+
+    def oldest(self) -> UnderWay | None:
+        """Return the read that has been under way for the longest time; None if there is none."""
+
+
+_LOGGER = logging.getLogger("headrace")
+
+
+def log_hang(hang: Hang) -> None:
+    """Write to the log what takes so long."""
+    _LOGGER.warning(hang.text, extra={"hanging": hang.summary})
+
+
+class HangWatch:
+    """Tells of each task that takes longer than `seconds`, once in that time. None: of no task, and there is no thread."""
+
+    def __init__(self, seconds: float | None, reads: ReadsUnderWay, tell: Callable[[Hang], None]) -> None:
+        self._seconds = seconds
+        self._reads = reads
+        self._tell = tell
+        self._workers: list[Worker] = []
+        self._told: dict[int, tuple[float, int]] = {}  # by worker: when its task began, and how often that was told
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        finalize(self, self._ended.set)
+
+    def add(self, worker: Worker) -> None:
+        """Watch a worker of this process, too."""
+        self._workers.append(worker)
+        if self._seconds is not None and self._thread is None:
+            pause = min(max(self._seconds / 10, LEAST_PAUSE), MOST_PAUSE)
+            # The thread does not keep the watch alive: one that is dropped ends it.
+            arguments = (ref(self), self._ended, pause)
+            thread = threading.Thread(target=_watch, args=arguments, name="headrace-watch", daemon=True)
+            with Uninterrupted(), suppress(RuntimeError):  # the system gives no more threads
+                thread.start()
+                self._thread = thread
+
+    def close(self) -> None:
+        """Stop the thread. May be called twice."""
+        self._ended.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            wait_until(lambda: not thread.is_alive())
+
+    def look(self) -> None:
+        """Tell of tasks that take long, and were not told of since."""
+        if (seconds := self._seconds) is None:
+            return
+        for number, worker in enumerate(list(self._workers)):
+            if (busy := worker.busy) is None:
+                continue
+            took = perf_counter() - busy.began
+            began, times = self._told.get(number, (busy.began, 0))
+            if took >= ((times if began == busy.began else 0) + 1) * seconds:
+                self._told[number] = busy.began, int(took / seconds)
+                self._tell(hang_of(worker, busy, self._reads, took))
+
+
+def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
+    while not ended.wait(pause) and (one := watch()) is not None:
+        with suppress(Exception):  # the work went on while it was looked at, or the user's process is gone
+            one.look()
+        del one
+
+
+def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) -> Hang:
+    """Say what a worker is doing, from another thread. The work may go on meanwhile; then less can be said."""
+    frames = _frames_of(busy.thread)
+    who, where = READING, ""
+    try:
+        if (under_way := reads.oldest()) is not None and frames and is_ours(frames[0]):
+            frames = _frames_of(under_way.thread)
+            leaf = worker.pipeline.every_leaf[busy.task.leaf] if isinstance(busy.task, SpanTask) else None
+            keys = [leaf.told(key) if leaf else key for key in under_way.keys.tolist()]
+            where = f"on record keys {first_few(keys, 8)}"
+        else:
+            who, where = _operation_in(frames, worker.pipeline), worker.place_now()
+    except Exception:  # the work went on, and what was looked at is no more
+        where = ""
+    where = (
+        where or f"at {task_in_words(busy.task, NO_BLOCKS, worker.pipeline)}"
+        if isinstance(busy.task, SpanTask)
+        else where
+    )
+    shown = _users_part(frames) or frames
+    line = f" ({shown[0].f_code.co_filename}:{shown[0].f_lineno}, in {shown[0].f_code.co_name})" if shown else ""
+    pairs = ((frame, frame.f_lineno) for frame in reversed(shown[:MOST_FRAMES]))
+    stack = "".join(traceback.StackSummary.extract(pairs).format())
+    return Hang(
+        redacted(f"{who.rstrip(',')}{line}"),
+        where,
+        seconds,
+        redacted(f"{who.rstrip(',')} has not returned for {seconds:.0f} s {where}. It is at:\n{stack}".rstrip()),
+    )
+
+
+def _frames_of(thread: int | None) -> list[FrameType]:
+    """The frames of a thread, the innermost first."""
+    frame, frames = sys._current_frames().get(thread) if thread is not None else None, []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def _users_part(frames: list[FrameType]) -> list[FrameType]:
+    """The innermost frames that are not of this package."""
+    count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
+    return frames[:count]
+
+
+def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
+    """The operation whose function is among frames; reading if there is none."""
+    codes = {frame.f_code for frame in frames}
+    for number, operation in enumerate(pipeline.operations):
+        function = operation.user_function
+        function = getattr(function, "__func__", function)
+        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+        if code in codes:
+            return name_of(pipeline, number)
+    return READING

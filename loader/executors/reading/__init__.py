@@ -1,0 +1,1 @@
+"""Records that are read before the work needs them."""

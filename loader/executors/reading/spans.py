@@ -1,0 +1,175 @@
+"""A span of records that is read in pieces, by several readers or by the worker that needs it.
+
+In: keys. Out: records, in the order of the keys, with the places that could not be read.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter, thread_time
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...work.stopwatch import bytes_of
+from ...work.tasks import ReadRecords, Unread
+from .read_pace import ReadPace
+
+SAMPLES = 4
+"""Records of a piece whose bytes are counted; they stand for the others. Chosen: a piece often has one."""
+
+Keys = NDArray[np.int64]
+
+
+class ReadQueue(Protocol):
+    """A queue of spans, and the readers at work on it."""
+
+    closed: bool
+
+    def add(self, reading: Reading) -> Reading:
+        """Have a span read, after all others; return it."""
+
+    def ask(self, reading: Reading) -> None:
+        """Have a span read before all others: a worker waits for it."""
+
+    def enter(self) -> bool:
+        """Return True if the calling thread may read; it counts as a reader then, until `leave`."""
+
+    def leave(self) -> None:
+        """Count the calling thread as a reader no more."""
+
+
+class Reading:
+    """The records of a span, which come in piece by piece. `read` takes keys and gives their records, or awaits them."""
+
+    def __init__(self, reads: ReadQueue, read: Callable[[Keys], Any], keys: Keys, pace: ReadPace) -> None:
+        self.reads = reads
+        self.read = read
+        self.keys = keys
+        self.pace = pace
+        self.count = self.left = len(keys)  # records, and of these not read yet
+        self.begun = 0  # records at the front that somebody reads or has read
+        self.nbytes = 0.0  # of these; estimated for those that are being read
+        self.asked = False  # a worker waits for them
+        self.seconds = 0.0  # in which they were being read, of all reads together
+        self._pieces: list[tuple[int, int, Sequence[Any]]] = []
+        self._unread: list[Unread] = []
+        self._arrived = threading.Lock()
+        self._arrived.acquire()
+
+    def records(self) -> ReadRecords:
+        """The records, as far as they can be read; waits for them. Called once.
+
+        Raises:
+            RuntimeError: nobody reads them any more.
+        """
+        self.reads.ask(self)
+        while self.left > 0 and not self.reads.closed:
+            self._arrived.acquire()
+        if self.reads.closed:
+            raise RuntimeError("reading ahead was closed while a worker waited for its records.")
+        pieces, self._pieces = self._pieces, []
+        if len(pieces) == 1 and not self._unread:
+            return ReadRecords(pieces[0][2], (), self.seconds)
+        records: list[Any] = [None] * self.count
+        for start, stop, some in pieces:
+            records[start:stop] = some
+        return ReadRecords(records, sorted(self._unread), self.seconds)
+
+    def read_here(self) -> ReadRecords | None:
+        """Read all of them in the calling thread, which has entered as a reader; None: that failed."""
+        began, at_work = perf_counter(), thread_time()
+        try:
+            records = self.read(self.keys)
+        except Exception:  # the worker meets it again
+            return None
+        finally:
+            took, worked = perf_counter() - began, thread_time() - at_work
+            self.reads.leave()
+        self.pace.note_in_place(self.count, took, worked)
+        return ReadRecords(records, (), took)
+
+    def part(self, start: int, stop: int) -> Reading:
+        """The records `[start, stop)` of the span, as a span of their own."""
+        return Reading(self.reads, self.read, self.keys[start:stop], self.pace)
+
+    def put(self, piece: Piece, records: Sequence[Any] | None, seconds: float) -> None:
+        """Take in what came of a piece; None: it could not be read. Called under the lock of `Reads`."""
+        self.seconds += seconds
+        if records is None:
+            self._unread.append(Unread(piece.start, piece.stop))
+        else:
+            self._pieces.append((piece.start, piece.stop, records))
+        self.left -= piece.stop - piece.start
+        if self.left == 0:
+            self._arrived.release()
+
+    def give_up(self) -> None:
+        """Have nobody wait any more."""
+        if self._arrived.locked():
+            self._arrived.release()
+
+
+class InPlace(NamedTuple):
+    """Records at the front of a span that the worker reads itself, and those after them, which are read ahead.
+
+    The worker counts as a reader meanwhile. If there are as many readers as may be, they read these records, too.
+    """
+
+    front: Reading
+    rest: Reading | None
+
+    def records(self) -> ReadRecords | None:
+        """The records of the span. Called once. None: the worker is to read all of them."""
+        parts = [*self._parts(), *([] if self.rest is None else [(self.rest.count, self.rest.records())])]
+        return parts[0][1] if len(parts) == 1 else _joined(parts)
+
+    def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
+        """Read the front, in steps: once the source waits, threads read what is left of it."""
+        front, reads = self.front, self.front.reads
+        step = front.pace.step(front.count)
+        for start in range(0, front.count, step):
+            if start and not front.pace.is_quick:
+                left = front.part(start, front.count)
+                yield left.count, reads.add(left).records()
+                return
+            part = front if step == front.count else front.part(start, start + step)
+            yield part.count, part.read_here() if reads.enter() else reads.add(part).records()
+
+
+def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
+    """The records of parts that follow one another, each with its length; None: a part could not be read."""
+    records, unread, seconds, start = list[Any](), list[Unread](), 0.0, 0
+    for count, read in parts:
+        if read is None:
+            read = ReadRecords([None] * count, [Unread(0, count)])
+        unread += [Unread(start + some.start, start + some.stop) for some in read.unread]
+        records += read.records
+        seconds, start = seconds + read.seconds, start + count
+    return ReadRecords(records, unread, seconds)
+
+
+class Piece(NamedTuple):
+    """Records `[start, stop)` of a span, which one call reads."""
+
+    reading: Reading
+    start: int
+    stop: int
+    nbytes: float  # an estimate
+
+    @property
+    def keys(self) -> Keys:
+        return self.reading.keys[self.start : self.stop]
+
+
+def bytes_of_records(records: Sequence[Any]) -> float:
+    """Bytes of records, estimated from a few of them.
+
+    >>> bytes_of_records([np.zeros(1000, np.uint8)] * 8)
+    8896.0
+    """
+    some = records[:: -(-len(records) // SAMPLES) or 1]
+    return sum(max(bytes_of(record), sys.getsizeof(record)) for record in some) / max(len(some), 1) * len(records)

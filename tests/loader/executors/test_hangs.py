@@ -1,0 +1,167 @@
+"""Work that does not end is a warning in the log, which says what it is at; with a timeout, the error says so too."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, diagnose
+from headrace.errors import ProgramError, WorkerCrashedError
+
+WHERE = {
+    "inline": {},
+    "threads": {"worker_count": 2, "worker_kind": "thread"},
+    "processes": {"worker_count": 2},
+}
+PATIENCE_SECONDS = 60
+"""After which a hang ends although nobody was told of it; never waited for where all is well."""
+
+
+class Until:
+    """Waits until a file exists."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self):
+        limit = time.monotonic() + PATIENCE_SECONDS
+        while not self.path.exists() and time.monotonic() < limit:
+            time.sleep(0.005)  # where it hangs
+
+
+class Frees(logging.Handler):
+    """Makes the file once a warning of something that hangs has come."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.texts = path, []
+
+    def emit(self, record):
+        if "has not returned for" in record.getMessage():
+            self.texts.append(record.getMessage())
+            self.path.touch()
+
+
+@pytest.fixture
+def hang(tmp_path):
+    """What hangs until that is told, and what was told."""
+    handler = Frees(tmp_path / "told")
+    logging.getLogger("headrace").addHandler(handler)
+    yield Until(tmp_path / "told"), handler.texts
+    logging.getLogger("headrace").removeHandler(handler)
+
+
+class Waits:
+    """A source, one record of which waits."""
+
+    def __init__(self, until):
+        self.until = until
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, key):
+        time.sleep(1e-3)
+        if key == 13:
+            self.until()
+        return key
+
+
+def records(source, operations, **more):
+    """All records once."""
+    loader = DataLoader(
+        data_source=source, sampler=IndexSampler(40, num_epochs=1), operations=operations, hang_seconds=0.1, **more
+    )
+    return [int(number) for batch in loader for number in batch]
+
+
+@pytest.mark.parametrize("front", [[], [Filter(lambda record: True)]], ids=["map", "filter, map"])
+@pytest.mark.parametrize("where", WHERE)
+def test_an_operation_that_hangs_is_named_with_its_record_and_line(where, front, hang):
+    """In this process, on a thread and in a worker process. The stream goes on when the operation does."""
+    until, texts = hang
+
+    def hangs(record):
+        if record == 13:
+            until()
+        return record
+
+    assert records(range(40), [*front, hangs, Batch(8)], **WHERE[where]) == list(range(40))
+    assert f"operation {len(front)}, MapTransform(" in texts[0]
+    assert "has not returned for 0 s on record key 13 at position 13. It is at:" in texts[0]
+    assert "test_hangs.py" in texts[0]
+    assert "# where it hangs" in texts[0]
+
+
+@pytest.mark.parametrize("threads", [0, 4])
+@pytest.mark.parametrize("where", WHERE)
+def test_a_source_that_hangs_is_named_with_its_record_and_line(where, threads, hang):
+    """On reading threads, and where the records are needed."""
+    until, texts = hang
+    reading = ReadOptions(threads)
+    assert records(Waits(until), [Batch(8)], read_options=reading, **WHERE[where]) == list(range(40))
+    assert "reading (" not in texts[0]
+    assert "reading has not returned for 0 s" in texts[0]
+    assert "13" in texts[0].partition("It is at:")[0]
+    assert "# where it hangs" in texts[0]
+
+
+def test_the_error_of_a_timeout_says_what_the_worker_was_at():
+    """Operation, file, line and function, beside the record."""
+
+    def hangs(record):
+        time.sleep(PATIENCE_SECONDS * (record == 13))
+        return record
+
+    loader = DataLoader(
+        data_source=range(40),
+        sampler=IndexSampler(40, num_epochs=1),
+        operations=[hangs, Batch(8)],
+        worker_count=1,
+        timeout=0.4,
+    )
+    with pytest.raises(WorkerCrashedError) as caught:
+        list(loader)
+    text = str(caught.value)
+    assert "timeout=0.4 s" in text
+    assert "operation 0, MapTransform(" in text
+    assert "test_hangs.py" in text
+    assert "in hangs)" in text
+    assert "record keys 13" in text
+    assert len(text) < 500
+
+
+def test_no_thread_watches_with_hang_seconds_none():
+    """And what is no number of seconds is refused."""
+    loader = DataLoader(data_source=range(4), sampler=IndexSampler(4, num_epochs=1), operations=[], hang_seconds=None)
+    assert list(loader) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="hang_seconds=0 must be a positive number of seconds"):
+        DataLoader(data_source=range(4), sampler=IndexSampler(4), operations=[], hang_seconds=0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_diagnose_keeps_to_its_time_whatever_hangs_and_says_what(workers):
+    """The verdict is on the steps before; without any, the error says what hangs."""
+
+    def hangs(record):
+        time.sleep(PATIENCE_SECONDS * (record >= 800))
+        return record
+
+    loader = DataLoader(
+        data_source=range(1000), sampler=IndexSampler(1000), operations=[hangs, Batch(8)], worker_count=workers
+    )
+    began = time.monotonic()
+    verdict = str(diagnose(loader, steps=10**6, seconds=1.5))
+    assert verdict.startswith("Hanging: operation 0, MapTransform(")
+    assert "on record key 80" in verdict.partition("\n")[0]
+    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+    at_once = DataLoader(
+        data_source=range(800, 1000),
+        sampler=IndexSampler(200),
+        operations=[hangs, Batch(8)],
+        worker_count=workers,
+    )
+    with pytest.raises(ProgramError, match=r"0 steps are too few.*Hanging: operation 0, MapTransform"):
+        diagnose(at_once, seconds=1.5)

@@ -1,0 +1,88 @@
+"""Runs a function until enough was seen of what it does, or for some time: then it is interrupted as by Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import ProgramError
+
+LOOK_SECONDS = 0.05  # Between two looks at the loops. Chosen: a few steps of most programs
+AGAIN_SECONDS = 3.0  # After which a program that goes on in spite of it is interrupted again
+PATIENCE_SECONDS = 60.0  # After which a program that still goes on is ended. Chosen: time to save a checkpoint
+
+_GOES_ON = (
+    "headrace: the program goes on, {seconds:g} s after it was interrupted as by Ctrl-C; let KeyboardInterrupt end it, or "
+    "name a loader in it: PROGRAM.py:name.\n"
+)
+
+
+class Enough(KeyboardInterrupt):
+    """Enough was seen of the program."""
+
+
+class UntilEnough:
+    """Runs a program, on the main thread, until `have_enough` says so, or for `seconds`.
+
+    A thread looks, and interrupts the program. Whenever that comes, nobody takes it for somebody's Ctrl-C: before the end of
+    the program it is `Enough`, after it nothing. One that goes on in spite of it is ended at last with the process, as
+    nothing else ends it.
+    """
+
+    def __init__(self, have_enough: Callable[[], bool], seconds: float, ends_process: bool = True) -> None:
+        self._ends_process = ends_process
+        self._have_enough = have_enough
+        self._late = time.monotonic() + seconds
+        self._program = threading.get_ident()  # the thread that runs it
+        self._enough = self._inside = False
+        self._ended = threading.Event()
+
+    def run(self, program: Callable[[], None]) -> bool:
+        """Run it; True: it was interrupted."""
+        thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
+        former = signal.signal(signal.SIGINT, self._interrupted)
+        thread.start()
+        try:
+            try:
+                self._inside = True
+                program()
+            finally:
+                self._inside = False
+        except Enough:
+            return True
+        except ProgramError:  # it caught the interrupt, and says by its exit status that it was stopped
+            if not self._enough:
+                raise
+        finally:
+            self._ended.set()
+            thread.join()
+            signal.signal(signal.SIGINT, former)
+        return self._enough
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            self._enough = self._have_enough() or time.monotonic() > self._late
+            if self._enough:
+                self._interrupt()
+                return
+
+    def _interrupt(self) -> None:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < until:
+            signal.pthread_kill(self._program, signal.SIGINT)
+            if self._ended.wait(AGAIN_SECONDS):
+                return
+        if not self._ends_process:
+            return
+        os.write(2, _GOES_ON.format(seconds=PATIENCE_SECONDS).encode())  # what Python writes to may be elsewhere
+        os._exit(2)
+
+    def _interrupted(self, number: int, frame: Any) -> None:
+        if not self._enough:
+            signal.default_int_handler(number, frame)
+        if self._inside:
+            raise Enough
