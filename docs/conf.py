@@ -1,6 +1,8 @@
 """How Sphinx makes a site of these pages: `sphinx-build -W docs docs/_site`."""
 
 import argparse
+import importlib
+import inspect
 import os
 import re
 from pathlib import Path
@@ -41,21 +43,53 @@ autodoc_preserve_defaults = True
 maximum_signature_line_length = 100
 
 
-def _contents(text: str) -> str:
-    """The tables of contents that Sphinx asks for, hidden: one for each heading of a page that lists others."""
+def _contents(text: str, folder: Path) -> str:
+    """The tables of contents that Sphinx asks for, hidden: one for each heading of a page that lists others.
+
+    The how-tos are in the table of the whole site, by their headings, and not below one entry of it.
+    """
     tables = []
     for section in re.split(r"^## ", text, flags=re.MULTILINE):
-        pages = re.findall(r"^\* \[.*?\]\((?!\.\./)([^)#]+)\.md\)", section, re.MULTILINE)
+        entries = re.findall(r"^\* \[(.*?)\]\((?!\.\./)([^)#]+)\.md\)", section, re.MULTILINE)
         caption = section.partition("\n")[0].removeprefix("# ")
-        lines = "\n".join(pages)
-        tables += [f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"] * bool(pages)
+        lines = "\n".join(f"{title} <{page}>" for title, page in entries)
+        tables += [f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"] * bool(entries)
+        if "how-to/index" in lines:
+            how_tos = (folder / "how-to" / "index.md").read_text()
+            tables.append(_contents(re.sub(r"^(\* \[.*?\]\()", r"\1how-to/", how_tos, flags=re.MULTILINE), folder))
     return "\n".join(tables)
 
 
 def _with_contents(app: object, page: str, source: list[str]) -> None:
-    """Pages named `index` are lists of links, so that they read well without a site, too."""
-    if Path(page).name == "index":
-        source[0] += "\n" + _contents(source[0])
+    """Pages named `index` are lists of links, so that they read well without a site, too.
+
+    On the site, the lists of the first page are in the sidebar. The page ends before them.
+    """
+    if page == "index":
+        contents = _contents(source[0], Path(__file__).parent)
+        source[0] = source[0].partition("## Start")[0] + contents
+    elif Path(page).name == "index" and page != "how-to/index":
+        source[0] += "\n" + _contents(source[0], Path(__file__).parent)
+
+
+def _with_summary(app: object, page: str, source: list[str]) -> None:
+    """A page of the reference begins with a table: each name, and the first line of its docstring."""
+    if not page.startswith("api/"):
+        return
+    named = re.findall(r"^\.\. auto(?:class|function|exception):: (headrace\.[\w.]+)", source[0], re.MULTILINE)
+    rows = [f"| {{py:obj}}`~{name}` | {_first_line(name)} |" for name in named]
+    if len(rows) > 1:
+        table = "\n".join(["| name | use |", "|---|---|", *rows, "", ""])
+        source[0] = source[0].replace("```{eval-rst}", f"{table}\n```{{eval-rst}}", 1)
+
+
+def _first_line(name: str) -> str:
+    thing: object = headrace
+    for part in name.split(".")[1:]:
+        found = getattr(thing, part, None)
+        thing = importlib.import_module(f"{thing.__name__}.{part}") if found is None else found
+    line = (inspect.getdoc(thing) or "").partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+    return re.sub(r"(?<=[.!?]) .*", "", line)
 
 
 def _commands() -> str:
@@ -81,5 +115,6 @@ def _with_sections(app: object, kind: str, name: str, thing: object, options: ob
 def setup(app: object) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _with_contents)
+    app.connect("source-read", _with_summary)
     app.connect("source-read", _with_commands)
     app.connect("autodoc-process-docstring", _with_sections)
