@@ -64,6 +64,8 @@ PORTED = (
     ),  # it never ends
     (r" *@flagsaver\.flagsaver\(grain_py_debug_mode=True\)\n", ""),
     (r'@absltest\.skipThisClass\("Base class"\)\n', ""),  # else no test of interleaves would run
+    (r"from grain\._src\.python\.testing\.experimental import", "from grain_checks import"),
+    (r"import grain\._src\.python\.testing\.experimental as", "import grain_checks as"),
     (r"\nimport parameterized\n", "\nimport cases_of_classes as parameterized\n"),
 )
 """What stands for private names of Grain's in its tests."""
@@ -283,6 +285,7 @@ def run(name, folder, limit=900):
     file = ROOT / FILES[name] / f"{name}_test.py"
     (folder / file.name).write_text(HEAD + ported(file))
     (folder / "cases_of_classes.py").write_text(CASES_OF_CLASSES)
+    (folder / "grain_checks.py").write_text(ported(ROOT / "python" / "testing" / "experimental.py"))
     for helper in file.parent.glob("testing_util.py"):
         (folder / helper.name).write_text(ported(helper))
     report = folder / "report.xml"

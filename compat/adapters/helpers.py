@@ -189,14 +189,16 @@ def pick_performance_config(
 
 
 def assert_equal_output_after_checkpoint(ds: Any) -> None:
-    """Checks that a dataset goes on from the state of every step.
+    """Check that a dataset goes on from the state of every step, and that states keep one structure.
 
     Raises:
-        AssertionError: it does not, or it is empty.
+        AssertionError: it does not, or they do not; or it is empty.
     """
     iterator, states, elements = iter(ds), [], []
+    structure = _structure_of(iterator.get_state())
     while True:
         state = iterator.get_state()
+        assert _structure_of(state) == structure, f"the state of step {len(states)} has another structure: {state}"
         element = next(iterator, None)
         if element is None:
             break
@@ -208,3 +210,8 @@ def assert_equal_output_after_checkpoint(ds: Any) -> None:
         again.set_state(state)
         np.testing.assert_equal(again.get_state(), state, f"the state of step {step}")
         np.testing.assert_equal(list(again), elements[step:], f"the elements after step {step}")
+
+
+def _structure_of(state: Any) -> Any:
+    leaves, structure = flatten(state)
+    return structure, [(type(leaf), np.shape(leaf)) for leaf in leaves]

@@ -157,11 +157,12 @@ class Again(OfOne):
 class RunThrough(JoinPolicy):
     """No join: the place for what a source that can only be run through must know to go on.
 
-    The note: a local position and the source's state there, as text; empty: from the beginning.
+    The note: a local position and the source's state there, as text; no text: from the beginning, as an empty note of earlier
+    versions.
     """
 
     kind = "in order"
-    start = ()
+    start = (0, "")
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(

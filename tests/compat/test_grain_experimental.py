@@ -9,6 +9,7 @@ import both
 import grain as real
 import numpy as np
 import pytest
+from grain._src.core.tree_lib import spec_like
 from pipelines import chosen
 
 import headrace
@@ -188,6 +189,72 @@ def test_streams_go_on_from_every_state(function):
     for stream in function(grain):
         if _elements(stream) != "an error":
             experimental.assert_equal_output_after_checkpoint(stream)
+
+
+WALKED = {
+    "filtered": lambda e, few, odd: odd.batch(3),
+    "flat": lambda e, few, odd: e.FlatMapIterDataset(odd, Copies()).batch(2),
+    "flat, at indices": lambda e, few, odd: e.FlatMapMapDataset(few, Copies()).to_iter_dataset().batch(2),
+    "mix": lambda e, few, odd: grain.IterDataset.mix([grain.IterDataset.mix([odd, odd.map(abs)]), odd], [1, 2]).batch(
+        2
+    ),
+    "zip": lambda e, few, odd: e.ZipIterDataset([odd, few.to_iter_dataset()], strict=False),
+    "cache": lambda e, few, odd: e.RepeatIterDataset(e.CacheIterDataset(odd), 2),
+    "windows": lambda e, few, odd: e.WindowShuffleIterDataset(odd, window_size=4, seed=1),
+    "rebatched": lambda e, few, odd: e.RebatchIterDataset(odd.batch(3), 4),
+    "limit": lambda e, few, odd: e.LimitIterDataset(odd, 5),
+    "interleave": lambda e, few, odd: e.InterleaveIterDataset(
+        [few[:4].to_iter_dataset(), few[:2], odd], cycle_length=2
+    ),
+    "interleave of one": lambda e, few, odd: e.InterleaveIterDataset([odd], cycle_length=3),
+    "interleave of interleaves": lambda e, few, odd: e.InterleaveIterDataset(
+        [e.InterleaveIterDataset([few[:3], few[:1], few[:2]], cycle_length=2), odd], cycle_length=2
+    ),
+    "interleave, mapped": lambda e, few, odd: e.InterleaveIterDataset([few, odd], cycle_length=2).filter(bool).batch(2),
+    "bins": lambda e, few, odd: e.FirstFitPackIterDataset(
+        odd.map(of_length), length_struct={"x": 7}, num_packing_bins=2
+    ),
+    "best fit": lambda e, few, odd: e.BestFitPackIterDataset(
+        odd.map(of_length), length_struct={"x": 7}, num_packing_bins=2
+    ),
+    "end to end": lambda e, few, odd: e.ConcatThenSplitIterDataset(odd.map(of_length), length_struct={"x": 7}),
+    "end to end, cut": lambda e, few, odd: e.ConcatThenSplitIterDataset(odd.map(of_length), length_struct={"x": 3}),
+    "workers": lambda e, few, odd: odd.batch(2).mp_prefetch(grain.MultiprocessingOptions(1)),
+    "thread": lambda e, few, odd: e.ThreadPrefetchIterDataset(odd, prefetch_buffer_size=2),
+    "elastic": lambda e, few, odd: e.ElasticIterator(few, 4, grain.sharding.NoSharding()),
+    "elastic interleave": lambda e, few, odd: e.ElasticIterator(
+        e.InterleaveIterDataset([few[:3].to_iter_dataset(), odd], cycle_length=2), 2, grain.sharding.NoSharding()
+    ),
+}
+
+
+class Copies(experimental.FlatMapTransform):
+    """An element some times."""
+
+    max_fan_out = 3
+
+    def flat_map(self, element):
+        return [element] * (element % 4)
+
+
+def of_length(x):
+    """A document."""
+    return {"x": np.arange(1, x % 5 + 2)}
+
+
+@pytest.mark.parametrize("name", WALKED)
+def test_states_keep_one_structure_over_a_run(name):
+    """Of every kind of iterator, from before the first element to after the last: Grain's own check of states says so."""
+    few = grain.MapDataset.range(14).seed(1).shuffle()
+    stream = WALKED[name](experimental, few, few.to_iter_dataset().filter(lambda x: x % 2 or x > 9))
+    iterator, structures = iter(stream), []
+    for _ in range(100):
+        structures.append(spec_like(iterator.get_state()))
+        if next(iterator, None) is None:
+            break
+    iterator.close()
+    assert len(structures) > 3
+    assert [each for each in structures if each != structures[0]] == []
 
 
 def test_an_index_can_be_asked_for_and_set():

@@ -9,6 +9,7 @@ import sys
 import warnings
 
 import both
+import numpy as np
 import pytest
 from grain._src.python.data_loader import _determine_worker_count as real_count
 
@@ -250,6 +251,16 @@ def test_trees_are_those_of_grain():
         lambda lib: lib.unflatten_as(tree, [5, 6, 7, 8]),
     ):
         assert function(ours) == function(theirs)
+    odd = {
+        "a": np.zeros((2, 3), np.int8),
+        "b": [1, "x", [2.5]],
+        "c": [[1], [2, 3]],
+        "d": [],
+        "e": ((1, 2), None),
+        "f": "xyz",
+    }
+    for state in (odd, {"next_index": 3}, [{"x": 1}, {"x": 2}], (b"x", np.float32(1))):
+        assert ours.spec_like(state) == theirs.spec_like(state)
     spec = grain.experimental.ShapeDtypeStruct((2,), int)
     assert ours.flatten({"a": spec}) == [spec]
     with pytest.raises(ValueError, match="differ"):

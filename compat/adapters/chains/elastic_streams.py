@@ -19,7 +19,7 @@ from ....loader.plan.compile import line_of
 from ....loader.plan.joins import Read
 from ....loader.state.loader_state import LoaderState
 from ....operations import Filter
-from .files import InterleaveIterDataset, ParquetIterDataset
+from .files import InterleaveIterDataset, ParquetIterDataset, as_places
 from .iter_dataset import IterDataset, as_stream
 from .iterators import DatasetIterator
 from .states import is_grains
@@ -118,7 +118,7 @@ class ElasticStreamIterator(DatasetIterator[Any]):
             shard.set_state(json.loads(text))
         for _ in range(cursor.positions[0] - known):
             next(shard)
-        place = shard.get_state()
+        place = as_places(shard.get_state())
         shard.close()
         found = dict.fromkeys(self._own, _ENDED)
         for local in range(place["next_dataset"], len(self._numbers)):

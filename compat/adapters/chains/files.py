@@ -6,6 +6,7 @@ In: paths, or streams. Out: records. All are run through in order, in one worker
 from __future__ import annotations
 
 import copy
+import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -146,8 +147,8 @@ class TFRecordIterDataset(IterDataset[bytes]):
 class InterleaveIterDataset(IterDataset[Any]):
     """An element of each of the open streams, in turn; where one has ended, the next is opened when its turn comes again.
 
-    A state is, for each place of the cycle, the number of the stream and its state; None where there is none open. Streams that
-    are not open yet may have a state `later`, by their number, from which they begin.
+    A state is, for each place of the cycle, the number of the stream and its state, as JSON text; "null" where there is none
+    open. Streams that are not open yet may have a state `later`, by their number, from which they begin.
 
     Args:
         datasets: streams, or datasets with random access; a `MapDataset` of these, too, of which few are made at a time.
@@ -185,8 +186,7 @@ class InterleaveIterDataset(IterDataset[Any]):
         return kind(self._elements, begin, self.datasets)
 
     def _elements(self, state: dict[str, Any]) -> Iterator[tuple[Any, Callable[[], dict[str, Any]]]]:
-        """Also from a state of Grain's."""
-        state = state if "open" in state else _of_grains(state)
+        state = as_places(state)
         turn, following, idle, later = state["turn"], state["next_dataset"], 0, dict(state.get("later", {}))
         opened: list[tuple[int, Any] | None] = [None if place is None else self._at(*place) for place in state["open"]]
 
@@ -228,12 +228,13 @@ class _Interleaved(Resumed[Any]):
         self._datasets, self._places = datasets, len(state["open"])
 
     def get_state(self) -> dict[str, Any]:
-        state = super().get_state()
-        return state if "open" in state else _of_grains(state)
+        """The state, whose structure never changes: what is known of each stream is a text."""
+        state = as_places(super().get_state())
+        return {**state, "open": list(map(json.dumps, state["open"])), "later": json.dumps(state.get("later", {}))}
 
     def get_shard_states(self) -> list[dict[str, Any]]:
         """The place in each of the streams: 1 if it has ended, and its state."""
-        state = self.get_state()
+        state = as_places(self.get_state())
         known = dict(filter(None, state["open"]))
         known |= {int(number): inner for number, inner in state.get("later", {}).items()}
         found = []
@@ -275,7 +276,7 @@ class _OfOne(_Interleaved):
 
     def next_index(self) -> int:
         """The index of the element that comes next."""
-        (place,) = self.get_state()["open"]
+        (place,) = as_places(self.get_state())["open"]
         inner = iter(as_stream(self._datasets[0]))
         if place is not None:
             inner.set_state(place[1])
@@ -286,6 +287,18 @@ class _OfOne(_Interleaved):
         inner = iter(as_stream(self._datasets[0]))
         inner.go_to_index(index)
         self.set_state({"open": [[0, inner.get_state()]], "turn": 0, "next_dataset": 1})
+
+
+def as_places(state: dict[str, Any]) -> dict[str, Any]:
+    """The state of an interleave with what is known of each stream, from a state with texts, or from one of Grain's."""
+    if "open" not in state:
+        return _of_grains(state)
+    places, later = state["open"], state.get("later", {})
+    return {
+        **state,
+        "open": [json.loads(place) if isinstance(place, str) else place for place in places],
+        "later": json.loads(later) if isinstance(later, str) else later,
+    }
 
 
 def _of_grains(state: dict[str, Any]) -> dict[str, Any]:

@@ -73,8 +73,31 @@ def assert_same_structure(a: Any, b: Any) -> None:
 
 
 def spec_like(structure: Any) -> Any:
-    """Shapes and dtypes in place of the leaves."""
-    return map_structure(lambda leaf: ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype), structure)
+    """Texts of types and shapes in place of the leaves. A list or tuple of one type is a leaf.
+
+    >>> spec_like({"x": np.zeros((2, 3)), "y": [1, 2], "z": "text"})
+    {'x': 'float64[2, 3]', 'y': 'list<int>[2]', 'z': 'str[]'}
+    """
+    leaves, spec = flatten_all(structure, is_leaf=lambda tree: _is_uniform(tree) or isinstance(tree, ShapeDtypeStruct))
+    return spec.unflatten([f"{_type_of(leaf)}{_shape_of(leaf)}" for leaf in leaves])
+
+
+def _is_uniform(tree: Any) -> bool:
+    return isinstance(tree, (list, tuple)) and all(isinstance(item, type(tree[0])) for item in tree)
+
+
+def _type_of(leaf: Any) -> str:
+    if isinstance(leaf, np.ndarray):
+        return str(leaf.dtype)
+    inner = f"<{type(leaf[0]).__name__ if leaf else ''}>" if _is_uniform(leaf) else ""
+    return f"{type(leaf).__name__}{inner}"
+
+
+def _shape_of(leaf: Any) -> str:
+    try:
+        return str(list(np.asarray(leaf).shape))
+    except ValueError:  # of parts of unequal lengths
+        return "[unknown shape]"
 
 
 def _up_to(structure: optree.PyTreeSpec, other: Any) -> list[Any]:

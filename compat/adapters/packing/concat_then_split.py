@@ -69,7 +69,9 @@ class ConcatThenSplitIterDataset(Packing):
 
     def __iter__(self) -> Any:
         parent = iter(self._parent)
-        return Resumed(partial(self._resumed, parent), partial(_state, parent.state_later(), None, 0), parent)
+        return Resumed(
+            partial(self._resumed, parent), partial(_state, parent.state_later(), self._told(None), 0), parent
+        )
 
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
         """From a state, or one of Grain's: that of the parent, what was cut off its next document, and the rows since."""
@@ -77,10 +79,11 @@ class ConcatThenSplitIterDataset(Packing):
             return self._rows(parent, None, 0)
         ours = state if "starts" in state else _of_grains(state)
         parent.set_state(ours["parent"])
-        if ours["starts"] is None:
+        starts = ours["starts"]  # None in states of earlier versions
+        if starts is None or all(start < 0 for start in starts.values()):
             return self._rows(parent, None, ours["delivered"])
         whole = self._whole(next(parent), lambda: ours["parent"])
-        cut = {name: start for name, start in ours["starts"].items() if name not in whole.numbers}
+        cut = {name: start for name, start in starts.items() if name not in whole.numbers}
         return self._rows(parent, replace(whole, starts={**whole.starts, **cut}), ours["delivered"])
 
     def _rows(self, parent: Any, rest: _Piece | None, passed: int) -> Iterator[tuple[Any, Later]]:
@@ -93,8 +96,12 @@ class ConcatThenSplitIterDataset(Packing):
                 if passed:
                     passed -= 1
                 else:
-                    yield row, partial(_state, before, starts, number)
+                    yield row, partial(_state, before, self._told(starts), number)
             ended |= not rows
+
+    def _told(self, starts: Mapping[str, int] | None) -> dict[str, int]:
+        """The starts of a rest, by feature; -1 where there is no rest, so that states keep one structure."""
+        return dict.fromkeys(self.length_struct, -1) if starts is None else dict(starts)
 
     def _filled(self, parent: Any, rest: _Piece | None) -> tuple[list[dict[str, Any]], _Piece | None, bool]:
         """One row, and those of documents that are rows already; the rest of the last document; True at the end."""
@@ -183,8 +190,8 @@ class _Piece:
         return self.stops[name] - self.starts[name]
 
 
-def _state(before: Later, starts: Mapping[str, int] | None, delivered: int) -> dict[str, Any]:
-    return {"parent": before(), "starts": starts if starts is None else dict(starts), "delivered": delivered}
+def _state(before: Later, starts: dict[str, int], delivered: int) -> dict[str, Any]:
+    return {"parent": before(), "starts": starts, "delivered": delivered}
 
 
 def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
