@@ -194,7 +194,7 @@ def assert_equal_output_after_checkpoint(ds: Any) -> None:
     Raises:
         AssertionError: it does not, or they do not; or it is empty.
     """
-    iterator, states, elements = iter(ds), [], []
+    iterator, states, elements = iter(ds), list[Any](), list[Any]()
     structure = _structure_of(iterator.get_state())
     while True:
         state = iterator.get_state()
