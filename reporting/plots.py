@@ -171,24 +171,29 @@ def parts_plot(recording: Recording) -> str:
     return _bars(rows, 0.25, "records")
 
 
-def waits_plot(shown: Timeline) -> str:
-    """The wait and your own work of each of the last steps."""
+OF_THE_LOOP = "seconds since the loop began"
+"""Label of the time axis that several pictures share."""
+
+
+def waits_plot(shown: Timeline, elapsed: float) -> str:
+    """The wait and your own work of each of the last steps of a loop that took `elapsed` seconds."""
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     own = [span for span in shown.loop.spans if span.kind == "own work"]
     if len(waits) < 2:
         return ""
 
     def draw(axes: Any) -> None:
-        start = waits[0].began
+        start = max(waits[-1].ended, own[-1].ended if own else 0.0) - elapsed
         for spans, kind in ((own, "own work"), (waits, "waiting")):
             at, took = [span.ended - start for span in spans], [1e3 * (span.ended - span.began) for span in spans]
             axes.plot(at, took, ".", color=COLOURS[kind], markersize=4, label=kind)
         axes.set_yscale("symlog", linthresh=0.1)
         axes.set_ylim(bottom=0)
+        axes.set_xlim(0, elapsed)
         axes.yaxis.set_major_formatter("{x:g}")
         axes.legend(ncols=2, **_ABOVE)
 
-    return _drawn(2.6, draw, "seconds", "milliseconds of a step")
+    return _drawn(2.6, draw, OF_THE_LOOP, "milliseconds of a step")
 
 
 def throughput_plot(samples: Sequence[Sample]) -> str:
@@ -198,12 +203,13 @@ def throughput_plot(samples: Sequence[Sample]) -> str:
     if not pairs:
         return ""
     new = [after.loop.since(before.loop) for before, after in pairs]
-    at = [after.at - samples[0].at for _, after in pairs]
+    at = [after.loop.elapsed for _, after in pairs]
     waits = [100 * each.waited / each.elapsed for each in new]
 
     def draw(axes: Any) -> None:
         rate = axes.plot(at, [each.steps / each.elapsed for each in new], color=COLOURS["reading"])
         axes.set_ylim(bottom=0)
+        axes.set_xlim(0, samples[-1].loop.elapsed)
         other = axes.twinx()
         other.spines[["top", "left"]].set_visible(False)
         waited = other.plot(at, waits, color=COLOURS["waiting"], linewidth=1)
@@ -211,7 +217,7 @@ def throughput_plot(samples: Sequence[Sample]) -> str:
         other.set_ylabel("% waited")
         axes.legend([*rate, *waited], ["steps/s", "% waited"], ncols=2, **_ABOVE)
 
-    return _drawn(2.6, draw, "seconds", "steps/s")
+    return _drawn(2.6, draw, OF_THE_LOOP, "steps/s")
 
 
 def memory_plot(samples: Sequence[Sample]) -> str:
@@ -220,7 +226,8 @@ def memory_plot(samples: Sequence[Sample]) -> str:
         return ""
 
     def draw(axes: Any) -> None:
-        at = [sample.at - samples[0].at for sample in samples]
+        end = samples[-1]
+        at = [end.loop.elapsed - (end.at - sample.at) for sample in samples]
         own, workers, shared = (
             [nbytes / 1e6 for nbytes in each]
             for each in zip(*((sample.own_bytes, sample.workers_bytes, sample.loop.shared_bytes) for sample in samples))
@@ -230,6 +237,7 @@ def memory_plot(samples: Sequence[Sample]) -> str:
         if any(shared):
             axes.plot(at, shared, color=COLOURS["waiting"], linewidth=1, label="batches shared with workers")
         axes.set_ylim(bottom=0)
+        axes.set_xlim(0, end.loop.elapsed or None)
         axes.legend(ncols=3, **_ABOVE)
 
-    return _drawn(2.6, draw, "seconds", "MB")
+    return _drawn(2.6, draw, OF_THE_LOOP, "MB")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from ..common.messages import first_few
 from ..loader.device.stats import FeederStats
 from ..loader.stats import IteratorStats
 from ..loader.timing.listeners import listening
@@ -48,7 +49,19 @@ class Recording:
     def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
         """Record a loop as it is now; a TypeError if it is no loop of headrace."""
         stats, fed = both_stats(loop)
-        return cls(repr(loop), stats, fed, composition(loop), samples)
+        return cls(_in_words(loop), stats, fed, composition(loop), samples)
+
+
+def _in_words(loop: Any) -> str:
+    """The steps of a loop, its data and its workers, in a sentence."""
+    host, counted = host_iterator(loop), snapshot(loop)
+    if host is None or counted is None:
+        return ""
+    sources = [f"{len(leaf.source):,} records of {type(leaf.source).__name__}" for leaf in host.pipeline.leaves]
+    count, kind = host.snapshot().worker_count, host.execution.worker_kind
+    kinds = {"process": "worker process", "thread": "worker thread", "ray": "Ray actor"}
+    workers = f"{count} {kinds[kind]}{'es' if kind == 'process' and count > 1 else 's' * (count > 1)}"
+    return f"{counted.steps:,} steps over {first_few(sources, 3)}, with {workers if count else 'no workers'}."
 
 
 class Recorder:

@@ -62,6 +62,7 @@ def write_recording(recording: Recording, path: str | os.PathLike[str], verdict:
 def page(recording: Recording, verdict: str = "") -> str:
     """The page, as HTML."""
     title, _, rest = redacted(verdict).partition("\n")
+    said, _, table = rest.strip().partition("\n\n")
     sections = "\n".join(
         f"<section><h2>{escape(name)}</h2>\n<p>{escape(text)}</p>\n<div class='wide'>{picture}</div></section>"
         for name, text, picture in _sections(recording, bool(verdict))
@@ -70,7 +71,7 @@ def page(recording: Recording, verdict: str = "") -> str:
     return Template(Path(__file__).with_name("report.html").read_text("utf-8")).substitute(
         title=escape(title or "What the loop did"),
         loop=escape(redacted(recording.told)),
-        verdict=f"<pre>{escape(rest.strip())}</pre>" if rest.strip() else "",
+        verdict=f"<p>{escape(said)}</p>\n<pre>{escape(table)}</pre>" if rest.strip() else "",
         sections=sections,
     )
 
@@ -80,16 +81,20 @@ def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, st
     shown, stats, found = timeline(recording.stats, recording.fed), recording.stats, recording.composition
     yield "A few steps", _TIMELINE, timeline_plot(shown)
     yield "Time by operation", _OPERATIONS, operations_plot(stats.stages if stats is not None else ())
-    yield "Waits", "What each of the last steps waited for its batch, and what your own work took.", waits_plot(shown)
+    yield (
+        "Waits",
+        "What each of the last steps waited for its batch, and what your own work took.",
+        waits_plot(shown, stats.elapsed if stats is not None else 0.0),
+    )
     yield "Throughput", "Over the time that was recorded.", throughput_plot(recording.samples)
     yield "Batches", "What the first one is made of.", _leaves(found)
     last = f"by this shard, in its last {LOOKED_UP:,} elements before batching"
     whose = last if any(part.epoch is None for part in found.parts) else "in all runs and by all shards"
     yield "Parts of the mix", f"Records that were delivered, {whose}.", parts_plot(recording)
     yield "Memory", _MEMORY, memory_plot(recording.samples)
-    lines = redacted(str(recording.fed if recording.fed is not None else stats)).splitlines()
-    kept = [line for line in lines if not (judged and line.startswith("What to do:"))]  # the verdict has told that
-    yield "All numbers", _WHOLE if judged else _NUMBERS, f"<pre>{escape(chr(10).join(kept))}</pre>"
+    if not judged:  # the verdict has a table, of the steps that it counts
+        numbers = redacted(str(recording.fed if recording.fed is not None else stats))
+        yield "All numbers", _NUMBERS, f"<pre>{escape(numbers)}</pre>"
 
 
 _TIMELINE = (
@@ -101,10 +106,6 @@ _OPERATIONS = (
     "read."
 )
 _NUMBERS = "As print(iterator.stats()) tells them."
-_WHOLE = (
-    "Of this loop from its first step to its last, the start of its workers included, as print(iterator.stats()) tells them. "
-    "The verdict above is on the steps that it counts."
-)
 _MEMORY = "Of your process and of those that it started. What they share counts once."
 
 
