@@ -94,12 +94,11 @@ class IteratorStats(Snapshot):
             return f"workers took {self._start:.1f} s to begin, in every loop anew: one iterator over all epochs (num_epochs=)."
         if self._waits_for_reads():
             reads = f"{self.reads_under_way:.0f} reads under way"
-            return f"reading is waited for, with {reads}; allow more (read_options=); ask headrace.diagnose(loader)."
-        if self.worker_count == 0:
-            return "your thread reads and transforms; pass worker_count=, or make operations and source faster."
-        return (
-            "workers are slower than your loop; allow more (worker_count=, Auto(most=)), or make the operations faster."
-        )
+            return f"reading is waited for, with {reads}; headrace.diagnose(loader) says what would help."
+        who = "workers are slower than your loop" if self.worker_count else "your thread does the work"
+        name, _, _ = max(_rows(self.stages), key=lambda row: row[1], default=("", 0.0, 0.0))
+        most = f", mostly `{shorten(name, 24)}`" if name else ""
+        return f"{who}{most}; headrace.diagnose(loader) says what would help."
 
 
 def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[str]:

@@ -60,7 +60,9 @@ def test_sentence_table_json_and_page_agree(name, recording):
     assert f"{plain['measured']['waited'] / plain['measured']['elapsed']:.0%}" == f"{waited}%"
     shown = html.unescape(page(recording, str(diagnosis)))
     assert f"<h1>{first}</h1>" in shown
-    assert text.strip() in shown
+    said, _, table = text.strip().partition("\n\n")
+    assert f"<p>{said}</p>" in shown
+    assert f"<pre>{table}</pre>" in shown
     assert "What to do:" not in shown  # that is the advice of stats(), on other steps
 
 

@@ -82,10 +82,15 @@ def test_a_feeder_tells_what_the_loader_did_too():
 
 
 @pytest.mark.parametrize(
-    ("waited", "workers", "word"), [(0.01, 0, "nothing"), (1.0, 0, "your thread"), (1.0, 2, "allow more")]
+    ("waited", "workers", "word"),
+    [
+        (0.01, 0, "nothing"),
+        (1.0, 0, "your thread does the work"),
+        (1.0, 2, "workers are slower than your loop; headrace.diagnose(loader)"),
+    ],
 )
 def test_an_iterators_stats_print_as_a_table_that_says_what_to_do(waited, workers, word):
-    """Workers where there are none, more where they are too few."""
+    """Who is too slow. What would help is the verdict's to say, so that the two never contradict each other."""
     table = str(IteratorStats(7, 2.0, waited, workers, 3))
     assert f"{waited:.3f}" in table
     assert f"{waited / 2:.1%}" in table

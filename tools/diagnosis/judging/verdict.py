@@ -48,11 +48,18 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
     reading, busy, fed = reading_seconds(measured, workers, reads), _busy(measured, reads), measured.feeding
     if workers == 0 and fed is None:
         return max(measured.own + busy + (measured.hand_over if measured.workers else 0.0), reading)
-    cores = (measured.processor + measured.own_processor) / measured.cores if measured.worker_kind != "ray" else 0.0
+    cores = _seconds_of_cores(measured) if measured.worker_kind != "ray" else 0.0
     longest = busy / workers if workers else busy + (fed.transforming if fed else 0.0)  # or the feeder's thread
     floor = measured.own + (measured.hand_over if measured.workers else HAND_OVER)
     floor += fed.transforming + fed.agreeing + fed.transfer if fed else 0.0
     return max(floor, longest, reading, cores) + measured.starting
+
+
+def _seconds_of_cores(measured: Measured) -> float:
+    """Seconds that this machine's cores need for a step, without those that other programs take."""
+    needed = measured.processor + measured.own_processor
+    used = needed / measured.elapsed if measured.elapsed else 0.0
+    return needed / max(measured.cores - measured.others, used, 1e-9)
 
 
 def worker_seconds(alone: Measured) -> float:
