@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from ..common.messages import a_kind_of, short_repr
 from ..common.system import usable_processors
@@ -50,6 +50,9 @@ class ReadOptions:
     num_threads: int = 16
     prefetch_buffer_size: int = 500
     prefetch_buffer_bytes: int | None = 256 << 20
+
+    in_place: ClassVar[bool] = True
+    """False reads on threads alone, however quick the source is, if there are any threads."""
 
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):

@@ -21,7 +21,8 @@ LOGGER = logging.getLogger("headrace")
 class ReadOptions(OurReadOptions):
     """Number of threads that read records ahead, and of records that they hold.
 
-    Fewer records than threads are a warning in the log.
+    As in Grain, a source is called on these threads alone, whose names end with `_` and their number, from 0. Fewer records
+    than threads are a warning in the log.
 
     Raises:
         ValueError: a number is negative.
@@ -29,6 +30,8 @@ class ReadOptions(OurReadOptions):
     >>> ReadOptions(num_threads=4).prefetch_buffer_size
     500
     """
+
+    in_place = False
 
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
@@ -43,6 +46,15 @@ class ReadOptions(OurReadOptions):
             self.prefetch_buffer_size,
             self.num_threads,
         )
+
+
+def as_read_options(options: Any) -> Any:
+    """Options that keep a source to its threads, from those of Grain or headrace; None gives the defaults."""
+    if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
+        return ReadOptions(**vars(options))
+    if options is None or isinstance(options, ReadOptions) or not hasattr(options, "num_threads"):
+        return options or ReadOptions()
+    return ReadOptions(options.num_threads, options.prefetch_buffer_size)
 
 
 @dataclass(slots=True)

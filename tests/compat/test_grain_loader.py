@@ -1,6 +1,8 @@
 """The DataLoader of `headrace.compat.grain` beside the real one."""
 
+import itertools
 import json
+import threading
 
 import both
 import grain as real
@@ -294,3 +296,72 @@ def test_a_sampler_of_the_users_own_gives_the_generators():
         )
 
     both.runs_alike(program)
+
+
+class ByThread:
+    """Records from a stream for each reading thread, which is found by the number in the thread's name."""
+
+    def __init__(self, streams):
+        self.streams = [itertools.count(number, streams) for number in range(streams)]
+
+    def __len__(self):
+        return 200
+
+    def __getitem__(self, key):
+        return next(self.streams[int(threading.current_thread().name.split("_")[1])])
+
+    def __getstate__(self):
+        return {"streams": len(self.streams)}
+
+    def __setstate__(self, state):
+        self.__init__(state["streams"])
+
+
+class Unchanged:
+    """An operation on an iterator of records."""
+
+    def __call__(self, records):
+        yield from records
+
+
+@pytest.mark.parametrize("kind", ["loader", "workers", "operation", "chain", "mix", "defaults"])
+def test_sources_are_called_from_numbered_threads_alone(kind):
+    """However quick they are, with num_threads > 0: from threads whose names end with their number, below that of threads."""
+    options = None if kind == "defaults" else grain.ReadOptions(num_threads=3, prefetch_buffer_size=12)
+    source = ByThread(16 if kind == "defaults" else 3)
+    if kind in ("loader", "workers", "operation"):
+        stream = grain.DataLoader(
+            data_source=source,
+            sampler=grain.samplers.IndexSampler(200, num_epochs=1, seed=0),
+            operations=[Unchanged()] if kind == "operation" else [],
+            worker_count=int(kind == "workers"),
+            read_options=options,
+        )
+    else:
+        dataset = grain.MapDataset.source(source).shuffle(seed=1).map(abs)
+        if kind == "mix":
+            dataset = grain.MapDataset.mix([dataset[:100], dataset[100:].filter(lambda x: True)])
+        stream = dataset.to_iter_dataset(options)
+    found = list(stream)
+    assert len(found) == 200
+    assert len(set(found)) == 200
+
+
+def test_sources_without_threads_are_called_where_records_are_needed():
+    """num_threads=0 is none."""
+    options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    names = set()
+
+    class Names:
+        def __len__(self):
+            return 20
+
+        def __getitem__(self, key):
+            names.add(threading.current_thread().name)
+            return key
+
+    sampler = grain.samplers.IndexSampler(20, num_epochs=1, seed=0)
+    for operations in ([], [Unchanged()]):
+        loader = grain.DataLoader(data_source=Names(), sampler=sampler, operations=operations, read_options=options)
+        assert sorted(loader) == list(range(20))
+    assert names == {threading.current_thread().name}

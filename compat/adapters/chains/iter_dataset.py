@@ -25,7 +25,7 @@ from ....operations import FlatMap, MapWithIndexTransform, Operation, RandomMapT
 from ....operations.function import as_kind
 from ....operations.trees import rows_of
 from ....samplers.index_maps import Indices
-from ..options import MultiprocessingOptions
+from ..options import MultiprocessingOptions, as_read_options
 from ..transforms import Batch
 from .at_index import AtIndex, Below, RandomAtIndex, ShuffledWindows, applied, counted, indexed
 from .iterators import DatasetIterator, EngineIterator, EngineRun
@@ -71,7 +71,7 @@ class IterDataset(_Base[T]):
         cls, node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None, growth: Any = None
     ) -> IterDataset[Any]:
         """The stream of a node's first epoch."""
-        stream = stream_of(node, read_options, allow_nones, shard_options, growth=growth)
+        stream = stream_of(node, as_read_options(read_options), allow_nones, shard_options, growth=growth)
         seeds = nearest_first([node.seeds])
         return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
 

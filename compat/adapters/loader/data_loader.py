@@ -22,7 +22,7 @@ from ....samplers.protocol import ENDLESS, as_vector_sampler
 from ....sources import as_source, fingerprint_of
 from ....sources.run_through import RunThroughSource
 from ...grain_state import state_after
-from ..options import MultiprocessingOptions
+from ..options import MultiprocessingOptions, ReadOptions, as_read_options
 from ..transforms import Batch, grain_method
 from ..wording import NotedIterator, reword
 from .operations import newer, with_one_generator
@@ -75,8 +75,9 @@ class DataLoader(LoaderMethods):
             "sampler": sampler,
             "shard_options": self._shard_options,
         }
+        reading = as_read_options(read_options)
         if _on_records(changed, sampler):
-            parts = _run_through(changed, **parts)
+            parts = _run_through(changed, reading, **parts)
             changed = []
         seeded = getattr(parts["sampler"], "seed", None) is not None
         if not seeded and any(grain_method(operation) == "random_map" for operation in changed):
@@ -86,7 +87,7 @@ class DataLoader(LoaderMethods):
             operations=with_one_generator(changed, seeded),
             worker_count=worker_count,
             worker_buffer_size=max(worker_buffer_size, 1),
-            read_options=read_options,
+            read_options=reading,
             enable_profiling=enable_profiling,
         )
         if not self._description.pipeline.joins and (records := dropped_records(self._description.pipeline)):
@@ -139,10 +140,12 @@ def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
     return after_batch or bool(random and not isinstance(sampler, OurIndexSampler))
 
 
-def _run_through(operations: Sequence[Any], data_source: Any, sampler: Any, shard_options: Any) -> dict[str, Any]:
+def _run_through(
+    operations: Sequence[Any], reading: ReadOptions, data_source: Any, sampler: Any, shard_options: Any
+) -> dict[str, Any]:
     order, source, shard = as_vector_sampler(sampler), as_source(data_source), shard_options or NoSharding()
     length = len(order) // shard.shard_count  # of every shard, as in Grain
-    stream = RecordStream(source, sampler, length, shard, operations)
+    stream = RecordStream(source, sampler, length, shard, operations, reading)
     made_of = [fingerprint_of(source), order.fingerprint, *map(fingerprint, operations)]
     return {
         "data_source": RunThroughSource(stream, parents=[digest(each, 12) for each in made_of]),

@@ -5,10 +5,13 @@ In: a source, a sampler, operations. Out: elements, and states that say from whi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from ....loader import ReadOptions as OurReadOptions
+from ....loader.executors.thread_pool import Call, Pool
 from ....samplers import ShardOptions
 from ..chains.iterators import Resumed
 from ..transforms import grain_method
@@ -27,9 +30,19 @@ class RecordStream:
         length: number of positions of this shard.
         shard: which positions those are.
         operations: transforms, and functions of iterators of records.
+        reading: how many threads read records ahead.
     """
 
-    def __init__(self, source: Any, sampler: Any, length: int, shard: ShardOptions, operations: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        source: Any,
+        sampler: Any,
+        length: int,
+        shard: ShardOptions,
+        operations: Sequence[Any],
+        reading: OurReadOptions,
+    ) -> None:
+        self._reading = reading
         self._source, self._length = source, length
         self.sampler, self.shard = sampler, shard
         self._operations = tuple(operations)
@@ -64,6 +77,22 @@ class RecordStream:
             yield record.data, self.state_at(start, before) | {"delivered": delivered}
 
     def _records(self, start: int) -> Records:
-        for local in range(start, self._length):
-            metadata = self.sampler[self.shard.global_position(local)]
-            yield Record(metadata, self._source[metadata.record_key])
+        found = (self.sampler[self.shard.global_position(local)] for local in range(start, self._length))
+        ahead = min(self._reading.num_threads, self._reading.prefetch_buffer_size)
+        if not ahead:
+            yield from (Record(metadata, self._source[metadata.record_key]) for metadata in found)
+            return
+        pool, calls = Pool(ahead, "headrace-read"), deque[tuple[Any, Call[Any]]]()
+        try:
+            for metadata in found:
+                calls.append((metadata, pool.submit(self._source.__getitem__, metadata.record_key)))
+                if len(calls) > ahead:
+                    yield _arrived(*calls.popleft())
+            while calls:
+                yield _arrived(*calls.popleft())
+        finally:
+            pool.close()
+
+
+def _arrived(metadata: Any, call: Call[Any]) -> Record[Any]:
+    return Record(metadata, call.result())

@@ -213,6 +213,7 @@ class ReadAhead:
     """
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
+        self._in_place = options.in_place
         self._readers = readers_of(pipeline)
         leaves = {number: pipeline.every_leaf[number] for number in self._readers}
         calls = {number: reads_under_way(leaf, options) for number, leaf in leaves.items()}
@@ -244,7 +245,7 @@ class ReadAhead:
         if is_in_event_loop(source):
             return self._in_loop.add(Reading(self._in_loop, source.read_in_loop, keys, pace)).records
         span = Reading(self._on_threads, reader.read, keys, pace)
-        here = pace.in_place(span.count)
+        here = pace.in_place(span.count) if self._in_place else 0
         if here == span.count:
             return InPlace(span, None).records
         rest = self._on_threads.add(span.part(here, span.count) if here else span)
