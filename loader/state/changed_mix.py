@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ...errors import CheckpointError
-from ...samplers import WeightedSampler
+from ...samplers import ShardOptions, WeightedSampler
 from ...samplers.changing.sampler import lasting as lasting_order
 from ...samplers.mix.parts import part_named
 from ...samplers.mix.sampler import PASSING, MixSampler, shares
@@ -118,8 +118,23 @@ def _with_weights(
     changed = sampler.going_on(saved, first_unread(pipeline, states), not strict)
     fingerprint = known if strict else Fingerprint({**known, "sampler": changed.fingerprint})
     total = length_of(changed)
+    if not strict:
+        _check_epochs(states, sampler, total)
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     return pipeline.with_leaf(leaf), [adapted(state, known, fingerprint, total) for state in states]
+
+
+def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total: int) -> None:
+    """Refuse weights whose epochs are so short that a shard has read more. Without replacement, weights of 0 shorten them."""
+    for state in states:
+        (shard, count), reached = state.shard, state.cursor.positions[0]
+        if reached > ShardOptions(shard, count).length(state.lineages[0].length(total)):
+            former: Any = state.fingerprint["sampler"]
+            raise CheckpointError(
+                f"the sampler draws {sampler.num_samples} records in each of {sampler.num_epochs} epochs, {total} in all, and "
+                f"shard {shard} of {count} has read {reached} already, of epochs of {former.get('samples')}; pass more "
+                "num_epochs. Without replacement an epoch has at most as many records as weights are above 0."
+            )
 
 
 def _check_dealt(states: Sequence[LoaderState], change: str) -> None:

@@ -42,7 +42,7 @@ class DecisionLog:
         """The decisions at a position; None: nobody has looked there.
 
         Raises:
-            CheckpointError: the file is damaged.
+            CheckpointError: the file is damaged, or cannot be read.
         """
         path = self._path(position)
         try:
@@ -50,6 +50,8 @@ class DecisionLog:
                 text = file.read()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise self._unusable("read", error) from None
         try:
             values = json.loads(text)
             values = values if isinstance(values, dict) else {ONLY: values}
@@ -64,7 +66,18 @@ class DecisionLog:
         return found
 
     def first(self, position: int, found: Decisions) -> Decisions:
-        """Write down what was found at a position, unless somebody else was first. Returns what stands there."""
+        """Write down what was found at a position, unless somebody else was first. Returns what stands there.
+
+        Raises:
+            CheckpointError: the folder cannot be written.
+        """
+        try:
+            self._write(position, found)
+        except OSError as error:
+            raise self._unusable("written", error) from None
+        return self.read(position) or found
+
+    def _write(self, position: int, found: Decisions) -> None:
         os.makedirs(self._folder, exist_ok=True)
         path = self._path(position)
         beside = f"{path}.{secrets.token_hex(4)}.unfinished"
@@ -79,7 +92,12 @@ class DecisionLog:
         finally:
             with suppress(OSError):
                 os.remove(beside)
-        return self.read(position) or found
+
+    def _unusable(self, how: str, error: OSError) -> CheckpointError:
+        return CheckpointError(
+            f"the log of what a run found in its source cannot be {how}: {shorten(self._folder)}: "
+            f"{error.strerror or error}. Pass GrowthOptions(log=…), a folder that all shards can read and write."
+        )
 
     def _path(self, position: int) -> str:
         return os.path.join(self._folder, f"{position:016}.json")

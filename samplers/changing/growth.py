@@ -32,7 +32,7 @@ class GrowthOptions:
 
     Raises:
         ValueError: an argument outside its range.
-        TypeError: `every` is no whole number.
+        TypeError: `every` is no whole number, or `log` is no path.
     """
 
     at: Literal["epoch", "now", "hand"] = "epoch"
@@ -42,6 +42,8 @@ class GrowthOptions:
     def __post_init__(self) -> None:
         one_of("at", self.at, "epoch", "now", "hand")
         whole_number("every", self.every, 1, 1 << 62, "a number of positions")
+        if self.log is not None and not os.fspath(self.log):
+            raise ValueError('log="" names no folder; pass the path of a folder that all shards can write to, or None.')
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
         """The first position from one on at which a run looks."""

@@ -233,13 +233,17 @@ def growth_of(
 
     Raises:
         TypeError: `growing` is neither a truth value nor a path, or `generation` no whole number.
-        ValueError: `generation` is negative; generations would be written to a store.
+        ValueError: `generation` is negative; generations would be written to a store; the path is empty.
     """
     if growing is False and generation is None:
         return None
     if generation is not None:
         generation = whole_number("generation", generation, 0, None, "the number of a generation, such as 0")
     folder = None if isinstance(growing, bool) else text_of(growing)
+    if folder == "":
+        raise ValueError(
+            'growing="" names no folder; pass True, to write generations beside the data, or the path of a folder.'
+        )
     texts = tuple(_normal(text_of(path)) for path in path_list(paths))
     if is_remote(folder or texts[0]):
         raise ValueError(

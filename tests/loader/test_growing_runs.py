@@ -23,7 +23,7 @@ from headrace import (
     ShardOptions,
     load,
 )
-from headrace.errors import SourceError
+from headrace.errors import CheckpointError, SourceError
 
 
 @pytest.fixture
@@ -373,3 +373,25 @@ def test_a_difference_tells_the_generation(path):
     assert [(reason.what, reason.step) for reason in found.reasons] == [("records", 1)]
     assert found.reasons[0].told == "generation 0 → 1, records 10 → 15 from position 5 on"
     assert not headrace.diff(states[1], states[1])
+
+
+def test_an_empty_path_is_no_folder_for_what_a_run_finds(tmp_path):
+    """It neither counts as True nor as the current folder."""
+    with pytest.raises(ValueError, match=r'growing="" names no folder; pass True'):
+        headrace.TokenSource(tmp_path, growing="")
+    with pytest.raises(ValueError, match=r'log="" names no folder'):
+        GrowthOptions(log="")
+
+
+@pytest.mark.parametrize("beneath", [False, True])
+def test_a_log_that_is_a_file_is_an_error_with_its_path(path, beneath):
+    """Of the run that would write there, with the option to pass."""
+    file = path.parent / "file"
+    file.write_text("")
+    log = file / "log" if beneath else file
+    iterator = iter(load(GrowingKeys(path), batch_size=5, growth=GrowthOptions(log=log)))
+    with iterator, pytest.raises(CheckpointError, match=r"file.*GrowthOptions\(log=…\), a folder") as caught:
+        for _ in range(4):
+            next(iterator)
+    assert "Not a directory" in str(caught.value)
+    assert len(str(caught.value)) < 500

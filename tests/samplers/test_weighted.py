@@ -503,3 +503,23 @@ with orders.tables.of(0, unneeded) as table:
 def test_forked_processes_share_the_order_of_an_epoch():
     """One makes it, and the others find it; one that is killed while it makes it holds nobody up."""
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
+
+
+def test_fewer_weights_above_0_without_replacement_than_a_run_has_read_are_refused():
+    """They make its epochs shorter; the error tells the records, and that more epochs mend it."""
+
+    def run(weights, epochs=1):
+        sampler = WeightedSampler(weights, replacement=False, num_epochs=epochs, seed=1)
+        return iter(DataLoader(data_source=range(40), sampler=sampler))
+
+    first = run(np.ones(40))
+    for _ in range(30):
+        next(first)
+    fewer = np.arange(40) % 2
+    with pytest.raises(
+        CheckpointError, match=r"draws 20 records in each of 1 epochs, 20 in all.*has read 30.*num_epochs"
+    ):
+        run(fewer).set_state(first.get_state(), strict=False)
+    longer = run(fewer, 2)
+    longer.set_state(first.get_state(), strict=False)
+    assert len(list(longer)) == 10
