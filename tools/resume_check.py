@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, TypeAlias
 
 import cloudpickle
@@ -56,8 +57,10 @@ class ResumeReport:
 def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
     """Test a pipeline of yours: is the stream the same, to the bit, wherever it is resumed and with any workers?
 
-    Runs the first `steps` elements, once more, and with worker processes; goes back to the state of every step and
-    compares what comes then. Reads the same records several times; keeps checksums, no batches.
+    Runs the first `steps` elements, once more, and with worker processes; resumes from the state of every step and
+    compares what comes then. The second run has the same operations, all others have fresh copies of them, by cloudpickle, as a
+    program that is begun again has: so what they keep from one call to the next is found. Reads the same records several
+    times; keeps checksums, no batches.
 
     Args:
         loader: a `DataLoader`, a `MapDataset` or an `IterDataset`; its own `worker_count` does not matter.
@@ -85,29 +88,67 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
             "iterators of its own, from the start."
         )
     checked = dataset.loader_description
-    expected, states = _first_run(checked, steps)
+    used = _fresh(checked.pipeline)
+    expected, states = _first_run(checked, used, steps)
+    with _opened(checked, 0, used) as iterator:
+        _compare(checked, expected, iterator, 0, len(expected), 0)
     elements = len(states)
     resumed = 0
     for count in counts:
-        with _opened(checked, count) as iterator:
+        with _opened(checked, count, _fresh(checked.pipeline)) as iterator:
             _compare(checked, expected, iterator, 0, len(expected), count)
-            for step in _some(range(elements), elements if count == 0 else RESUMED_WITH_WORKERS):
+        for step in _some(range(elements), elements if count == 0 else RESUMED_WITH_WORKERS):
+            with _opened(checked, count, _fresh(checked.pipeline)) as iterator:
                 iterator.set_state(states[step])
                 _compare(checked, expected, iterator, step, AFTER, count)
                 resumed += 1
     return ResumeReport(elements, resumed, counts)
 
 
-def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline | None = None) -> DataLoaderIterator:
-    """An iterator with this number of workers, maybe over another pipeline."""
+def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
+    """Return an iterator with this number of workers over a pipeline of the loader's."""
     execution = dataclasses.replace(loader.execution, worker_count=workers)
-    return DataLoaderIterator(pipeline or loader.pipeline, execution, loader.max_errors, loader.skipped_steps)
+    return DataLoaderIterator(pipeline, execution, loader.max_errors, loader.skipped_steps)
 
 
-def _first_run(loader: LoaderDescription, steps: int) -> tuple[list[Any], list[bytes]]:
+def _fresh(pipeline: Pipeline) -> Pipeline:
+    """Copy a pipeline as processes would, except its sources, which may be large. Itself, if it cannot be pickled."""
+    sources = [leaf.source for leaf in pipeline.leaves]
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer, sources).dump(pipeline)
+        buffer.seek(0)
+        return _Unpickler(buffer, sources).load()  # type: ignore[no-any-return]
+    except Exception:
+        return pipeline
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Writes a number in place of each of the shared objects."""
+
+    def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
+        super().__init__(file)
+        self._numbers = {id(value): number for number, value in enumerate(shared)}
+
+    def persistent_id(self, value: Any) -> int | None:
+        return self._numbers.get(id(value))
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts the shared objects where `_Pickler` wrote their numbers."""
+
+    def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_load(self, number: int) -> Any:
+        return self._shared[number]
+
+
+def _first_run(loader: LoaderDescription, pipeline: Pipeline, steps: int) -> tuple[list[Any], list[bytes]]:
     """Checksums of the first elements, and of the end of the stream if it comes then; the state before each element."""
     checksums, states = [], []
-    with _opened(loader, 0) as iterator:
+    with _opened(loader, 0, pipeline) as iterator:
         state = iterator.get_state()
         for element, _ in zip(iterator, range(steps)):
             checksums.append(_checksum(element))
@@ -136,30 +177,40 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
     whole = loader.pipeline
     if whole.joins:
         return "check the datasets that come together here one by one, check_resume(dataset), to learn which operation it is."
-    with _opened(loader, 0) as iterator:
+    with _opened(loader, 0, _fresh(whole)) as iterator:
         for _ in range(step + 1):
             next(iterator, None)
         stop = _position(iterator) + RECORDS_MORE
 
-    def run(count: int, workers: int = 0) -> list[tuple[Any, str]]:
-        """The elements of the first operations only, as checksums, each with the keys of its records."""
-        part = dataclasses.replace(with_operations(whole, whole.operations[:count]), identity=None)
+    def part_of(count: int) -> Pipeline:
+        """The first operations only, as fresh copies."""
+        return _fresh(dataclasses.replace(with_operations(whole, whole.operations[:count]), identity=None))
+
+    def run(part: Pipeline, workers: int = 0, state: bytes | None = None) -> tuple[list[tuple[Any, str]], list[bytes]]:
+        """The elements of a part, as checksums, each with the keys of its records; and the states before them."""
         made: list[tuple[Any, str]] = []
         with _opened(loader, workers, part) as iterator:
+            if state is not None:
+                iterator.set_state(state, strict=False)
+            states = [iterator.get_state()]
             for element in iterator:
                 made.append((_checksum(element), _keys_told(iterator.last_records())))
                 if _position(iterator) >= stop:
                     break
-        return made
+                states.append(iterator.get_state())
+        return made, states
 
     given: list[tuple[Any, str]] = []  # what the operation that is looked at gets
     for count in range(len(whole.operations) + 1):
-        first = run(count)
-        for again in dict.fromkeys((0, workers)):
-            found = _difference(first, run(count, again))
-            if found is not None:
-                in_place = count > 0 and _difference(given, run(count - 1)) is not None
-                return _accusation(whole.operations, count, found, in_place)
+        used = part_of(count)
+        first, states = run(used)
+        again = (run(part, places)[0] for part, places in [(used, 0), *((part_of(count), n) for n in {0, workers})])
+        resumed = ((first[at:], run(part_of(count), 0, states[at])[0]) for at in [len(first) // 2] if first)
+        for expected, found in chain(((first, made) for made in again), resumed):
+            keys = _difference(expected, found)
+            if keys is not None:
+                in_place = count > 0 and _difference(given, run(part_of(count - 1))[0]) is not None
+                return _accusation(whole.operations, count, keys, in_place)
         given = first
     return (
         "each operation on its own gives the same a second time, so that one of them must depend on what ran before it."

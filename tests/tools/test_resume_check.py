@@ -3,6 +3,7 @@
 import itertools
 import os
 import random
+import threading
 from collections import Counter
 
 import numpy as np
@@ -164,6 +165,25 @@ class Forgets:
 
     def __getitem__(self, index):
         return random.random()
+
+
+def _numbered():
+    """A map that gives each word a number, in the order in which words come."""
+    numbers = {}
+    return lambda word: numbers.setdefault(word, len(numbers))
+
+
+@pytest.mark.parametrize("operations", [(), (FINE,), (FINE, Filter(lambda x: x % 3))])
+def test_what_an_operation_learns_from_the_records_before_is_found(operations):
+    """A resumed run, which has not seen these records, numbers words otherwise; the same run a second time does not."""
+    with pytest.raises(NotDeterministicError, match=rf"operation {len(operations)}, .*keep nothing from one call"):
+        check_resume(_opened(*operations, _numbered(), Batch(4)), steps=6, worker_counts=(0,))
+
+
+def test_a_pipeline_that_cannot_be_pickled_is_checked_without_copies():
+    """Its operations are those of the loader."""
+    lock = threading.Lock()
+    assert check_resume(_opened(lambda x: (lock.locked(), x)), steps=4, worker_counts=(0,)).resumed == 4
 
 
 def test_a_source_that_changes_is_named():
