@@ -99,12 +99,47 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
 
 
 def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]:
+    if name == "weights" or name.endswith("order"):
+        pairs = zip(weights_by_position(saved), weights_by_position(present), strict=False)
+        if found := [line for pair in pairs for line in _weights_changed(*pair)]:
+            return found
     if isinstance(saved, dict) and isinstance(present, dict):
         return _differences_of(f"{part}: {name}", saved, present)
     if isinstance(saved, list) and isinstance(present, list) and len(saved) == len(present) and saved != present:
         pairs = enumerate(zip(saved, present))
         return list(chain.from_iterable(_differences_in(part, f"{name} {index}", *pair) for index, pair in pairs))
     return [] if saved == present else [f"{part}: {name} {short_repr(saved)} → {short_repr(present)}"]
+
+
+WEIGHT = "weight of "
+"""Begins the difference of each weight of a mix."""
+
+
+def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
+    """Read the weights of a mix from a fingerprint: by name, from each position on. Returns [] if they are none.
+
+    >>> weights_by_position({"a": 1.0}), weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
+    ([(0, {'a': 1.0})], [(0, {'a': 2.0})])
+    """
+    try:
+        if isinstance(told, dict) and "stages" in told:
+            return [(start, dict(zip(told["names"], weights))) for start, weights in told["stages"]]
+        return [(start, dict(weights)) for start, weights in ([[0, told]] if isinstance(told, dict) else told)]
+    except (TypeError, ValueError, LookupError):
+        return []
+
+
+def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]) -> list[str]:
+    """One line for each part of a mix whose weight is another one from a position on."""
+    (start, before), (other, now) = saved, present
+    if start != other:
+        return []
+    since = f" from position {start} on" if start else ""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return [
+        f"{WEIGHT}{short_repr(name)}{since}: {before.get(name, 'no such part')} → {now.get(name, 'no such part')}"
+        for name in names
+    ]
 
 
 VERSION = max(FINGERPRINT_VERSIONS)

@@ -75,7 +75,7 @@ def check_omitted(before: str, now: str, whose: str = "") -> None:
         raise CheckpointError(
             f"the state is of a run that left out {_count(before):,} records{whose}, and now {_count(now):,} are left out"
             f"{', others' if _count(now) == _count(before) else ''}: some would come back. Pass omit= all of them, or go on "
-            "deliberately with set_state(state, strict=False)."
+            "deliberately with strict=False."
         )
 
 

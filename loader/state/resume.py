@@ -21,7 +21,7 @@ from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, JoinState, Leftover
-from ..plan.fingerprint import differences
+from ..plan.fingerprint import WEIGHT, differences
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
@@ -104,7 +104,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
         changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
     if changed:
         remedy = "pass set_states the states of all its shards" if state.shard != shard else _REMEDY
-        raise CheckpointError(f"the state belongs to another pipeline ({first_few(changed)}); {remedy}.")
+        raise CheckpointError(_of_another("the state belongs", changed, remedy))
     found = with_lineages(pipeline, state.lineages, pipeline.shard)
     cursor = state.cursor
     if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(found, found.top, cursor):
@@ -116,9 +116,20 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
     return with_formers(pipeline, found, cursor.unfinished)
 
 
-_REMEDY = (
-    "restore it with the pipeline that it was taken from, or go on deliberately with set_state(state, strict=False)"
-)
+_REMEDY = "restore it with the pipeline that it was taken from, or go on deliberately with strict=False"
+
+MOST_WEIGHTS = 5  # lines of an error
+
+
+def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
+    """Return the error for differences between two pipelines, with a line for each weight of a mix if there are several."""
+    weights = [line for line in changed if line.startswith(WEIGHT)]
+    if len(weights) < 2:
+        return f"{what} to another pipeline ({first_few(changed)}); {remedy}."
+    others = [line for line in changed if line not in weights]
+    lines = [*weights[:MOST_WEIGHTS], *([f"and {len(weights) - MOST_WEIGHTS} more"] if weights[MOST_WEIGHTS:] else [])]
+    told = "".join(f"\n  {line}" for line in lines)
+    return f"{what} to another pipeline ({first_few([*others, 'weights of a mix'])}); {remedy}.{told}"
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
@@ -241,7 +252,7 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
             "keep the number of shards."
         )
     if strict and (changed := _changes(pipeline, state)):
-        raise CheckpointError(f"the states belong to another pipeline ({first_few(changed)}); {_REMEDY}.")
+        raise CheckpointError(_of_another("the states belong", changed, _REMEDY))
 
 
 def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...common.messages import first_few, short_repr, shorten
 from ...errors import StopIterationError, WorkerCrashedError
+from ...sources.provenance import used_records
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
@@ -46,7 +47,7 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 def place(leaf: Leaf, position: int) -> str:
     """Where a record stands, by its leaf and its global position there (of a batch: of its first record)."""
     name = f" of {leaf.name}" if leaf.name else ""
-    return f"on record key {_key_at(leaf, position)} at position {position}{name}"
+    return f"on record key {_key_at(leaf, position)} at position {position}{name}{_file_at(leaf, position)}"
 
 
 def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
@@ -131,6 +132,17 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
     keys = [leaf.told(key) for key in leaf.record_keys(positions).tolist()]
     of = f" of {leaf.name}" if leaf.name else ""
     return f"positions {positions.min()} to {positions.max()}{of}, record keys {first_few(keys, 8)}"
+
+
+def _file_at(leaf: Leaf, position: int) -> str:
+    """Return the file of a record, and its number there; "" if the source does not know, or it is made of several."""
+    try:
+        (key,) = leaf.sampler.record_keys(np.array([position], dtype=np.int64)).tolist()
+        (used,) = used_records(leaf.source, key)
+        found = used.source.file_place(used.key)
+    except Exception:  # most sources have no files; and what fails may be the source
+        return ""
+    return "" if found is None else f", record {found.record} of {shorten(found.file)}"
 
 
 def _key_at(leaf: Leaf, position: int) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+import headrace
 from headrace import (
     Batch,
     DataLoader,
@@ -211,3 +213,24 @@ def test_stopiteration_in_a_generator_is_told_as_such(worker_count):
     stops = load(range(8), transformations=[FlatMap(pieces)], worker_count=worker_count)
     with pytest.raises(StopIterationError, match=r"operation 0.* raised StopIteration"):
         list(stops)
+
+
+def test_the_file_of_a_record_that_fails_is_named_where_the_source_knows_it(tmp_path):
+    """Also of a part of a mix; with workers, too."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"x": n}) + "\n" for n in range(3)))
+    source = headrace.JsonLinesDataSource([tmp_path / "one.jsonl", tmp_path / "two.jsonl"])
+    parts = {"files": source, "numbers": [{"x": 1}] * 3}
+
+    def fails(record):
+        if record["x"] == 2:
+            raise ValueError("bad")
+        return record
+
+    for worker_count in (0, 1):
+        for data, sampler in ((source, headrace.IndexSampler(6)), (parts, headrace.MixSampler(parts))):
+            loader = DataLoader(data_source=data, sampler=sampler, operations=[fails], worker_count=worker_count)
+            with iter(loader) as batches, pytest.raises(ValueError, match="bad") as caught:
+                list(batches)
+            (note,) = caught.value.__notes__
+            assert f"record 2 of {tmp_path / 'one.jsonl'}" in note
