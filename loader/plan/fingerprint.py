@@ -100,8 +100,8 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
 
 def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]:
     if name == "weights" or name.endswith("order"):
-        pairs = zip(weights_by_position(saved), weights_by_position(present), strict=False)
-        if found := [line for pair in pairs for line in _weights_changed(*pair)]:
+        both = zip(weights_by_position(saved), weights_by_position(present), strict=False)
+        if found := [line for pair in both for line in _weights_changed(*pair)]:
             return found
     if isinstance(saved, dict) and isinstance(present, dict):
         return _differences_of(f"{part}: {name}", saved, present)
@@ -124,7 +124,8 @@ def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
     try:
         if isinstance(told, dict) and "stages" in told:
             return [(start, dict(zip(told["names"], weights))) for start, weights in told["stages"]]
-        return [(start, dict(weights)) for start, weights in ([[0, told]] if isinstance(told, dict) else told)]
+        stages: list[Any] = [[0, told]] if isinstance(told, dict) else told
+        return [(start, dict(weights)) for start, weights in stages]
     except (TypeError, ValueError, LookupError):
         return []
 
