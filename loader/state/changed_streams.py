@@ -91,6 +91,8 @@ def _with_leaf(
         return pipeline, states
     if _histories(changed.leaf.sampler.fingerprint) not in [_histories(_orders(state)[number]) for state in states]:
         _check_between(pipeline, states, number)
+        if any(state.cursor.positions[0] for state in before):
+            _check_repeated(pipeline, number)
     leaves = (*pipeline.leaves[:number], changed.leaf, *pipeline.leaves[number + 1 :])
     return dataclasses.replace(pipeline, leaves=leaves), [
         _with_order(state, number, of_leaf) for state, of_leaf in zip(states, after)
@@ -151,7 +153,7 @@ def _histories(order: Any) -> list[Any]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Refuse another order of a leaf in the middle of what is made of several of its rows, or read again from the beginning."""
+    """Refuse another order of a leaf in the middle of what is made of several of its rows."""
     leaf = pipeline.leaves[number].name or "the source"
     stages = {pipeline.stage_on(each).number for each in range(len(pipeline.leaves))}
     if any(state.cursor.unfinished or pipeline.begun_at(pipeline.top, state.cursor) - stages for state in states):
@@ -159,7 +161,12 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
             f"other records of {leaf} are left out since, and the state stands inside a window of a Pack or window_shuffle, or "
             "a batch that is taken apart, after streams were joined; take the state at another step."
         )
+
+
+def _check_repeated(pipeline: Pipeline, number: int) -> None:
+    """Refuse a leaf whose order changes on the way, and which is read again from its beginning."""
     if pipeline.begins_anew(number):
+        leaf = pipeline.leaves[number].name or "the source"
         raise CheckpointError(
             f"other records of {leaf} are left out since, and the stream is repeated from its beginning, where the records of "
             "before would come again. Repeat the MapDataset, before to_iter_dataset(), whose states go on; or begin anew."

@@ -411,8 +411,8 @@ def test_a_balanced_mix_is_changed_between_global_batches():
     found = []
     for balance, known in ((True, states), (False, plain_states)):
         changed = [iter(_mix(shard, 2, {"web": 0.1, "books": 0.9}, balance=balance)) for shard in range(2)]
-        for iterator, state in zip(changed, known):
-            iterator.set_state(state, strict=False)
+        for iterator in changed:
+            iterator.set_states(known, strict=False)
         found.append([_keys(batches) for batches, _ in zip(zip(*changed), range(6))])
     assert found[0] == found[1]
     next(iterators[0])
