@@ -19,6 +19,9 @@ from ..samplers.sharding import as_shard_options
 from .iter_dataset import IterDataset
 from .stream import Stream, run_through
 
+_LOOPS = "_owned_loops_and_tasks"
+"""Where a step of `datasets` keeps the event loops of its async function, each with its tasks."""
+
 _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
 
@@ -55,6 +58,9 @@ class HuggingFaceStream(IterDataset[Any]):
     def chain_stream(self) -> Stream:
         return run_through(_Epochs(self.dataset, self.num_epochs))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "dataset": _fresh(self.dataset)}
+
     def __repr__(self) -> str:
         shards = self.dataset.num_shards
         return f"HuggingFaceStream({shards} shard{'s' * (shards != 1)}, num_epochs={self.num_epochs})"
@@ -81,6 +87,9 @@ class _Epochs:
     def __iter__(self) -> _Rows:
         return _Rows(self._dataset, self._num_epochs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_dataset": _fresh(self._dataset)}
+
 
 class _Rows:
     """One run over the epochs, with a place."""
@@ -99,7 +108,7 @@ class _Rows:
 
     def _open(self) -> None:
         """Have `datasets` go to the place; each epoch reads a copy, as states of several loops must not meet."""
-        reading = copy.deepcopy(self._dataset)
+        reading = _fresh(self._dataset)
         reading.set_epoch(self._epoch)
         if self._place is not None:
             reading.load_state_dict(self._place)
@@ -139,6 +148,12 @@ class _Rows:
                 f"{first_few(known, 8)}; map, filter and shard the dataset as in the run that was saved."
             )
         self._go_to(state["epoch"], place)
+
+
+def _fresh(dataset: Any) -> Any:
+    """A copy of a dataset as it was before any loop over it: an async `map` keeps event loops, which have no copies."""
+    loops = [getattr(step, _LOOPS, None) for step in _steps(getattr(dataset, "_ex_iterable", None))]
+    return copy.deepcopy(dataset, {id(opened): [] for opened in loops if opened is not None})
 
 
 def _check(dataset: Any) -> None:

@@ -1,5 +1,6 @@
 """Streams of Hugging Face, read from local files by the real `datasets`: where they stand is kept by them."""
 
+import gc
 import json
 import warnings
 from itertools import chain, islice
@@ -267,3 +268,28 @@ def test_a_loader_says_what_to_write(parquet):
         load(parquet)
     with pytest.raises(TypeError, match=r"headrace\.HuggingFaceStream"):
         MapDataset.source(parquet)
+
+
+async def doubled(row):
+    """An async function of a `map`."""
+    return {"n": 2 * row["n"]}
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # `datasets` closes no event loop
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_a_dataset_with_an_async_map_may_have_been_looped_over(parquet, worker_count):
+    """The event loops that `datasets` keeps then are in no copy, and the stream resumes."""
+    mapped = parquet.map(doubled)
+    expected = [row["n"] for row in islice(mapped, 3)] + [row["n"] for row in mapped][3:]
+    dataset = HuggingFaceStream(mapped, num_epochs=2).map(lambda row: row["n"])
+    dataset = dataset.mp_prefetch(worker_count) if worker_count else dataset
+    with iter(dataset) as iterator:
+        first = [next(iterator) for _ in range(5)]
+        state = iterator.get_state()
+        assert first + list(iterator) == 2 * expected
+    with iter(dataset) as iterator:
+        iterator.set_state(state)
+        assert list(iterator) == (2 * expected)[5:]
+    del mapped, dataset, iterator
+    gc.collect()  # the event loops
