@@ -16,6 +16,7 @@ from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import JoinError
 from ..loader.arguments import balance_of, skips
+from ..loader.failures import OnError, Skips
 from ..loader.options import ExecutionOptions
 from ..loader.plan.budget.planned import refuse_balance
 from ..loader.plan.budget.source import BudgetSource
@@ -50,7 +51,7 @@ class Stream:
     seeds: Seeds  # that were set below
     operations: int  # how many an element has gone through, those included that are evaluated inside sources
     execution: ExecutionOptions = field(default_factory=ExecutionOptions)  # where the work is done
-    skips_errors: bool = False  # a record that fails is left out
+    skips_errors: Skips = False  # a record that fails is left out
     max_errors: int | None = None  # how many may be
 
     def __post_init__(self) -> None:
@@ -67,7 +68,10 @@ class Stream:
         )
 
     def with_options(
-        self, on_error: Literal["raise", "skip"] | None = None, max_errors: int | None = None, **execution: Any
+        self,
+        on_error: Literal["raise", "skip"] | OnError | None = None,
+        max_errors: int | None = None,
+        **execution: Any,
     ) -> Stream:
         """The same, run otherwise; arguments of `IterDataset.with_options`."""
         known = [each.name for each in dataclasses.fields(ExecutionOptions)]
@@ -79,7 +83,7 @@ class Stream:
         changed = dataclasses.replace(self, execution=dataclasses.replace(self.execution, **execution))
         if on_error is None and max_errors is None:
             return changed
-        leaves_out = skips(on_error or "raise", max_errors)
+        leaves_out = skips("raise" if on_error is None else on_error, max_errors)
         return dataclasses.replace(changed, skips_errors=leaves_out, max_errors=max_errors)
 
 
@@ -284,7 +288,7 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
         nearest_first([stream.seeds for stream in streams]),
         sum(stream.operations for stream in streams) + operations,
         reduce(_both, (stream.execution for stream in streams)),
-        any(stream.skips_errors for stream in streams),
+        next((stream.skips_errors for stream in streams if stream.skips_errors), False),
         min(limits, default=None),
     )
 

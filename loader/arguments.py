@@ -20,6 +20,7 @@ from ..samplers.changing.growth import GrowthOptions
 from ..sources.lengths import lengths_of
 from ..sources.mixed.source import MixedSource
 from ..sources.omission.keys import OmitOfParts
+from .failures import Asked, OnError, Skips
 from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
@@ -39,7 +40,7 @@ class LoaderOptions(TypedDict, total=False):
     observe: bool | Literal["log"]
     worker_kind: Literal["process", "thread", "ray"]
     timeout: float | None
-    on_error: Literal["raise", "skip"]
+    on_error: Literal["raise", "skip"] | OnError
     max_errors: int | None
     ray_options: Mapping[str, Any] | None
     address: str | None
@@ -109,14 +110,15 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
     return source.by_key([costs_of(lengths_of(part), cost) if costs is None else costs for part, costs in parts])
 
 
-def skips(on_error: Any, max_errors: int | None) -> bool:
-    """True if records that fail are skipped."""
-    one_of("on_error", on_error, "raise", "skip")
+def skips(on_error: Any, max_errors: int | None) -> Skips:
+    """True if records that fail are left out; or the function that decides it."""
+    if not callable(on_error):
+        one_of("on_error", on_error, "raise", "skip")
     if max_errors is not None:
         whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
-        if on_error == "raise":
-            raise ValueError(f'max_errors={short_repr(max_errors)} goes with on_error="skip".')
-    return bool(on_error == "skip")
+        if not callable(on_error) and on_error == "raise":
+            raise ValueError(f'max_errors={short_repr(max_errors)} goes with on_error="skip", or with a function.')
+    return Asked(on_error) if callable(on_error) else bool(on_error == "skip")
 
 
 def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None) -> None:

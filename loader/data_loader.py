@@ -32,6 +32,7 @@ from .arguments import (
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors.protocol import Tuning
+from .failures import OnError
 from .iterator import DataLoaderIterator, Passes
 from .options import Auto, ExecutionOptions, ReadOptions
 from .plan.build import make_pipeline, not_empty
@@ -78,7 +79,7 @@ class LoaderMethods(Remarks):
         enable_profiling: bool = False,
         worker_kind: Literal["process", "thread", "ray"] = "process",
         timeout: float | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
+        on_error: Literal["raise", "skip"] | OnError = "raise",
         max_errors: int | None = None,
         ray_options: Mapping[str, Any] | None = None,
         address: str | None = None,
@@ -281,7 +282,9 @@ class DataLoader(LoaderMethods):
             threads, cannot be stopped: there, it is a warning.
         on_error: "raise" (default), or "skip" to leave out records (and, after a batch, batches) whose operations or
             reading fail, or that end or hang their worker process at each of three tries. They are logged and counted,
-            `iterator.skipped_count`; the records after them move up.
+            `iterator.skipped_count`; the records after them move up. Or a function `(error, keys)` that says "raise" or "skip"
+            for each failure: it gets the exception and a list of the keys of the records that would be left out (of a mix,
+            pairs of part and key). It runs in workers, for one failure maybe more than once.
         max_errors: with "skip", how many may be left out before `TooManyErrorsError`; None (default): any number.
         ray_options: what each actor needs of its node, as arguments of Ray's `.options()`; default: a CPU.
         address: of the Ray cluster, "host:port" or "auto"; None (default): the one that this process has joined, or that the

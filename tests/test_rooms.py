@@ -20,7 +20,7 @@ ROOMS = (
     ("files",),
     ("formats",),
     ("samplers", "sources", "operations"),
-    ("loader.options", "loader.arguments", "loader.stats", "loader.timing", "loader.interrupts"),
+    ("loader.options", "loader.arguments", "loader.failures", "loader.stats", "loader.timing", "loader.interrupts"),
     ("loader.plan",),
     ("loader.work",),
     ("loader.executors",),

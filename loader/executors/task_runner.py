@@ -14,10 +14,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ...common.generators.global_random import reseed
 from ...errors import DebuggerError
 from ...operations.protocol import Allocate
+from ..failures import ends_stream
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.times import TaskTimes
-from ..work.explain import explained, maker_for, place, told
+from ..work.explain import explained, keys_of_tags, maker_for, place, told, users_keys
 from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
 from ..work.worker import Worker
@@ -171,14 +172,27 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
     reason = explained(error, f"{where}: {why}", maker_for(pipeline, stage.first + len(stage.operations)))
     units = range(block.count) if block.tags is None else [each // stage.unit for each in block.tags.inputs]
     unit = units[row]
-    kept = [number for number, one in enumerate(units) if (one != unit if pipeline.skips_errors else one < unit)]
+    ending = ends_stream(pipeline.skips_errors, reason, lambda: _keys(block, task, pipeline, row))
+    kept = [number for number, one in enumerate(units) if (one != unit if ending is None else one < unit)]
     block.elements = [block.elements[number] for number in kept]
     block.tags = None if block.tags is None else block.tags.some(kept)
-    if pipeline.skips_errors:
+    if ending is None:
         block.skipped = [*block.skipped, told(reason)]
     else:
-        block.failure = Failure(reason)
+        block.failure = Failure(ending)
     return block
+
+
+def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
+    """The key of the record that a row was made of; none if it was made of rows of a join."""
+    stage = pipeline.stages[task.stage]
+    if block.tags is None:
+        assert isinstance(task, SpanTask), "rows of groups are tagged"
+        start = task.start + row * stage.unit
+        return users_keys(pipeline.every_leaf[task.leaf], pipeline.every_leaf[task.leaf].positions(start, start + 1))
+    if pipeline.is_below_join(stage) and not stage.on_join:
+        return []
+    return keys_of_tags([block.tags.positions[row]], pipeline)
 
 
 def _place(block: Block, task: Task, pipeline: Pipeline, row: int) -> str:

@@ -21,6 +21,7 @@ from ...samplers.weighted.drawn import DrawnRecords
 from ...sources import as_source
 from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
+from ..failures import Skips
 from .budget.planned import planned_batches
 from .compile import compiled
 from .growth import growing_order, growth_of
@@ -40,7 +41,7 @@ def make_pipeline(
     sampler: Any,
     operations: Sequence[Any],
     shard_options: ShardOptions | None,
-    skips_errors: bool = False,
+    skips_errors: Skips = False,
     growth: Any = None,
     omit: Any = None,
 ) -> Pipeline:

@@ -17,6 +17,7 @@ from typing import Any
 from ...common.messages import short_repr
 from ...errors import ShardingError
 from ...operations import Operation
+from ..failures import Skips
 from .cursor import NodeCounts, Subtree
 from .joins import Apply, Join, Joined, JoinPolicy, Node, Read
 from .leaf import Leaf
@@ -25,7 +26,7 @@ from .rules import RunThrough
 from .stages import Stage, runs_of
 
 
-def compiled(tree: Node, skips_errors: bool = False) -> Pipeline:
+def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
     """The pipeline of a tree: of the node whose rows are the elements."""
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
@@ -41,7 +42,7 @@ def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipe
 class _Numbering:
     """The leaves, stages and joins that have a number already."""
 
-    def __init__(self, skips_errors: bool) -> None:
+    def __init__(self, skips_errors: Skips) -> None:
         self._skips_errors = skips_errors
         self._operations = 0
         self.leaves: list[Leaf] = []
@@ -85,7 +86,7 @@ class _Numbering:
         self, part: Subtree | None, first: NodeCounts, size: NodeCounts, operations: Sequence[Operation]
     ) -> Subtree:
         """A part with operations on top of it; None: the leaf that has just got its number."""
-        for run in runs_of(operations, self._skips_errors):
+        for run in runs_of(operations, bool(self._skips_errors)):
             if not run and part is not None:
                 continue  # rows of a join need no stage before that of a batch
             leaf = len(self.leaves) - 1 if part is None else None

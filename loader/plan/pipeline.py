@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
+from ..failures import Skips
 from .cursor import Cursor, Leftover, Subtree
 from .fingerprint import Fingerprint, Identity
 from .joins import Join
@@ -40,7 +41,7 @@ class Pipeline:
     stages: tuple[Stage, ...]  # what is done to them, each after its inputs
     joins: tuple[Join, ...]  # where rows of several of these come together, each after its inputs
     top: Subtree  # what gives the elements: the last stage or join
-    skips_errors: bool = False  # a record that fails is left out
+    skips_errors: Skips = False  # a record that fails is left out
     # what identifies source and operations, taken when the pipeline was made, because what they load or remember while they
     # work may change them. None: taken now.
     identity: Identity | None = None

@@ -21,10 +21,11 @@ from ...common.generators.held_generators import seed_held
 from ...common.messages import first_few
 from ...errors import BatchError, BatchMemoryError, NoElementError, PackError
 from ...operations.protocol import Allocate, Context, Element, Step, Tell
+from ..failures import ends_stream
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..timing.draws import DrawWatch
-from .explain import explained, forget, maker_for, name_of, place, place_beside, told
+from .explain import explained, forget, keys_of_tags, maker_for, name_of, place, place_beside, told
 from .fused import FusedMapFilter, plain_at_front
 from .stacked_rows import StackedRows, batch_of
 from .stopwatch import OperationClock
@@ -169,6 +170,11 @@ class StepChain:
             try:
                 step(element)
             except Exception as error:
+                ending = ends_stream(self._pipeline.skips_errors, error, self._keys_at_fault)
+                if ending is error:
+                    raise
+                if ending is not None:
+                    raise ending  # noqa: B904 - it is the user's own
                 del self._elements[count:]
                 self._tags.cut(count)
                 self._skipped.append(told(failed := self._explained(error)))
@@ -302,6 +308,17 @@ class StepChain:
 
     def _inputs_of(self, number: int) -> int:
         return max(self._stage.inputs_of(number) // self._positions_per_input, 1)
+
+    def _keys_at_fault(self) -> list[Any]:
+        """The keys of the records that fail together; none for rows of a join of streams."""
+        inputs, fault = self._inputs, self._context.fault
+        if inputs is None or (self._below_join and not self._stage.on_join):
+            return []
+        first, index = self._at_fault(inputs)
+        window = self._stage.window
+        alone = fault is None or (window is not None and fault.number > window)
+        stop = first + (1 if alone or fault is None else self._inputs_of(fault.number + 1))
+        return keys_of_tags(inputs.tags()[index if alone else first : stop].tolist(), self._pipeline)
 
     def _explained(self, error: Exception) -> Exception:
         assert self._inputs is not None, "what fails was pushed"

@@ -7,6 +7,7 @@ which succeeds pays nothing for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from ...common.messages import first_few, short_repr, shorten
 from ...errors import StopIterationError, WorkerCrashedError
 from ...sources.provenance import used_records
+from ..failures import ends_stream
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
@@ -101,14 +103,45 @@ def forget(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
+def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
+    """The keys of the records that a task is about; none for rows of a join of streams, which may be of any."""
+    if isinstance(task, SpanTask):
+        leaf = pipeline.every_leaf[task.leaf]
+        return users_keys(leaf, leaf.positions(task.start, task.stop))
+    stage = pipeline.stages[task.stage]
+    if pipeline.is_below_join(stage) and not stage.on_join:
+        return []
+    parts = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
+    return keys_of_tags(chain.from_iterable(parts), pipeline)
+
+
+def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
+    """The keys of the records that tags name, each once."""
+    places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
+    return [key for leaf, position in places for key in users_keys(leaf, np.array([position], dtype=np.int64))]
+
+
+def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
+    """The keys of the records at global positions, as users know them: of a mix, pairs of part and key."""
+    try:
+        found = leaf.by_part(leaf.record_keys(positions))
+    except Exception:  # the sampler itself may be what failed
+        return []
+    if isinstance(found, Mapping):
+        return [(name, key) for name, keys in found.items() for key in keys.tolist()]
+    keys: list[Any] = found.tolist()
+    return keys
+
+
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
     """The block of a task that ended its workers too often."""
     in_words = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(f"a worker {reason} at the same task: {in_words}.")
     tags = None if pipeline.aligned else RowOrigins()
-    if pipeline.skips_errors:
+    ending = ends_stream(pipeline.skips_errors, error, lambda: keys_of(task, blocks, pipeline))
+    if ending is None:
         return Block.of([], tags, skipped=[told(error)])
-    return Block.of([], tags, Failure(error))
+    return Block.of([], tags, Failure(ending))
 
 
 def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from threading import get_ident
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -17,12 +18,13 @@ from ...common.generators.global_random import LateTorch, left_alone, reseed_tor
 from ...common.generators.held_generators import held_by_each, left_as_they_were
 from ...errors import BatchMemoryError
 from ...operations.protocol import FROM_READERS, Allocate, Element
+from ..failures import ends_stream
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage, spans
 from ..timing.draws import DrawWatch
 from .chain import StepChain
-from .explain import explained, forget, name_of, told
+from .explain import explained, forget, keys_of, name_of, told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
 from .sequential import SequentialReader, run_throughs_of
@@ -182,7 +184,7 @@ class Worker:
             self._ahead += read.seconds - waited if read is not None else 0.0
         block = self._run_whole(task, blocks, read)
         if block.failure is not None and self._may_skip(block.failure):
-            block = self._without_failures(task, blocks, block.failure, read)
+            block = self._without_failures(task, blocks, block, read)
         block.waited = waited
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
@@ -192,7 +194,7 @@ class Worker:
 
     def _may_skip(self, failure: Failure) -> bool:
         """True if a failed task may be done without the record at fault: for want of memory, none is."""
-        return self._pipeline.skips_errors and not isinstance(failure.error, BatchMemoryError)
+        return bool(self._pipeline.skips_errors) and not isinstance(failure.error, BatchMemoryError)
 
     def close(self) -> None:
         """Stop the work that sources have others do."""
@@ -209,7 +211,7 @@ class Worker:
         read = ReadRecords(records, failure=failure)
         block = self._run_whole(task, NO_BLOCKS, read)
         if block.failure is not None and self._may_skip(block.failure):
-            block = self._without_failures(task, NO_BLOCKS, block.failure, read)
+            block = self._without_failures(task, NO_BLOCKS, block, read)
         if block.failure is None and failure is not None:
             block.failure = Failure(failure)
         block.stand = stand
@@ -303,31 +305,46 @@ class Worker:
         assert leaf is not None, "only stages on leaves are given spans"
         return self._pipeline.spans[leaf]
 
-    def _without_failures(self, task: Task, blocks: Blocks, failure: Failure, read: ReadRecords | None = None) -> Block:
-        """The same task without what fails, one position or row after the other; a group that makes one unit as a whole."""
-        tried: list[Block] = []
-        if isinstance(task, SpanTask):
-            for position in range(task.start, task.stop):
-                place = position - task.start
-                one = None if read is None else read.at(place)
-                tried.append(self._run_whole(replaced(task, start=position, stop=position + 1), NO_BLOCKS, one))
-        elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
-            tried.append(Block.of([], RowOrigins(), Failure(failure.error)))
-        else:
-            for group in single_rows(task):
-                tried.append(self._run_whole(group, blocks, None))
-        forget(failure.take())  # each unit that failed has a failure of its own
+    def _without_failures(self, task: Task, blocks: Blocks, failed: Block, read: ReadRecords | None = None) -> Block:
+        """The same task without what fails; up to a failure that ends the stream, if `on_error` says so of one."""
         elements: list[Element] = []
         tags, skipped = RowOrigins(), []
-        for number, block in enumerate(tried):
+        for number, (single, block) in enumerate(self._one_by_one(task, blocks, failed, read)):
+            ending = None
             if block.failure is not None:
-                skipped.append(told(error := block.failure.take()))
-                forget(error)
-                continue
+                error = block.failure.take()
+                ending = ends_stream(
+                    self._pipeline.skips_errors, error, partial(keys_of, single, blocks, self._pipeline)
+                )
+                if ending is None:
+                    skipped.append(told(error))
+                    forget(error)
+                    continue
+                del error
             assert block.tags is not None, "what may be skipped is tagged"
             elements += block.elements
             tags.extend(block.tags, number)
+            if ending is not None:
+                return Block.of(elements, tags, Failure(ending), skipped)
         return Block.of(elements, tags, skipped=skipped)
+
+    def _one_by_one(
+        self, task: Task, blocks: Blocks, failed: Block, read: ReadRecords | None
+    ) -> Iterator[tuple[Task, Block]]:
+        """A task for each position or row, and its block; for a group that makes one unit, the block that failed."""
+        if isinstance(task, GroupTask) and (self._pipeline.stages[task.stage].groups or input_count(task) == 1):
+            yield task, failed
+            return
+        if failed.failure is not None:
+            forget(failed.failure.take())  # each unit that fails has a failure of its own
+        if isinstance(task, SpanTask):
+            for position in range(task.start, task.stop):
+                single = replaced(task, start=position, stop=position + 1)
+                one = None if read is None else read.at(position - task.start)
+                yield single, self._run_whole(single, NO_BLOCKS, one)
+        else:
+            for group in single_rows(task):
+                yield group, self._run_whole(group, blocks, None)
 
     def _run(self, task: SpanTask, read: ReadRecords | None) -> Block:
         began = perf_counter()

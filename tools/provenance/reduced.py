@@ -57,7 +57,7 @@ def reduced(pipeline: Pipeline) -> Pipeline:
             leaf, source=RangeDataSource(max(len(leaf.source), 1))
         )  # nobody looks at these numbers
 
-    look(pipeline.top, pipeline.skips_errors)
+    look(pipeline.top, bool(pipeline.skips_errors))
     for stage in reversed(pipeline.stages):
         looks, operations = looked_at[stage.number], list[Operation]()
         for operation in reversed(stage.operations):
