@@ -13,7 +13,7 @@ the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -79,6 +79,10 @@ class Stage:
     @cached_property
     def reads_position(self) -> bool:
         return any(operation.reads_position for operation in self.operations)
+
+    def makes_rows(self, regrouped: Collection[int]) -> bool:
+        """True if it makes rows of a leaf, no batches, and is one of those whose rows other stages put into batches."""
+        return self.leaf is not None and self.number in regrouped and not self.groups
 
     def inputs_of(self, number: int) -> int:
         """Inputs of the stage that make one input of the operation with this number."""

@@ -21,7 +21,7 @@ from ...operations.protocol import FROM_READERS, Allocate, Element
 from ..failures import ends_stream
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from ..plan.stages import Stage, spans
+from ..plan.stages import spans
 from ..timing.draws import DrawWatch
 from .chain import StepChain
 from .explain import explained, forget, keys_of, name_of, told
@@ -89,7 +89,7 @@ class Worker:
         self._reading = 0.0  # … in which so many seconds were spent on reading …
         self._ahead = 0.0  # … and reads ahead of it took so many more …
         self._inputs = 0  # … so many positions; or it is about so many rows
-        self._stacks_rows = [stacks_rows and _makes_rows(pipeline, stage) for stage in pipeline.stages]
+        self._stacks_rows = [stacks_rows and stage.makes_rows(pipeline.regrouped) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
         self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
@@ -186,6 +186,10 @@ class Worker:
         if block.failure is not None and self._may_skip(block.failure):
             block = self._without_failures(task, blocks, block, read)
         block.waited = waited
+        return self._with_notices(block)
+
+    def _with_notices(self, block: Block) -> Block:
+        """The block of a task, with what the user is to be told of the work so far."""
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
         if self._notices.new or FROM_READERS.texts:
@@ -215,11 +219,7 @@ class Worker:
         if block.failure is None and failure is not None:
             block.failure = Failure(failure)
         block.stand = stand
-        if self._watch is not None:
-            self._tell_of_draws(*self._watch)
-        if self._notices.new or FROM_READERS.texts:
-            block.notices = self._notices.take()
-        return block
+        return self._with_notices(block)
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
         """Do a task up to a failure."""
@@ -397,8 +397,3 @@ def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
         block.elements = [block.elements[number] for number in kept]
         block.tags = block.tags.some(kept)
     return block
-
-
-def _makes_rows(pipeline: Pipeline, stage: Stage) -> bool:
-    """True if a stage makes rows of a leaf, no batches, which another stage puts into batches."""
-    return stage.leaf is not None and stage.number in pipeline.regrouped and not stage.groups

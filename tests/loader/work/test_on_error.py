@@ -11,12 +11,14 @@ from headrace.errors import TooManyErrorsError, WorkerCrashedError
 
 
 def fails_at_multiples_of_7(x):
+    """An operation that fails in two ways."""
     if x % 7 == 0:
         raise (ValueError if x < 20 else OSError)(f"record {x}")
     return x
 
 
 def skip_value_errors(error, keys):
+    """A decision by the kind of the exception."""
     assert all(isinstance(key, int) for key in keys)
     return "skip" if isinstance(error, ValueError) else "raise"
 
@@ -167,7 +169,7 @@ def test_the_function_decides_about_crashes_and_about_chains():
 def test_what_is_no_decision_is_refused():
     """When the loader is described."""
     for wrong in ("ignore", 3, None):
-        with pytest.raises(ValueError, match="on_error=.* is unknown"):
+        with pytest.raises(ValueError, match=r"on_error=.* is unknown"):
             headrace.load(range(3), on_error=wrong)
     with pytest.raises(ValueError, match=r'max_errors=1 goes with on_error="skip", or with a function'):
         headrace.load(range(3), max_errors=1)
