@@ -84,7 +84,7 @@ def _check_records(order: VectorSampler, source: Any) -> None:
     """Refuse a sampler of more records than the source has; of weights or labels, of another number."""
     if isinstance(order, DrawnRecords):
         order.check_records(len(source))
-    records = getattr(order, "num_records", None)
+    records = None if getattr(order, "may_exceed_source", False) else getattr(order, "num_records", None)
     if records is not None and records > len(source):
         raise ValueError(
             f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source)."

@@ -264,6 +264,50 @@ def test_a_state_of_another_dataset_is_refused():
         iter(grain.MapDataset.range(5).to_iter_dataset()).set_state(state)
 
 
+def test_several_workers_over_what_cannot_be_sliced_are_refused():
+    """A dataset of a class of the user's without parents: as in Grain, when it is iterated; one worker is enough."""
+
+    class Endless(grain.IterDataset):
+        def __iter__(self):
+            return Ones()
+
+    class Ones(grain.DatasetIterator):
+        def __next__(self):
+            return 1
+
+        def get_state(self):
+            return {}
+
+        def set_state(self, state):
+            pass
+
+    class Over(grain.IterDataset):
+        def __iter__(self):
+            return iter(self._parent)
+
+    for source in (Endless(), Over(Endless()), Over(Over(Endless().map(abs)))):
+        several = source.map(abs).mp_prefetch(grain.MultiprocessingOptions(2))
+        with pytest.raises(ValueError, match="Cannot slice `IterDataset` source"):
+            list(several)
+        with pytest.raises(ValueError, match="Cannot slice `IterDataset` source"):
+            grain.experimental.multithread_prefetch(source.map(abs), num_threads=2, buffer_size=1)
+    iterator = iter(Endless().mp_prefetch(grain.MultiprocessingOptions(1)))
+    assert next(iterator) == 1
+    iterator.close()
+    rest = Over(grain.MapDataset.range(5).to_iter_dataset()).mp_prefetch(grain.MultiprocessingOptions(2))
+    assert list(rest) == list(range(5))
+
+
+def test_a_loader_takes_a_sampler_of_more_records_than_there_are():
+    """As in Grain it is built; a record that is not there is an error when it is read."""
+    for sampler in (grain.samplers.IndexSampler(5, num_epochs=1, seed=0), grain.samplers.SequentialSampler(5)):
+        loader = grain.DataLoader(data_source=[10, 20, 30], sampler=sampler, operations=[])
+        iterator = iter(loader)
+        with pytest.raises(IndexError, match="record key 3, outside"):
+            list(iterator)
+        iterator.close()
+
+
 def test_negative_options_are_refused_in_grains_words():
     """Programs match them."""
     with pytest.raises(ValueError, match="num_threads must be non-negative"):

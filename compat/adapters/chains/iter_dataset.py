@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....chains.iter_dataset import IterDataset as OurIterDataset
@@ -31,6 +32,7 @@ from .at_index import AtIndex, Below, RandomAtIndex, ShuffledWindows, applied, c
 from .iterators import DatasetIterator, EngineIterator, EngineRun
 from .orders import Mix, whole_weights
 from .seeds import seed_of, seeds_of
+from .slicing import check_can_be_sliced
 from .thresholds import WatchedFilter, options_of, watched
 
 T = TypeVar("T")
@@ -103,6 +105,9 @@ class IterDataset(_Base[T]):
 
     def _engine_run(self) -> EngineRun:
         warn_of_no_effect(self.chain_stream.execution)
+        if self.chain_stream.execution.workers > 1:
+            for leaf in filter(attrgetter("in_order"), self._pipeline.leaves):
+                check_can_be_sliced(leaf.source.dataset)
         for operation in self._pipeline.operations:
             if isinstance(operation, WatchedFilter):
                 operation.begin()
@@ -376,6 +381,8 @@ def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential
         sequential_slice: does nothing: the order is the same.
     """
     threads = whole_number("num_threads", num_threads, 0, None, "a number of threads, 0 for none")
+    if threads > 1:
+        check_can_be_sliced(ds)
     return ds.with_options(worker_count=threads, worker_kind="thread", worker_buffer_size=max(buffer_size, 1))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -54,6 +54,9 @@ def with_key_removed(metadata: Any) -> Any:
 
 class _Sampler(OurIndexSampler):
     """With generators as Grain makes them; a shard may have no records, and is an error when it is to read one, as in Grain."""
+
+    may_exceed_source: ClassVar[bool] = True
+    """A loader takes it with more records than the source has; one that is not there is an error when it is read."""
 
     def _check_part(self) -> None:
         if not self._grain_order().part()[1]:
