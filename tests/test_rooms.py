@@ -39,7 +39,7 @@ ROOMS = (
 MOST_FLOORS = 10
 
 MOST = {
-    "files of loader/executors": 30,
+    "files of loader/executors": 32,
     "modules in circles of imports": 0,  # wanted: 0
     "private attributes of others": 10,  # wanted: 10; one is Keras's, whose fit asks for it in place of an argument
     "docstrings that hide their subject": 27,  # wanted: 39

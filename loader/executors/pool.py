@@ -355,6 +355,10 @@ class WorkerPool(Generic[J]):
             insort(self._waiting, [job], key=lambda jobs: jobs[0].number)
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
 
+    def at_work(self) -> list[tuple[int, J]]:
+        """The workers that have something to do, each with the job that it is at."""
+        return [(worker.number, worker.jobs[0]) for worker in self._workers.values() if worker.jobs and worker.ready]
+
     def late_at(self) -> float:
         """When the first job will have taken too long."""
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]

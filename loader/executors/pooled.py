@@ -18,20 +18,31 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from ...common.fields import replaced
 from ...errors import WorkerCrashedError
 from ..options import ExecutionOptions
-from ..plan import stages as plan
 from ..plan.pipeline import Pipeline
-from ..plan.stages import Span
 from ..timing.observer import Observer
-from ..work.explain import given_up
-from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, input_count, single_rows
+from ..work.explain import given_up, task_in_words
+from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, input_count
+from .divided import inputs_of, parts_of
 from .hang_watch import log_hang
 from .pace import Budget, Pace, limits_of, tasks_ahead
 from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
 from .protocol import Executor, window_of
-from .transport import AllEnded, Answered, Ended, Event, Hanging, Lost, Message, Room, Store, StoredRows, Transport
+from .transport import (
+    AllEnded,
+    Answered,
+    Ended,
+    Event,
+    Hanging,
+    Lost,
+    Message,
+    Room,
+    Silent,
+    Store,
+    StoredRows,
+    Transport,
+)
 
 LOGGER = logging.getLogger("headrace")
 
@@ -253,6 +264,9 @@ class PooledExecutor(Executor):
                 if self._hang_seconds is not None and hang.seconds >= self._hang_seconds:
                     log_hang(hang)
                 return
+            case Silent(seconds):
+                self._tell_of_silence(seconds)
+                return
             case Answered(worker):
                 self._hangs.pop(worker, None)
             case Ended(worker, how) if worker in self._pool.workers:
@@ -274,6 +288,15 @@ class PooledExecutor(Executor):
             stalled, self._stalled = self._stalled, []
             for handles in stalled:
                 self._assign(handles)
+
+    def _tell_of_silence(self, seconds: float) -> None:
+        """Tell what workers were given that have said nothing for so long, not even what they are at."""
+        for worker, handle in self._pool.at_work():
+            LOGGER.warning(
+                f"worker {worker} has said nothing for {seconds:.0f} s, not even what it is at. It was given "
+                f"{task_in_words(handle.task, handle.blocks, self._pipeline)}. Code that holds the interpreter's lock does "
+                "that, or a stopped process. timeout= ends such workers."
+            )
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
         """Do what the pool has decided, in this order. What follows from an action waits until those before it are done."""
@@ -373,28 +396,3 @@ class PooledExecutor(Executor):
     def close(self) -> None:
         self._transport.close()
         self._stalled.clear()
-
-
-def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """Parts of a task, each to be tried alone: of several units, or elements of a window, any may have ended the worker."""
-    stage = pipeline.stages[task.stage]
-    if isinstance(task, GroupTask) and not stage.groups:
-        return single_rows(task)
-    if isinstance(task, SpanTask):
-        if task.since is not None:
-            return [task]
-        parts = plan.parts_of(Span(task.start, task.stop), stage.unit)
-        if len(parts) > 1:
-            return [replaced(task, start=part.start, stop=part.stop) for part in parts]
-    if stage.window is None or task.only is not None:
-        return [task]
-    elements = -(-input_count(task) // stage.inputs_of(stage.window))
-    return [replaced(task, only=place) for place in range(elements)]
-
-
-def inputs_of(task: Task) -> Sequence[Task]:
-    """A task for each of the positions or rows of one, all elements of which go on."""
-    task = replaced(task, only=None)
-    if isinstance(task, GroupTask):
-        return single_rows(task)
-    return [replaced(task, start=start, stop=start + 1) for start in range(task.start, task.stop)]

@@ -138,6 +138,12 @@ class Hanging(NamedTuple):
     hang: Hang
 
 
+class Silent(NamedTuple):
+    """No worker has said anything for so many seconds, while somebody waited."""
+
+    seconds: float
+
+
 class AllEnded(NamedTuple):
     """The maker of the workers has ended, and they with it; `restart` follows. `how` continues "the process … "."""
 
@@ -165,7 +171,7 @@ class Store(NamedTuple):
     nbytes: float
 
 
-Event: TypeAlias = Ready | Answered | Ended | Hanging | AllEnded | Lost | Room | Store
+Event: TypeAlias = Ready | Answered | Ended | Hanging | Silent | AllEnded | Lost | Room | Store
 
 
 class Transport(Protocol):

@@ -19,11 +19,14 @@ from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import Block
 from ..task_runner import OptionsFirst
-from ..transport import AllEnded, Answered, Ended, Event, Hang, Hanging, Message, Ready, Transport
+from ..transport import AllEnded, Answered, Ended, Event, Hang, Hanging, Message, Ready, Silent, Transport
 from ..worker_logs import handle_here
 from .channel import Broken, Channel, Done, Exited, Hangs, LastWords, Logged, Returned, RunTasks, SlabName
 from .slabs import WorkerSlabs
 from .spawner import Payload, Spawner, description
+
+SILENT_TIMES = 1.5
+"""Times `hang_seconds` after which a worker that has not said itself what it is at is told of. Chosen."""
 
 LOOK_AFTER_SECONDS = 1.0
 """Between two looks whether the zygote was stopped, where there is a timeout. Chosen."""
@@ -59,6 +62,7 @@ class ProcessTransport(Transport):
         spawner: Spawner | None = None,
     ) -> None:
         self.worker_count = worker_count or options.workers
+        self._silence = None if options.hang_seconds is None else SILENT_TIMES * options.hang_seconds
         self._each_unpacks = options.worker_init_fn is not None
         self._slabs_of = partial(WorkerSlabs, keep_descriptors=len(pipeline.stages) > 1, note_bytes=note_bytes)
         self._workers: dict[int, _Remote] = {}
@@ -130,7 +134,11 @@ class ProcessTransport(Transport):
     def poll(self, seconds: float | None) -> Sequence[Event]:
         if seconds != 0:
             self._return_slabs()
-        ready = self._selector.select(seconds and min(seconds, LOOK_AFTER_SECONDS))
+        ready = self._selector.select(
+            self._silence if seconds is None else seconds and min(seconds, LOOK_AFTER_SECONDS)
+        )
+        if not ready and seconds is None and self._silence is not None:
+            self._events.append(Silent(self._silence))
         for key, what in ready:
             if key.data is None:
                 self._hear_spawner()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import time
 
 import pytest
@@ -130,6 +132,38 @@ def test_the_error_of_a_timeout_says_what_the_worker_was_at():
     assert "in hangs)" in text
     assert "record keys 13" in text
     assert len(text) < 500
+
+
+class Continues(logging.Handler):
+    """Lets a stopped process go on, whose number is in a file, once a warning says that it is silent."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.texts = path, []
+
+    def emit(self, record):
+        if "has said nothing for" in record.getMessage() and self.path.exists():
+            self.texts.append(record.getMessage())
+            os.kill(int(self.path.read_text()), signal.SIGCONT)
+
+
+def test_a_worker_that_cannot_even_say_what_it_is_at_is_told_of_with_its_task(tmp_path):
+    """A stopped process, or code that never lets go of the interpreter's lock."""
+    path, handler = tmp_path / "process", Continues(tmp_path / "process")
+
+    def stops(record):
+        if record == 13 and not path.exists():
+            (tmp_path / "written").write_text(str(os.getpid()))
+            (tmp_path / "written").rename(path)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return record
+
+    logging.getLogger("headrace").addHandler(handler)
+    try:
+        assert records(range(40), [stops, Batch(8)], worker_count=1) == list(range(40))
+    finally:
+        logging.getLogger("headrace").removeHandler(handler)
+    assert "worker 0 has said nothing for 0 s, not even what it is at. It was given positions " in handler.texts[0]
 
 
 def test_no_thread_watches_with_hang_seconds_none():

@@ -1,0 +1,39 @@
+"""Divides a task that ended its worker, so that the record at fault is found.
+
+In: a task. Out: tasks on parts of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...common.fields import replaced
+from ..plan import stages as plan
+from ..plan.pipeline import Pipeline
+from ..plan.stages import Span
+from ..work.tasks import GroupTask, SpanTask, Task, input_count, single_rows
+
+
+def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
+    """Parts of a task, each to be tried alone: of several units, or elements of a window, any may have ended the worker."""
+    stage = pipeline.stages[task.stage]
+    if isinstance(task, GroupTask) and not stage.groups:
+        return single_rows(task)
+    if isinstance(task, SpanTask):
+        if task.since is not None:
+            return [task]
+        parts = plan.parts_of(Span(task.start, task.stop), stage.unit)
+        if len(parts) > 1:
+            return [replaced(task, start=part.start, stop=part.stop) for part in parts]
+    if stage.window is None or task.only is not None:
+        return [task]
+    elements = -(-input_count(task) // stage.inputs_of(stage.window))
+    return [replaced(task, only=place) for place in range(elements)]
+
+
+def inputs_of(task: Task) -> Sequence[Task]:
+    """A task for each of the positions or rows of one, all elements of which go on."""
+    task = replaced(task, only=None)
+    if isinstance(task, GroupTask):
+        return single_rows(task)
+    return [replaced(task, start=start, stop=start + 1) for start in range(task.start, task.stop)]
