@@ -73,6 +73,20 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     )
 
 
+def sampler_alone(**others: Any) -> None:
+    """Refuse other arguments of `load` that say an order, beside a sampler.
+
+    Raises:
+        TypeError: one of them is not None.
+    """
+    for name, value in others.items():
+        if value is not None:
+            raise TypeError(
+                f"load: sampler= and {name}={short_repr(value)} both say the order; leave {name} out, and give it to the "
+                "sampler."
+            )
+
+
 def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
     """The balance of a loader on a source; arguments as for `load`.
 

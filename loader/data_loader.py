@@ -25,6 +25,7 @@ from .arguments import (
     needs_seed_for_globals,
     number_of_batch,
     refuse,
+    sampler_alone,
     skips,
     warn_of_no_effect,
     warn_of_shared_blocks,
@@ -331,7 +332,7 @@ class DataLoader(LoaderMethods):
 
 
 _OF_LOAD = ["num_epochs", "shuffle", "seed", "shard_options", "transformations", "batch_size", "drop_remainder"]
-_OF_LOAD += ["balance", "lengths"]
+_OF_LOAD += ["balance", "lengths", "sampler"]
 
 
 def load(
@@ -346,6 +347,7 @@ def load(
     drop_remainder: bool = False,
     balance: BalanceLike | None = None,
     lengths: LengthsLike | None = None,
+    sampler: SamplerLike | None = None,
     **options: Unpack[LoaderOptions],
 ) -> DataLoader:
     """A `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
@@ -364,6 +366,7 @@ def load(
             records, a function of lengths, such as `attention(a, b)`, gives their costs; or a `Balance`.
         lengths: for `balance`: None (default) takes those that the source tells; an array has one for each record; a str names
             a field; a function gives that of a record, each of which is read for it.
+        sampler: as `DataLoader`'s, in place of `num_epochs`, `shuffle`, `seed`, `balance` and `lengths`; None (default).
         *unnamed: refused: all arguments but the source have names.
         **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.
 
@@ -378,19 +381,18 @@ def load(
     options_of_load = [*_OF_LOAD, *LoaderOptions.__annotations__]
     refuse("load", unnamed, [name for name in options if name not in options_of_load], options_of_load)
     records = as_source(source)
-    sampler = IndexSampler(
-        num_records=len(records),
-        shard_options=shard_options or NoSharding(),
-        shuffle=shuffle,
-        num_epochs=num_epochs,
-        seed=seed,
-        balance=balance_of(records, balance, lengths),
-    )
+    if sampler is None:
+        costs = balance_of(records, balance, lengths)
+        sampler = IndexSampler(len(records), shard_options or NoSharding(), shuffle, num_epochs, seed, balance=costs)
+        shard_options = None
+    else:
+        sampler_alone(num_epochs=num_epochs, shuffle=shuffle or None, seed=seed, balance=balance, lengths=lengths)
     drops = true_or_false("drop_remainder", drop_remainder)
     batch = [] if batch_size is None else [Batch(batch_size, drops)]
     return DataLoader(
         data_source=records,
         sampler=sampler,
         operations=[*as_list("transformations", transformations), *batch],
+        shard_options=shard_options,
         **options,
     )

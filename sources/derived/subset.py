@@ -25,8 +25,8 @@ class Subset(ByOtherKeys):
         keys: of the records, in `[0, len(source))`; one may come several times.
 
     Attributes:
-        source: that has the records.
-        keys: `int64[records]`.
+        source: the source that has the records.
+        keys: `int64[records]`, the key in `source` of each record of the subset.
 
     Raises:
         TypeError: the keys are no integers.

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace import Batch, DataLoader, IndexSampler, ReadOptions, load
+from headrace import Batch, DataLoader, IndexSampler, ReadOptions, ShardOptions, load
 from headrace.errors import CheckpointError, PicklingError
 from headrace.loader.arguments import LoaderOptions
 
@@ -81,7 +81,6 @@ def test_load_takes_every_option_of_the_loader():
     [
         ({"transformations": abs}, re.escape("transformations=[…]")),
         ({"operations": [abs]}, "use transformations="),
-        ({"sampler": None}, "DataLoader"),
         ({"num_workers": 2}, "worker_count="),
     ],
 )
@@ -285,3 +284,15 @@ def test_a_batch_of_nothing_is_refused(function):
     for nothing in ([], np.zeros((0, 2))):
         with pytest.raises(ValueError, match="got no elements"):
             function(nothing)
+
+
+def test_load_takes_a_sampler():
+    """In place of what says the order; with both, the error names the argument."""
+    sampler = IndexSampler(6, shuffle=True, seed=3, num_epochs=1)
+    batches = list(load(range(6), sampler=sampler, transformations=[lambda x: x * 10], batch_size=4))
+    assert np.concatenate(batches).tolist() == [sampler[place].record_key * 10 for place in range(6)]
+    parts = [list(load(range(6), sampler=sampler, shard_options=ShardOptions(shard, 2))) for shard in range(2)]
+    assert sorted(parts[0] + parts[1]) == list(range(6))
+    for other in ({"shuffle": True}, {"seed": 0}, {"num_epochs": 2}, {"balance": True}, {"lengths": [1] * 6}):
+        with pytest.raises(TypeError, match=f"sampler= and {next(iter(other))}=.* give it to the sampler"):
+            load(range(6), sampler=sampler, **other)
