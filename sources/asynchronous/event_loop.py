@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ...errors import SourceError
+
 ENDING_SECONDS = 5.0
 """How long tasks that users' coroutines left behind may take to end with the loop. Chosen."""
 
@@ -44,6 +46,7 @@ class EventLoop:
         """Wait for the result of a coroutine, or raise its error. It is cancelled if the wait is interrupted.
 
         Raises:
+            SourceError: the coroutine raised CancelledError itself.
             RuntimeError: called in the loop's own thread, which would wait for itself.
         """
         if self.is_here:
@@ -69,6 +72,7 @@ class _Outcome:
         self._task: asyncio.Task[None] | None = None
         self._value: Any = None
         self._error: BaseException | None = None
+        self._is_cancelled = False
         self._waited_for = threading.Lock()
         self._waited_for.acquire()
 
@@ -76,6 +80,7 @@ class _Outcome:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
+        self._is_cancelled = True
         if self._task is None:
             self._coroutine.close()
         else:
@@ -93,9 +98,19 @@ class _Outcome:
         if self._error is None:
             return self._value
         try:
+            if isinstance(self._error, asyncio.CancelledError) and not self._is_cancelled:
+                raise _own_cancellation() from self._error
             raise self._error
         finally:
             self._error = None  # whose traceback holds this frame
+
+
+def _own_cancellation() -> SourceError:
+    """The error for a coroutine that raised CancelledError, which is no `Exception`, though nobody cancelled it."""
+    return SourceError(
+        "a coroutine of the source raised CancelledError, though its read was not cancelled: a task that it awaits was. Catch "
+        "that there, and raise another exception."
+    )
 
 
 class Coroutines:

@@ -278,6 +278,39 @@ def test_a_task_that_asks_the_program_to_end_does_not_end_the_loop():
     assert source[1] == 1
 
 
+class Cancelling(Counted):
+    """One of its records awaits a task that was cancelled."""
+
+    async def __getitem__(self, key):
+        if key == 11:
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            task.cancel()
+            await task
+        return key
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("operations", [[], [Batch(4)]])
+def test_a_cancelled_error_of_a_coroutine_is_the_failure_of_its_record(where, operations):
+    """It is skipped or raised as any other, with workers and without."""
+
+    def loader(**more):
+        sampler = IndexSampler(20, num_epochs=1)
+        return DataLoader(data_source=Cancelling(20), sampler=sampler, operations=operations, **WHERE[where], **more)
+
+    def records(batches):
+        return [record for batch in batches for record in np.atleast_1d(batch).tolist()]
+
+    assert records(loader(on_error="skip")) == [key for key in range(20) if key != 11]
+    found = []
+    with iter(loader()) as iterator, pytest.raises(SourceError, match="raised CancelledError") as caught:
+        found.extend(iterator)
+    assert records(found) == list(range(8 if operations else 11))
+    assert any("record key 11 at position 11" in note for note in caught.value.__notes__)
+    with pytest.raises(SourceError, match="raised CancelledError"):
+        as_source(Cancelling(20))[11]
+
+
 class Nested(Counted):
     """Reads from another source, in a way that waits."""
 
