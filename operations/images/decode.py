@@ -6,6 +6,8 @@ costs less than to read all of it, and every pixel counts.
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ import numpy.typing as npt
 from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import ImageError
+from ...files.opened import open_file
+from ...files.paths import text_of
 from ..transforms import MapTransform
 from .library import Image, Images, OnImages, check_libraries, opencv, with_channels
 from .sizes import Size, resized, size_of
@@ -28,10 +32,16 @@ _DTYPES = ("uint8", "uint16", "float32")
 MAX_PIXELS = 1 << 28
 
 
-class DecodeImage(OnImages, MapTransform):
-    """Bytes of a JPEG, PNG or other image file → an array `[height, width, channels]`.
+_PATHS, _BYTES = (str, os.PathLike), (bytes, bytearray, memoryview)
 
-    A list, a tuple or an array of such bytes, the frames of a clip, → an array `[frames, height, width, channels]`.
+
+class DecodeImage(OnImages, MapTransform):
+    """Bytes of a JPEG, PNG or other image file, or its path → an array `[height, width, channels]`.
+
+    A list, a tuple or an array of these, the frames of a clip, → an array `[frames, height, width, channels]`.
+
+    Bytes are `bytes`, other objects of bytes, or an array `uint8[size]`. A path is a string (also a URL in a store) or a
+    `pathlib.Path`; the file is read by the thread that decodes it.
 
     Colours are in the order red, green, blue, not multiplied by the opacity. A note in the file that the image is to be turned
     (EXIF, the orientation of TIFF) does not count.
@@ -92,9 +102,9 @@ class DecodeImage(OnImages, MapTransform):
 
     def _image_or_clip(self, data: Any) -> Images:
         is_list = isinstance(data, (list, tuple)) or (
-            isinstance(data, np.ndarray) and data.dtype == object and data.ndim == 1
+            isinstance(data, np.ndarray) and data.dtype.kind in "OU" and data.ndim == 1
         )
-        if not is_list or not len(data) or not isinstance(data[0], bytes):
+        if not is_list or not len(data) or not isinstance(data[0], (*_BYTES, *_PATHS)):
             return self._decoded(data)
         frames = list(map(self._decoded, data))
         if unlike := [frame.shape for frame in frames if frame.shape != frames[0].shape]:
@@ -104,8 +114,7 @@ class DecodeImage(OnImages, MapTransform):
         return np.stack(frames)
 
     def _decoded(self, data: Any) -> Image:
-        if not isinstance(data, bytes):
-            raise ImageError(f"DecodeImage takes bytes, not {type(data).__name__} {short_repr(data)}.")
+        data = _content_of(data)
         height, width = _told_size(data)
         if height * width > self._max_pixels:
             raise ImageError(
@@ -132,6 +141,26 @@ class DecodeImage(OnImages, MapTransform):
         # Libjpeg makes 26 of 201 rows at an eighth, the last one of which is of the image for an eighth only.
         eighths = int(8 * min(image.shape[0] / rows, image.shape[1] / columns))
         return image[: max(1, rows * eighths // 8), : max(1, columns * eighths // 8)]
+
+
+def _content_of(image: Any) -> bytes:
+    """The bytes of an image file, of what an element has of it.
+
+    Raises:
+        ImageError: it is neither bytes nor a path.
+        SourceError: the file cannot be read.
+    """
+    if isinstance(image, bytes):
+        return image
+    if isinstance(image, _PATHS):
+        with closing(open_file(text_of(image))) as file:
+            return bytes(file.read(0, file.size))
+    if isinstance(image, _BYTES) or (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 1):
+        return bytes(image)
+    raise ImageError(
+        f"DecodeImage takes bytes, not {type(image).__name__} {short_repr(image)}; pass the bytes of an image file, or its "
+        "path."
+    )
 
 
 def _told_size(data: bytes) -> tuple[int, int]:

@@ -7,13 +7,14 @@ import sys
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
 import headrace
 from headrace import DecodeImage, RandomFlip, RandomResizedCrop, Resize
-from headrace.errors import ImageError
+from headrace.errors import ImageError, SourceNotFoundError
 
 PHOTO = load_sample_images().images[0][:201, :300]
 
@@ -56,6 +57,26 @@ def test_channels_are_as_many_as_one_asks_for(kind, channels, mode):
         image.convert("RGB" if mode == "P" else mode).convert({1: "L", 3: "RGB", 4: "RGBA"}[channels])
     )
     assert np.abs(found.squeeze().astype(int) - expected).mean() < (12 if mode == "CMYK" or kind == "WEBP" else 3)
+
+
+def test_paths_and_all_kinds_of_bytes_are_decoded(tmp_path):
+    """A string, a path, objects of bytes and arrays; a clip of paths, and a table of files."""
+    path = tmp_path / "a.png"
+    path.write_bytes(PNG)
+    decode = DecodeImage()
+    for image in (path, str(path), np.str_(path), bytearray(PNG), memoryview(PNG), np.frombuffer(PNG, np.uint8)):
+        np.testing.assert_array_equal(decode.map({"image": image})["image"], PHOTO)
+    for clip in ([path, path], (str(path),) * 2, np.array([str(path)] * 2), [memoryview(PNG), bytearray(PNG)]):
+        assert decode.map(clip).shape == (2, *PHOTO.shape)
+    table = pd.DataFrame({"image": [str(path)] * 4, "label": range(4)})
+    source = table.to_dict("records")
+    for workers in (0, 1):
+        (batch,) = headrace.load(source, transformations=[decode], batch_size=4, num_epochs=1, worker_count=workers)
+        assert (batch["image"].shape, batch["label"].tolist()) == ((4, *PHOTO.shape), [0, 1, 2, 3])
+    with pytest.raises(SourceNotFoundError, match=r"nowhere\.png"):
+        decode.map(str(tmp_path / "nowhere.png"))
+    with pytest.raises(ImageError, match=r"takes bytes, not int 3; .* or its path"):
+        decode.map(3)
 
 
 OPAQUE_AND_NOT = np.dstack([PHOTO, np.where(np.arange(300) < 150, 255, 64) * np.ones((201, 1), int)]).astype(np.uint8)
