@@ -37,6 +37,8 @@ class Forward(logging.Handler):
         """Send a record, or let `logging` tell that it cannot be sent."""
         try:
             self._send(_as_bytes(record))
+        except OSError:  # the user's process is gone
+            return
         except Exception:
             self.handleError(record)
 
