@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import statistics
 
 import numpy as np
+import PIL.Image
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from PIL import Image
 
 import headrace
 from headrace.loader.options import ReadOptions
 from headrace.tools.diagnosis.diagnosis import Diagnosis
 from headrace.tools.diagnosis.judging.verdict import found, step_seconds
 from headrace.tools.diagnosis.measured import Dropped, Measured, Rare, SourceFacts, WorkPart
+from headrace.tools.diagnosis.pillow import uses_pillow
 
 
 def options_of(what):
@@ -232,6 +236,41 @@ def test_calls_that_wait_for_one_another_are_no_reason_for_more_workers():
     assert "each takes 6.2 ms alone and 25.0 ms among others, on 4 worker threads" in diagnosis.sentence
     assert not any("worker_count" in change.what for change in diagnosis.changes)
     assert found(dataclasses.replace(loop, alone=0.3)).kind == "operation"
+
+
+def test_an_operation_that_uses_pillow_is_told_of_decode_image():
+    """In place of the general advice, however the function names Pillow."""
+    decode = WorkPart("decode", "record", 0.4, 16)
+    loop = _work(decode)
+    assert any(change.what == "`decode` twice as fast" for change in Diagnosis.of(loop).changes)
+    (by_pillow,) = (
+        change
+        for change in Diagnosis.of(_work(dataclasses.replace(decode, pillow=True))).changes
+        if "`decode`" in change.what
+    )
+    assert by_pillow.what == "headrace.DecodeImage(size=…) in place of Pillow in `decode`, if it decodes images"
+    assert by_pillow.at_most
+
+
+class _ByPillow:
+    def __call__(self, data):
+        return [Image.open(each) for each in data]
+
+
+def _by_module(data):
+    def inner():
+        return PIL.Image.open(data)
+
+    return inner()
+
+
+def test_the_use_of_pillow_is_seen_in_the_code_of_a_function():
+    """A module or a class by a global name, inside another function, in an object that is called, in a partial."""
+    for function in (_ByPillow(), _by_module, functools.partial(_by_module, 3), lambda data: Image.open(data)):
+        assert uses_pillow(function)
+    for function in (_store, len, np.asarray, print, None, functools.partial(len)):
+        assert not uses_pillow(function)
+    assert uses_pillow(headrace.MapTransform(_by_module).user_function)
 
 
 def _in_order(seconds, workers, ahead):

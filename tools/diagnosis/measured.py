@@ -25,6 +25,7 @@ class WorkPart:
     kind: PartKind  # see `PartKind`
     seconds: float  # of all workers together, for one step
     calls: float = 1.0  # for one step
+    pillow: bool = False  # an operation whose function works on images by Pillow
 
 
 @dataclass(frozen=True)

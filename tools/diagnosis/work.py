@@ -26,6 +26,7 @@ from ...loader.work.tasks import SpanTask
 from ...loader.work.worker import Worker
 from ...sources.protocol import reader_of
 from .measured import Dropped, Measured, PartKind, Rare, WorkPart
+from .pillow import uses_pillow
 
 LONG = 5.0  # A task, or a read, is a slow one if it takes so many times what the middle one takes for each record
 LIKE = 3.0  # … and not so many times less than in the slowest
@@ -60,7 +61,7 @@ class Work:
         found: dict[tuple[str, PartKind], WorkPart] = {}
         for part in (part for stats in self.after.stages for part in self._of_stage(stats)):
             if part.seconds > 0 or part.kind in ("record", "batch"):
-                known = found.get((part.name, part.kind), WorkPart(part.name, part.kind, 0.0, 0.0))
+                known = found.get((part.name, part.kind), replace(part, seconds=0.0, calls=0.0))
                 more = replace(known, seconds=known.seconds + part.seconds, calls=known.calls + part.calls)
                 found[part.name, part.kind] = more
         return tuple(found.values())
@@ -82,7 +83,13 @@ class Work:
         return [
             WorkPart("reading", "reading", reading),
             *(
-                WorkPart(operation.name_in_stats, kind, each * share, inputs if kind == "record" else 1.0)
+                WorkPart(
+                    operation.name_in_stats,
+                    kind,
+                    each * share,
+                    inputs if kind == "record" else 1.0,
+                    uses_pillow(operation.user_function),
+                )
                 for operation, kind, each in zip(stage.operations, self._kinds(stage), seconds)
             ),
             WorkPart("between operations", "between", between * share),

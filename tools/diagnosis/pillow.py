@@ -1,0 +1,43 @@
+"""Finds out if a user's function works on images by Pillow. In: a function. Out: a bool; the function is not called."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_PILLOW = "PIL"
+
+
+def uses_pillow(function: Callable[..., Any] | None) -> bool:
+    """True if the code of a function names Pillow: a module of it, a thing from it, or its import.
+
+    >>> def decoded(path):
+    ...     from PIL import Image
+    ...     return Image.open(path)
+    >>> uses_pillow(decoded), uses_pillow(len), uses_pillow(None)
+    (True, False, False)
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    plain = getattr(function, "__func__", function)
+    if not isinstance(plain, types.FunctionType):
+        plain = vars(type(plain)).get("__call__")
+    if not isinstance(plain, types.FunctionType):
+        return False
+    names = {name for code in _codes(plain.__code__) for name in code.co_names}
+    return _PILLOW in names or any(_is_of_pillow(plain.__globals__.get(name)) for name in names)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A code, and those of the functions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _is_of_pillow(value: Any) -> bool:
+    module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    return str(module).partition(".")[0] == _PILLOW
