@@ -55,8 +55,14 @@ class KeyBlocks:
         return keys[start - first : stop - first]
 
     def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        last = min(max(stop, start + self._ahead), self._leaf.total)
-        return start, self._leaf.record_keys(self._leaf.positions(start, max(last, stop)))
+        """The start and the keys of a block; of the span alone, if the sampler fails after it."""
+        last = max(min(start + self._ahead, self._leaf.total), stop)
+        try:
+            return start, self._leaf.record_keys(self._leaf.positions(start, last))
+        except Exception:
+            if last == stop:
+                raise
+            return start, self._leaf.record_keys(self._leaf.positions(start, stop))
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
         """A block of keys; the source knows them, and is told those of the next block."""

@@ -303,8 +303,10 @@ def test_a_loader_takes_a_sampler_of_more_records_than_there_are():
     for sampler in (grain.samplers.IndexSampler(5, num_epochs=1, seed=0), grain.samplers.SequentialSampler(5)):
         loader = grain.DataLoader(data_source=[10, 20, 30], sampler=sampler, operations=[])
         iterator = iter(loader)
-        with pytest.raises(IndexError, match="record key 3, outside"):
-            list(iterator)
+        assert [next(iterator) for _ in range(3)] == [10, 20, 30]
+        with pytest.raises(IndexError, match="record key 3, outside") as caught:
+            next(iterator)
+        assert any("position 3" in note for note in caught.value.__notes__)
         iterator.close()
 
 

@@ -203,6 +203,22 @@ def test_a_sampler_that_fails_is_named():
 
 
 @pytest.mark.parametrize("worker_count", [0, 1])
+def test_a_sampler_that_fails_late_fails_at_its_place(worker_count):
+    """All records before come first, though keys are computed far ahead; the error names the position."""
+
+    class Late(headrace.IndexSampler):
+        def record_keys(self, positions: Any) -> Any:
+            return np.where(positions == 13, 99, positions)
+
+    iterator = iter(DataLoader(data_source=range(20), sampler=Late(20, num_epochs=1), worker_count=worker_count))
+    assert [next(iterator) for _ in range(13)] == list(range(13))
+    with pytest.raises(IndexError, match="record key 99") as caught:
+        next(iterator)
+    assert "position 13" in str(caught.value.__notes__)
+    iterator.close()
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
 def test_stopiteration_in_a_generator_is_told_as_such(worker_count):
     """Python wraps it in a RuntimeError, whose words would mislead."""
 
