@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from ..common.validation import whole_number
 from ..loader.arguments import warn_of_no_effect
 from ..loader.data_loader import LoaderDescription
 from ..loader.device.description import to_device
@@ -246,7 +247,28 @@ class IterMethods(
             observe="log" if getattr(options, "enable_profiling", False) else True,
         )
 
-    prefetch = mp_prefetch
+    def prefetch(self, count: int = 2) -> IterDataset[T]:
+        """The same stream, made on a thread ahead of your loop, while a step of the loop runs.
+
+        This pays where a step leaves the interpreter to others, as one on an accelerator does. It needs no other process and
+        no pickle. A stream that has workers already keeps them, and they hold `count` elements ready each.
+
+        Args:
+            count: elements that may be ready at a time (default 2); 0 makes each when it is asked for.
+
+        Raises:
+            TypeError, ValueError: `count` is no int, or is negative.
+
+        >>> from headrace import MapDataset
+        >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
+        [0, 1, 2]
+        """
+        remedy = "a number of elements; for worker processes, mp_prefetch(2)"
+        if whole_number("prefetch: count", count, 0, None, remedy) == 0:
+            return self._made(self.chain_stream)
+        if self.chain_stream.execution.worker_count != 0:
+            return self.with_options(worker_buffer_size=count)
+        return self.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=count)
 
     def with_options(self, **options: Any) -> IterDataset[T]:
         """The same stream, made elsewhere or otherwise; arguments of `DataLoader`, which say what each does.

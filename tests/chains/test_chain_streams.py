@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import threading
+import time
 from itertools import islice
 
 import numpy as np
@@ -384,9 +386,29 @@ def test_what_fails_before_the_first_task_of_a_worker_is_told_as_it_is():
         list(stream.mp_prefetch(0, print))
     with pytest.raises(TypeError, match="worker_init_fn=3 is an int"):
         stream.mp_prefetch(1, 3)
-    assert list(MapDataset.range(4).to_iter_dataset().prefetch(0)) == [0, 1, 2, 3]
     with pytest.warns(UserWarning, match="timeout"):
         iter(MapDataset.range(10).to_iter_dataset().with_options(timeout=5.0)).close()
+
+
+def test_prefetch_makes_elements_on_a_thread_ahead_of_the_loop():
+    """As many as it is told; a stream with workers keeps them, and 0 makes none ahead."""
+    made = []
+    stream = MapDataset.range(10).to_iter_dataset().map(lambda x: made.append(threading.current_thread().name) or x)
+    with iter(stream.prefetch(3)) as iterator:
+        assert next(iterator) == 0
+        until = time.monotonic() + 20
+        while len(made) < 4 and time.monotonic() < until:
+            time.sleep(1e-3)
+        assert len(made) >= 4
+        assert set(made) == {"headrace-worker_0"}
+        assert list(iterator) == list(range(1, 10))
+    made.clear()
+    assert list(stream.prefetch(0)) == list(range(10))
+    assert set(made) == {threading.current_thread().name}
+    options = stream.mp_prefetch(2).prefetch(4).chain_stream.execution
+    assert (options.worker_count, options.worker_kind, options.worker_buffer_size) == (2, "process", 4)
+    with pytest.raises(ValueError, match=r"prefetch: count=-1 .*mp_prefetch\(2\)"):
+        stream.prefetch(-1)
 
 
 def test_failures_say_where_they_arose():

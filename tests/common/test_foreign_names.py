@@ -177,7 +177,7 @@ CALLS = {
         ("IterDataset.filter", "num_proc", r"stream\.mp_prefetch\(2\)"),
         ("IterDataset.window_shuffle", "buffer_size", "window_size is the number of elements"),
         ("IterDataset.mp_prefetch", "num_workers", r"stream\.mp_prefetch\(2\), the number"),
-        ("IterDataset.prefetch", "buffer_size", "read ahead as it is"),
+        ("IterDataset.prefetch", "buffer_size", "made ahead on a thread"),
         ("IterDataset.with_options", "num_workers", r"with_options\(worker_count=2\)"),
         ("IterDataset.with_options", "nonsense", "it has worker_count, "),
         ("Batch", "collate_fn", r"headrace\.Batch\(32, batch_fn=function\)"),
