@@ -85,7 +85,7 @@ class Progress(Resumable):
         self._end_line()
 
     def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
-        self._iterator.set_states(states, strict, equal_steps)
+        self._iterator.set_states(states, strict, *((equal_steps,) if equal_steps else ()))
         self._end_line()
 
     def start_prefetch(self) -> None:

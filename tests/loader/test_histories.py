@@ -5,9 +5,10 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import pytest
-from living import History
+from living import History, UnevenHistory
 
 from headrace import MixSampler
+from headrace.errors import CheckpointError
 from headrace.samplers.changing.sampler import ChangingSampler
 
 WAYS = [{"worker_count": 2}, {"worker_count": 3}, {"worker_count": 1, "worker_kind": "ray"}]
@@ -119,3 +120,28 @@ def test_a_planted_fault_is_found(fault, tmp_path):
     with planted(), pytest.raises(AssertionError):
         for seed in range(100):
             _check(seed, tmp_path, parts)
+
+
+def _played_unevenly(seeds, folder):
+    """How many histories were refused, where shards changed after some had ended and a longer epoch was wanted."""
+    refused = 0
+    for seed in seeds:
+        try:
+            UnevenHistory(seed, folder).play()
+        except CheckpointError as error:
+            if "some shards had come to its end" not in str(error):
+                raise
+            refused += 1
+    return refused
+
+
+def test_shards_at_any_steps_take_in_records_once(tmp_path):
+    """Of one source and of mixes; their states go together although some shards know of fewer records than others."""
+    assert _played_unevenly(range(10), tmp_path) < 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(10))
+def test_shards_at_any_steps_take_in_records_once_in_a_thousand_histories(block, tmp_path):
+    """The same of many."""
+    assert _played_unevenly(range(1000 + 100 * block, 1100 + 100 * block), tmp_path) < 10
