@@ -197,7 +197,7 @@ _LABELS = {"stage": ["stage"], "operation": ["operation"], "wait": ["part"], "pa
 _METRICS = {
     "steps_total": ("counted.steps", "Elements that the program received, since the start or the last set_state."),
     "records_total": ("counted.records", "Records that were read."),
-    "bytes_total": ("counted.nbytes", "Bytes of the elements."),
+    "bytes_total": ("counted.nbytes", "Bytes of the records that were read."),
     "seconds_total": ("counted.elapsed", "Time in which the elements were received, the program's own work included."),
     "waited_seconds_total": ("counted.waited", "Time of these that the program waited for elements."),
     "skipped_total": ("loop.skipped_count", "Records or batches left out because they failed."),

@@ -111,7 +111,8 @@ def test_no_folder_of_the_library_holds_more_than_14_modules():
     )
     for folder, count in modules.items():
         if not (
-            folder.parts and (folder.parts[0] in {"tests", "benchmarks", "examples"} or folder.parts[0].startswith("."))
+            folder.parts
+            and (folder.parts[0] in {"tests", "benchmarks", "examples", "build"} or folder.parts[0].startswith("."))
         ):
             assert count <= 14, folder
 

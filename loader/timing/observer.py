@@ -24,7 +24,7 @@ from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
 KEPT = 2000
 """Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
 
-_INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks")
+_INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks", "read_bytes")
 _FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
 _ROW = Struct(f"={len(_INTS)}q{len(_FLOATS)}d")
 _DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name in _FLOATS)])
@@ -90,18 +90,18 @@ class Ledger:
 
     def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
         """Write a row in the place of the oldest one."""
-        worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _ = times
+        worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _, read_bytes = times
         at = self.count % KEPT * _ROW.size
-        ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks
+        ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes
         _ROW.pack_into(self._memory, at, *ints, *moments, began, ended, reading, packing, under_way)
         self.count += 1
 
     def last_tasks(self) -> Iterator[tuple[Any, ...]]:
         """Block, stage, start, stop, worker, moments and, in the order of `TaskTimes`, the times of the last tasks."""
         for row in self.since(0).tolist():
-            block, stage, start, stop, worker, inputs, rows, nbytes, tasks = row[: len(_INTS)]
+            block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes = row[: len(_INTS)]
             *moments, began, ended, reading, packing, under_way = row[len(_INTS) :]
-            times = began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks
+            times = began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, None, read_bytes
             yield block, stage, start, stop, worker, moments, times
 
     def since(self, number: int) -> Rows:
@@ -191,7 +191,7 @@ class Observer:
             waited=self.waits.seconds,
             stages=tuple(sums.stats(number, names[number], elapsed) for number, sums in stages if sums.timed_inputs),
             records=sum(sums.inputs for number, sums in stages if names[number].reads),
-            nbytes=sum(sums.nbytes for number, sums in stages if names[number].ends),
+            nbytes=sum(sums.read_bytes for number, sums in stages if names[number].reads),
             shared_bytes=self.slabs.now,
             **more,
         )

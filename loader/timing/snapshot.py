@@ -137,7 +137,7 @@ class Snapshot:
         skipped: records or batches left out because they failed.
         stages: what the tasks of each stage took; none with `ExecutionOptions(observe=False)`.
         records: positions whose records were read.
-        nbytes: bytes of the elements; estimated where their sizes differ.
+        nbytes: bytes of the records that were read, also of those that operations left out; estimated where sizes differ.
         shared_bytes: memory that workers share with your process now.
         feeding: of a device feeder, the parts of `waited`.
     """

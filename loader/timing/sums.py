@@ -30,6 +30,7 @@ class StageSums:
     timed_rows: int = 0  # likewise
     stood_for: int = 0  # number, of those and of the tasks that they stand for, as if these were of the same length
     timed_nbytes: int = 0  # of the rows of these
+    timed_read_bytes: int = 0  # of the records that they read
     busy: float = 0.0  # of workers
     reading: float = 0.0  # of these
     packing: float = 0.0  # of these
@@ -48,6 +49,7 @@ class StageSums:
         self.stood_for += int(tasks["inputs"] @ tasks["tasks"])
         self.timed_rows += int(tasks["rows"].sum())
         self.timed_nbytes += int(tasks["nbytes"].sum())
+        self.timed_read_bytes += int(tasks["read_bytes"].sum())
         self.busy += _seconds(tasks, tasks["ended"] - tasks["began"])
         self.reading += _seconds(tasks, tasks["reading"])
         self.packing += _seconds(tasks, tasks["packing"])
@@ -61,6 +63,11 @@ class StageSums:
         """Bytes of the rows of all tasks, estimated from the timed ones: by input for batches, else by row."""
         of_all, timed = (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
         return round(self.timed_nbytes * of_all / timed) if timed else 0
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of the records of all tasks, estimated from the timed ones."""
+        return round(self.timed_read_bytes * self.inputs / self.timed_inputs) if self.timed_inputs else 0
 
     def add_look(self, look: OperationTimes, tasks: int) -> None:
         """Add a task that was timed operation by operation, and that represents `tasks` of them."""

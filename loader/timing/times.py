@@ -44,6 +44,7 @@ class TaskTimes(NamedTuple):
     under_way: float = 0.0  # seconds in which its records were being read, of all reads together
     tasks: int = 1  # for which it stands: itself, and those before it that the worker did not time
     look: OperationTimes | None = None
+    read_bytes: int = 0  # of the records that were read, estimated from some of them
 
     def moved(self, seconds: float) -> TaskTimes:
         """The same by the clock of another machine, which is ahead by `seconds`."""

@@ -91,6 +91,7 @@ class Worker:
         self._inputs = 0  # … so many positions; or it is about so many rows
         self._stacks_rows = [stacks_rows and stage.makes_rows(pipeline.regrouped) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
+        self._used: StepChain | None = None  # by the task that is being done
         self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
@@ -98,14 +99,12 @@ class Worker:
         self._notices = Notices()
         self._seeds_globals = seeds_globals
         self._held = held_by_each(pipeline.operations) if seeds_globals else {}
-        self._owns_globals = owns_globals
-        self._torch = LateTorch()
+        self._owns_globals, self._torch = owns_globals, LateTorch()
         self._to_watch = set(range(len(pipeline.stages))) if watches_globals and not seeds_globals else set[int]()
         self._unwatched = set(self._to_watch)
         self._watch: tuple[int, DrawWatch, StepChain] | None = None  # of the task that is being done
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
         self._timed: dict[int, tuple[StepChain, OperationClock]] = {}  # by the number of the stage
-        self._used: StepChain | None = None  # by the task that is being done
         self.busy: Busy | None = None
 
     def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> StepChain:
@@ -350,6 +349,8 @@ class Worker:
         began = perf_counter()
         records, failure = self._records(task, read)
         self._reading += perf_counter() - began
+        if self._timing and len(records):
+            self._stopwatches[task.stage].add_records(records)
         if self._only_columns and failure is None:
             return Block.of(records)
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)

@@ -32,7 +32,7 @@ def test_a_loop_that_begins_is_told_of():
         told = _numbers(server)
         assert told['headrace_steps_total{loop="0"}'] == told['headrace_step{loop="0"}'] == 3
         assert told['headrace_records_total{loop="0"}'] == 8
-        assert told['headrace_bytes_total{loop="0"}'] == 48
+        assert told['headrace_bytes_total{loop="0"}'] == 64
         assert 0 < told['headrace_waited_seconds_total{loop="0"}'] <= told['headrace_seconds_total{loop="0"}']
         assert told['headrace_tasks_total{loop="0",stage="1"}'] > 0
         assert any(name.startswith('headrace_operation_seconds{loop="0",operation="0 Filter') for name in told)
