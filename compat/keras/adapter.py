@@ -18,6 +18,7 @@ from ...chains.iter_dataset import IterMethods
 from ...common.messages import a_kind_of
 from ...loader.data_loader import LoaderMethods
 from ...loader.device.description import DeviceLoader
+from ...loader.plan.steps.lookup import number_of
 
 _LATEST = (
     threading.local()
@@ -193,9 +194,13 @@ class FollowedPasses:
 
 
 def _length(dataset: Any) -> int | None:
-    """Number of batches of a pass, None if it is not known before."""
+    """Number of batches of a pass; None if it is not known before. Streams under Grain's names have no `len()`."""
+    description = getattr(dataset, "loader_description", None)
     try:
-        length = len(dataset)
+        if hasattr(type(dataset), "__len__") or description is None:
+            length = len(dataset)
+        else:
+            length = number_of(description.pipeline, (0, 0), description.skipped_steps)
     except (TypeError, OverflowError):
         return None
     return None if length >= 1 << 62 else length  # Grain's length of what has no end
