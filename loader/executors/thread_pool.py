@@ -17,6 +17,8 @@ from ..interrupts import Uninterrupted, wait_until
 
 T = TypeVar("T")
 
+_PATIENCE_SECONDS = 2.0  # for calls that do not end, when a pool that was not closed goes, or Python ends
+
 
 class Call(Generic[T]):
     """A call that is made once, on another thread."""
@@ -73,7 +75,7 @@ class Pool:
         self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._let_go = 0  # of these, they have ended or are about to
-        finalize(self, _end, self._calls, self._threads)
+        finalize(self, _end, self._calls, self._threads, _PATIENCE_SECONDS)
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Call[T]:
         call = Call(function, arguments)
@@ -117,7 +119,7 @@ def _make_calls(calls: SimpleQueue[Call[Any] | None]) -> None:
         del call  # what it returned is not kept here
 
 
-def _end(calls: SimpleQueue[Call[Any] | None], threads: list[threading.Thread]) -> None:
+def _end(calls: SimpleQueue[Call[Any] | None], threads: list[threading.Thread], seconds: float = float("inf")) -> None:
     with suppress(Empty):
         while True:
             if (call := calls.get_nowait()) is not None:
@@ -125,4 +127,4 @@ def _end(calls: SimpleQueue[Call[Any] | None], threads: list[threading.Thread]) 
     for _ in threads:
         calls.put(None)
     others = [thread for thread in threads if thread is not threading.current_thread()]
-    wait_until(lambda: not any(thread.is_alive() for thread in others))
+    wait_until(lambda: not any(thread.is_alive() for thread in others), seconds)

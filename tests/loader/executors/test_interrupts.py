@@ -17,6 +17,7 @@ from pipelines import chosen
 from without import linux_only
 
 import headrace
+from headrace.loader.executors import thread_pool
 from headrace.loader.executors.processes.spawner import Spawner
 from headrace.loader.executors.thread_pool import Pool
 from headrace.loader.interrupts import Uninterrupted, wait_until
@@ -354,3 +355,17 @@ def test_a_forked_copy_of_an_iterator_with_threads_goes_on_with_its_own(options)
         "pid or os._exit(0)\n"
     )
     assert output == "True\nTrue\n"
+
+
+def test_threads_whose_work_does_not_end_do_not_hold_up_the_end_of_a_process(monkeypatch):
+    """A pool that was not closed waits a limited time for its threads, and leaves them."""
+    monkeypatch.setattr(thread_pool, "_PATIENCE_SECONDS", 0.01)
+    goes_on = threading.Event()
+    pool = Pool(1, "headrace-test")
+    pool.submit(goes_on.wait, 10)
+    (thread,) = pool._threads
+    del pool
+    still_at_work = thread.is_alive()
+    goes_on.set()
+    thread.join()
+    assert still_at_work
