@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from ..common.messages import TEXT, shorten
+from ..common.messages import TEXT, shorten, shorten_lines
 from ..errors import CheckpointError, ClosedError
 from ..files.descriptors import write_at
 from ..files.whole_files import WholeFile
@@ -102,7 +102,7 @@ class StateFile:
         try:
             iterator.set_state(from_bytes(content.rstrip(), iterator), **as_said(strict))
         except CheckpointError as error:
-            raise CheckpointError(f"{shorten(self._path)}: {shorten(error, 400)}") from None
+            raise CheckpointError(f"{shorten(self._path)}: {shorten_lines(error, 400)}") from None
         iterator.start_prefetch()
         return True
 

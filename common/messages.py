@@ -67,6 +67,11 @@ def shorten(text: Any, limit: int = TEXT) -> str:
     return f"{line[: limit - 1 - tail]}…{line[len(line) - tail :]}"
 
 
+def shorten_lines(text: Any, limit: int = TEXT) -> str:
+    """Shorten each line of a text as `shorten` does, and keep the lines."""
+    return "\n".join(shorten(line, limit) for line in str(text).splitlines())
+
+
 def a_kind_of(value: Any) -> str:
     """The name of a value's class, with its article.
 

@@ -295,7 +295,8 @@ class PooledExecutor(Executor):
             LOGGER.warning(
                 f"worker {worker} has said nothing for {seconds:.0f} s, not even what it is at. It was given "
                 f"{task_in_words(handle.task, handle.blocks, self._pipeline)}. Code that holds the interpreter's lock does "
-                "that, or a stopped process. timeout= ends such workers."
+                "that, or a stopped process. timeout= ends such workers.",
+                extra={"hanging": f"worker {worker} has said nothing for {seconds:.1f} s"},
             )
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:

@@ -92,6 +92,7 @@ class TaskRunner(Generic[T]):
         allocate: Allocate,
         encode: Callable[[Any], tuple[T, int]],
         tell_of_hang: Callable[[Hang], None] = log_hang,
+        weighs_records: bool = False,
     ) -> None:
         options, self._unready = setup
         self._pipeline = pipeline
@@ -105,6 +106,7 @@ class TaskRunner(Generic[T]):
             seeds_globals=options.seed_globals,
         )
         self._ahead = ReadAhead(pipeline, options.reading)
+        self._weighs_records = weighs_records  # a task is shorter where its records are large, not only its rows
         self._hang_watch = HangWatch(_hang_seconds(options), self._ahead, tell_of_hang)
         self._hang_watch.add(self._worker)
         self.reads_ahead = self._ahead.helps
@@ -123,6 +125,8 @@ class TaskRunner(Generic[T]):
         except Exception as failure:
             block = Block.of([], None if block.tags is None else RowOrigins(), Failure(failure))
             rows, _ = self._encode([])
+        if self._weighs_records:
+            block.nbytes = max(block.nbytes, int(self._ahead.bytes_of(task)))
         ended = perf_counter()
         block.seconds = ended - began
         if (times := block.times) is not None:

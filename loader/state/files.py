@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any
 
-from ...common.messages import a_kind_of, first_few, short_repr, shorten
+from ...common.messages import a_kind_of, first_few, short_repr, shorten, shorten_lines
 from ...errors import CheckpointError
 from .record_checks import OneShardError
 
@@ -58,7 +58,7 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
     except OSError as error:
         raise unreadable(folder, error) from None
     except CheckpointError as error:
-        raise CheckpointError(f"{shorten(folder)}: {shorten(error, 400)}") from None
+        raise CheckpointError(f"{shorten(folder)}: {shorten_lines(error, 400)}") from None
     iterator.start_prefetch()
 
 

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from ...common.fields import replaced
-from ...common.messages import a_kind_of, first_few, short_repr, shorten
+from ...common.messages import a_kind_of, first_few, short_repr, shorten_lines
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
 from ...samplers.changing.history import History
@@ -41,7 +41,7 @@ def parsed(states: Any) -> list[LoaderState]:
         try:
             read.append(LoaderState.from_json(state, like=read[0] if read else None))
         except CheckpointError as error:
-            raise CheckpointError(f"state {number} of {len(states)}: {shorten(error, 400)}") from None
+            raise CheckpointError(f"state {number} of {len(states)}: {shorten_lines(error, 400)}") from None
     return read
 
 
@@ -241,7 +241,10 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
     if len(by_shard) < count:
         missing = [shard for shard in range(min(count, len(by_shard) + 8)) if shard not in by_shard][:8]
         more = "" if len(missing) == count - len(by_shard) else f" and others, {count - len(by_shard)} in all,"
-        raise CheckpointError(f"the states of shards {missing}{more} of {count} are missing; pass all of them.")
+        raise CheckpointError(
+            f"the states of shards {missing}{more} of {count} are missing; pass all of them; or one, with "
+            "equal_steps=True, if all shards stood at the same step."
+        )
     return [by_shard[shard] for shard in range(count)]
 
 

@@ -114,7 +114,7 @@ def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, 
             try:
                 before, after = looks.best()
             except ProgramError as error:
-                raise ProgramError(f"{error}{hangs.sentence}") from None
+                raise ProgramError(f"{hangs.sentence} {error}".strip()) from None
     return replace(measured(loop, before, after, lock, step_known), hangs=hangs.sentence.strip())
 
 

@@ -240,7 +240,7 @@ class WorkerProcess:
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
         self._runner = TaskRunner(
-            number, setup, pipeline, self._allocate, self._encode, lambda hang: channel.send(Hangs(*hang))
+            number, setup, pipeline, self._allocate, self._encode, lambda hang: channel.send(Hangs(*hang)), True
         )
         self._waiting: deque[tuple[RunTasks, list[int], RecordsAhead | None]] = deque()
         self._trouble: Exception | None = None  # in receiving

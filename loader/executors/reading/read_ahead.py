@@ -251,6 +251,11 @@ class ReadAhead:
         rest = self._on_threads.add(span.part(here, span.count) if here else span)
         return InPlace(span.part(0, here), rest).records if here else rest.records
 
+    def bytes_of(self, task: Any) -> float:
+        """Bytes of the records of a task, estimated; 0 where they are not read ahead."""
+        pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
+        return 0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
+
     def oldest(self) -> UnderWay | None:
         """The read on a thread that has been under way for the longest time."""
         return self._on_threads.oldest()
