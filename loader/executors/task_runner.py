@@ -106,7 +106,9 @@ class TaskRunner(Generic[T]):
             seeds_globals=options.seed_globals,
         )
         self._ahead = ReadAhead(pipeline, options.reading)
-        self._weighs_records = weighs_records  # a task is shorter where its records are large, not only its rows
+        self._weighs_records = (
+            weighs_records and self._ahead.helps
+        )  # a task is shorter where its records are large, not only its rows
         self._hang_watch = HangWatch(_hang_seconds(options), self._ahead, tell_of_hang)
         self._hang_watch.add(self._worker)
         self.reads_ahead = self._ahead.helps
