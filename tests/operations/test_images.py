@@ -79,6 +79,8 @@ def test_paths_and_all_kinds_of_bytes_are_decoded(tmp_path):
         decode.map(3)
 
 
+Image.init()  # older versions of Pillow have no AVIF
+
 OPAQUE_AND_NOT = np.dstack([PHOTO, np.where(np.arange(300) < 150, 255, 64) * np.ones((201, 1), int)]).astype(np.uint8)
 CLEAR = {
     "PNG": {},
@@ -102,7 +104,7 @@ def pillow(data, channels):
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("mode", ["RGBA", "RGB", "LA", "L"])
-@pytest.mark.parametrize("kind", CLEAR)
+@pytest.mark.parametrize("kind", [kind for kind in CLEAR if kind in Image.SAVE])
 def test_opacity_and_orientation_change_no_colours(kind, mode, turned, channels):
     """Red stays red, nothing is multiplied by the opacity, and nothing is turned: as in Pillow, for each kind of file."""
     options = dict(CLEAR[kind])
@@ -112,15 +114,16 @@ def test_opacity_and_orientation_change_no_colours(kind, mode, turned, channels)
             if kind == "TIFF"
             else {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"}
         )
-    out = io.BytesIO()
-    Image.fromarray(OPAQUE_AND_NOT).convert(mode).save(out, kind, **options)
+    picture, out, straight = Image.fromarray(OPAQUE_AND_NOT).convert(mode), io.BytesIO(), io.BytesIO()
+    picture.save(out, kind, **options)
+    picture.save(straight, kind, **CLEAR[kind])  # some versions of Pillow turn TIFF files, whatever is asked
     data = out.getvalue()
     if (mode, channels) == ("LA", 4) and kind in ("TIFF", "JPEG2000"):
         with pytest.raises(ImageError, match="cannot be decoded"):
             DecodeImage(channels=channels).map(data)
         return
     found = DecodeImage(channels=channels).map(data)
-    expected = pillow(data, channels)
+    expected = pillow(straight.getvalue(), channels)
     assert found.shape == expected.shape == (201, 300, channels)
     assert np.abs(found.astype(int) - expected).max() <= (6 if kind == "AVIF" else 1)
 
