@@ -64,7 +64,7 @@ class IterMethods(
     Remarks,
     Generic[T],
 ):
-    """Everything that streams have but a length, which those of Grain do not have either."""
+    """All methods of streams but `__len__`: streams under Grain's names have no length."""
 
     _asked_as = "IterDataset"
 

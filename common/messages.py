@@ -68,7 +68,11 @@ def shorten(text: Any, limit: int = TEXT) -> str:
 
 
 def shorten_lines(text: Any, limit: int = TEXT) -> str:
-    """Shorten each line of a text as `shorten` does, and keep the lines."""
+    r"""Shorten each line of a text as `shorten` does, and keep the lines.
+
+    >>> shorten_lines("first line\nweight of 'a': 1 → 2")
+    "first line\nweight of 'a': 1 → 2"
+    """
     return "\n".join(shorten(line, limit) for line in str(text).splitlines())
 
 

@@ -32,7 +32,7 @@ def held_generators(value: Any) -> list[Any]:
     found: dict[int, Any] = {}
 
     class Finder(cloudpickle.Pickler):  # type: ignore[misc]
-        """A pickler whose output nobody keeps."""
+        """Notes the generators that it meets. Its output is dropped."""
 
         def persistent_id(self, value: Any) -> str | None:
             """Note a generator, and go no deeper."""

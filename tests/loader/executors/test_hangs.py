@@ -143,7 +143,7 @@ class Continues(logging.Handler):
 
     def emit(self, record):
         if "has said nothing for" in record.getMessage() and self.path.exists():
-            self.texts.append(record.getMessage())
+            self.texts += [record.getMessage(), record.hanging]
             os.kill(int(self.path.read_text()), signal.SIGCONT)
 
 
@@ -164,6 +164,7 @@ def test_a_worker_that_cannot_even_say_what_it_is_at_is_told_of_with_its_task(tm
     finally:
         logging.getLogger("headrace").removeHandler(handler)
     assert "worker 0 has said nothing for 0 s, not even what it is at. It was given positions " in handler.texts[0]
+    assert handler.texts[1].startswith("worker 0 has said nothing for "), "a verdict says so, too"
 
 
 def test_no_thread_watches_with_hang_seconds_none():

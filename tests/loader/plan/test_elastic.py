@@ -233,7 +233,7 @@ def test_states_that_do_not_belong_together_are_refused():
     (one,) = _shards("batch", 1, 30)
     for given_, message in [
         ([], "there are none"),
-        (states[:2], r"\[2\] of 3 are missing"),
+        (states[:2], r"\[2\] of 3 are missing.*equal_steps=True"),
         ([states[0], others[1], states[2]], "different runs"),
         (others, "records 31 → 30"),
         ([*states, b"{}"], "state 3 of 4: .*not the state"),
