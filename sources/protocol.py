@@ -28,6 +28,7 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `at_generation(g)` | the same source with the records of generation `g` |
 | `grows_within` | True: it is made of a source that grows, and keeps the records that this had when it was made |
 | `complete` | False while a conversion writes its files: who has read all records waits for more. Asked before the last look |
+| `generation_complete(g)` | False if a conversion was still writing files when generation `g` was written down |
 | `generation_folder` | the folder in which generations are written down; None: this process cannot write to it |
 | `columns` | the tree of arrays of a columnar source (one leading axis), so that a batch is one `np.take` |
 

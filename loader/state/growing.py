@@ -166,7 +166,7 @@ class Lookout:
             known = self._log.read(look) if self._log is not None else None
             if known is not None:
                 return {name: found for name, found in known.items() if name in self._orders}
-            looked = {name: self._looked(name, ends) for name, ends in self._looks.due.items()}
+            looked = {name: self._looked(name, ends, look) for name, ends in self._looks.due.items()}
             found = {name: each for name, each in looked.items() if each is not None}
             if len(found) == len(looked):
                 return found if self._log is None else self._log.first(look, found)
@@ -174,7 +174,7 @@ class Lookout:
                 return None
             time.sleep(PAUSE_SECONDS)
 
-    def _looked(self, name: str, ends: bool) -> Decision | None:
+    def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
         """Look at a source: whether it is complete first, as its last records come before it is."""
         source, order = self._sources[name], self._orders[name]
         complete = bool(getattr(source, "complete", True))
@@ -184,7 +184,22 @@ class Lookout:
         if ends and not complete and generation <= order.generation:
             self._notice.say(order.num_records, source)
             return None
-        return Decision(generation, self._growth.at == "now" or (ends and name in self._were_incomplete))
+        joins = self._growth.at == "now" or (
+            ends and (name in self._were_incomplete or self._began_incomplete(name, look))
+        )
+        return Decision(generation, joins)
+
+    def _began_incomplete(self, name: str, look: int) -> bool:
+        """True if the epoch that ends at a look took in a generation while a conversion was at work.
+
+        The conversion may have ended since, between two looks or between two runs. Its last files belong to this epoch.
+        """
+        source, order = self._sources[name], self._orders[name]
+        was_complete = getattr(source, "generation_complete", None)
+        if was_complete is None or was_complete(order.generation):
+            return False
+        last = self._looks.index(name, look) - 1
+        return order.epoch_at(last) == order.epoch_at(order.history.grown_at or 0)
 
 
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:

@@ -38,10 +38,13 @@ class Generation:
     records: int
     file_count: int
     files: tuple[GrownFile, ...]
+    complete: bool = True
+    """False if a conversion was still writing files when this generation was written down."""
 
     def to_json(self) -> dict[str, Any]:
         sums = {"generation": self.number, "records": self.records, "file_count": self.file_count}
-        return {"kind": KIND, "version": VERSION, **sums, "files": [list(file) for file in self.files]}
+        files = [list(file) for file in self.files]
+        return {"kind": KIND, "version": VERSION, **sums, "complete": self.complete, "files": files}
 
     @classmethod
     def from_json(cls, values: Any) -> Generation:
@@ -52,14 +55,15 @@ class Generation:
             GrownFile(str(name), int(size), int(records), str(digest))
             for name, size, records, digest in values["files"]
         )
-        return cls(int(values["generation"]), int(values["records"]), int(values["file_count"]), files)
+        number, records, count = (int(values[name]) for name in ("generation", "records", "file_count"))
+        return cls(number, records, count, files, bool(values["complete"]))
 
 
-def following(before: Generation | None, files: tuple[GrownFile, ...]) -> Generation:
+def following(before: Generation | None, files: tuple[GrownFile, ...], complete: bool = True) -> Generation:
     """The generation that these files make after another.
 
     >>> following(following(None, (GrownFile("a", 9, 2, ""),)), (GrownFile("b", 9, 3, ""),)).records
     5
     """
     number, records, count = (before.number + 1, before.records, before.file_count) if before else (0, 0, 0)
-    return Generation(number, records + sum(file.records for file in files), count + len(files), files)
+    return Generation(number, records + sum(file.records for file in files), count + len(files), files, complete)

@@ -155,10 +155,11 @@ class GrowingFiles(Generic[FoundT]):
         growth.refresh()
         before = growth.newest
         first = [path for path, file in growth.files(before) if file.records][:1]
-        facts = self._new(growth.look().new, first, strict)
+        look = growth.look()
+        facts = self._new(look.new, first, strict)
         if not facts or (before < 0 and not sum(each.records for _, each in facts)):
             return False
-        growth.append(facts)
+        growth.append(facts, look.complete)
         return True
 
     def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
@@ -240,6 +241,14 @@ class GrowingFiles(Generic[FoundT]):
     def complete(self) -> bool:
         """False while `headrace.convert` writes the files."""
         return self._growth is None or self._growth.pinned or self._growth.complete
+
+    def generation_complete(self, generation: int) -> bool:
+        """Return False if `headrace.convert` was still writing files when a generation was written down.
+
+        Raises:
+            SourceError: there is none of this number.
+        """
+        return self._grown().generation(generation).complete
 
     @property
     def generation_folder(self) -> str | None:

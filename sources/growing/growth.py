@@ -130,11 +130,11 @@ class Growth:
             (self._path(file.name), file) for generation in self._generations[: number + 1] for file in generation.files
         ]
 
-    def append(self, facts: Sequence[tuple[str, FileFacts]]) -> None:
+    def append(self, facts: Sequence[tuple[str, FileFacts]], complete: bool) -> None:
         """Write down the generation that new files make. Another process may have been faster: `newest` tells."""
         files = [GrownFile(self._name(path), found.stamp.size, found.records, found.digest) for path, found in facts]
         last = self._generations[-1] if self._generations else None
-        self._log.add(following(last, tuple(files)))
+        self._log.add(following(last, tuple(files), complete))
         self.refresh()
 
     @property

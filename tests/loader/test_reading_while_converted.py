@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from conversions import content, convert
 
 import headrace
 from headrace import ArrayRecordDataSource, TokenSource, load
+from headrace.sources.growing.conversion_folder import KIND, MANIFEST, PLAN, VERSION, WORKPLACE, receipt_name
 
 SHARDS, DOCUMENTS = 5, 6
 
@@ -118,7 +120,8 @@ def test_a_conversion_is_read_while_it_goes_on(tmp_path, to, workers, caplog):
 
         def go_on():
             """Once the loader waits, and shard 2 is there: end it in shard 1, and begin again."""
-            converter.make(2 if workers else 1)
+            if workers:
+                converter.make(2)
             _until(lambda: _waits(caplog))
             if workers:
                 _until(lambda: len([*converter.out.glob(".conversion/receipt-*")]) == 2)
@@ -142,3 +145,90 @@ def test_a_conversion_is_read_while_it_goes_on(tmp_path, to, workers, caplog):
     convert(tmp_path / "in", tmp_path / "at once", **converter.options)
     files = {name: data for name, data in content(tmp_path / "at once").items() if name != "manifest.json"}
     assert files.items() <= content(converter.out).items()
+
+
+class Shards:
+    """A folder as a conversion leaves it after each shard: files, receipts, and the manifest at the end."""
+
+    def __init__(self, folder, count):
+        self.folder, self.names = folder, [f"{number}.npy" for number in range(count)]
+        _write_json(folder / PLAN, {"shards": [{"name": name} for name in self.names]})
+        self._done = 0
+
+    def make(self, count=1):
+        for _ in range(count):
+            with headrace.TokenWriter(self.folder / self.names[self._done], dtype=np.uint16) as writer:
+                writer.extend([[self._done * 10 + number] for number in range(4)])
+            _write_json(self.folder / WORKPLACE / receipt_name(self.names[self._done]), {})
+            self._done += 1
+
+    def end(self):
+        """Make all that is left, and end the conversion."""
+        self.make(len(self.names) - self._done)
+        _write_json(
+            self.folder / MANIFEST,
+            {"kind": KIND, "version": VERSION, "shards": [{"name": name} for name in self.names]},
+        )
+        shutil.rmtree(self.folder / WORKPLACE)
+
+
+def _write_json(path, values):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(values))
+
+
+def _loader(folder, epochs=1):
+    source = TokenSource(folder, name=None, growing=True)
+    return load(source, transformations=[lambda record: int(record[0])], batch_size=4, num_epochs=epochs)
+
+
+ALL = [shard * 10 + number for shard in range(4) for number in range(4)]
+
+
+@pytest.mark.parametrize("made", [1, 2])
+def test_a_conversion_that_ends_between_two_looks_belongs_to_the_epoch_in_which_it_was_read(tmp_path, made):
+    """The last shards come in the epoch under way, also if the loader did not look between one of them and the end."""
+    shards = Shards(tmp_path, 4)
+    shards.make()
+    with iter(_loader(tmp_path, 2)) as iterator:
+        keys = next(iterator).tolist()
+        for _ in range(made - 1):
+            shards.make()
+            keys += next(iterator).tolist()
+        shards.end()
+        keys += [key for batch in iterator for key in batch.tolist()]
+    assert keys == ALL * 2
+
+
+@pytest.mark.parametrize("made", [1, 2])
+def test_a_conversion_that_ended_while_the_run_was_down_belongs_to_the_epoch_in_which_it_was_read(tmp_path, made):
+    """A run with one epoch that is stopped, and goes on when the conversion is over, reads all records."""
+    shards = Shards(tmp_path, 4)
+    shards.make()
+    with iter(_loader(tmp_path)) as iterator:
+        keys = next(iterator).tolist()
+        for _ in range(made - 1):
+            shards.make()
+            keys += next(iterator).tolist()
+        state = iterator.get_state()
+    shards.end()
+    with iter(_loader(tmp_path)) as iterator:
+        iterator.set_state(state)
+        keys += [key for batch in iterator for key in batch.tolist()]
+    assert keys == ALL
+
+
+def test_what_comes_after_a_conversion_comes_with_the_next_epoch(tmp_path):
+    """A file that is added in an epoch after that in which the conversion ended does not join this epoch."""
+    shards = Shards(tmp_path, 4)
+    shards.make()
+    with iter(_loader(tmp_path, 3)) as iterator:
+        keys = next(iterator).tolist()
+        shards.make(3)
+        keys += next(iterator).tolist()
+        shards.end()
+        keys += [key for _ in range(3) for key in next(iterator).tolist()]
+        with headrace.TokenWriter(tmp_path / "later.npy", dtype=np.uint16) as writer:
+            writer.extend([[100], [101], [102], [103]])
+        keys += [key for batch in iterator for key in batch.tolist()]
+    assert keys == [*ALL, *ALL, *ALL, 100, 101, 102, 103]
