@@ -41,7 +41,7 @@ MOST_FLOORS = 10
 MOST = {
     "files of loader/executors": 32,
     "modules in circles of imports": 0,  # wanted: 0
-    "private attributes of others": 10,  # wanted: 10; one is Keras's, whose fit asks for it in place of an argument
+    "private attributes of others": 6,  # one is Keras's, whose fit asks for it in place of an argument
     "docstrings that hide their subject": 27,  # wanted: 39
     "files that name WindowShuffle": 2,  # wanted: 3
     "class names with two meanings": 0,  # wanted: 0
@@ -184,13 +184,14 @@ def _circles() -> list[list[str]]:
 
 
 def _private_attributes() -> list[str]:
-    """`x._name`, but of self, cls, own and other; `_replace` of a named tuple counts (`common/fields.py` has `replaced`)."""
+    """`x._name`, but of self, cls, own and other; names with an underscore that Python documents do not count."""
     return [
         f"{MODULES[module].relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
         for module in MODULES
         for node in ast.walk(_tree(module))
         if isinstance(node, ast.Attribute)
         and re.match("_(?!_)", node.attr)
+        and node.attr not in ("_replace", "_fields", "_exit", "_getframe", "_current_frames")
         and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "own", "other"))
     ]
 

@@ -31,7 +31,7 @@ def held_generators(value: Any) -> list[Any]:
     kinds = _kinds()
     found: dict[int, Any] = {}
 
-    class Finder(cloudpickle.Pickler):  # type: ignore[misc]
+    class GeneratorFinder(cloudpickle.Pickler):  # type: ignore[misc]
         """Notes the generators that it meets. Its output is dropped."""
 
         def persistent_id(self, value: Any) -> str | None:
@@ -42,7 +42,7 @@ def held_generators(value: Any) -> list[Any]:
             return "generator"
 
     with suppress(Exception):  # what cannot be pickled is told when the whole pipeline is
-        Finder(_Nowhere(), protocol=5, buffer_callback=lambda buffer: False).dump(value)
+        GeneratorFinder(_Nowhere(), protocol=5, buffer_callback=lambda buffer: False).dump(value)
     return list(found.values())
 
 

@@ -37,7 +37,7 @@ MOST_UNKNOWN = 32
 """Pieces that may be begun before the size of any record is known. Chosen: records of 8 MB fill the default bound."""
 
 
-class UnderWay(NamedTuple):
+class OngoingRead(NamedTuple):
     """A read on a thread: since when, and of which keys."""
 
     began: float
@@ -67,7 +67,7 @@ class Reads:
         self._bytes_ahead = 0.0  # of these
         self._at_work = 0  # readers, …
         self._under_way = 0  # … of which so many read a piece; the others are about to take one
-        self._pieces: dict[int, UnderWay] = {}  # by the thread that reads it
+        self._pieces: dict[int, OngoingRead] = {}  # by the thread that reads it
         self.closed = False
 
     def add(self, reading: Reading) -> Reading:
@@ -173,7 +173,7 @@ class Reads:
         thread = threading.get_ident()
         while (piece := self.take()) is not None:
             began, at_work, records = perf_counter(), thread_time(), None
-            self._pieces[thread] = UnderWay(began, thread, piece.keys)
+            self._pieces[thread] = OngoingRead(began, thread, piece.keys)
             with suppress(BaseException):  # the worker meets it again, and tells the user
                 records = piece.reading.read(piece.keys)
             del self._pieces[thread]
@@ -192,7 +192,7 @@ class Reads:
                 more = self._readers_wanted()  # the first records tell how many have room
             self._begin(more)
 
-    def oldest(self) -> UnderWay | None:
+    def oldest(self) -> OngoingRead | None:
         """The read that has been under way for the longest time."""
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
@@ -256,7 +256,7 @@ class ReadAhead:
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
         return 0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
 
-    def oldest(self) -> UnderWay | None:
+    def oldest(self) -> OngoingRead | None:
         """The read on a thread that has been under way for the longest time."""
         return self._on_threads.oldest()
 
