@@ -21,6 +21,7 @@ from ..errors import BatchError, StructureError
 from .protocol import ArraySpec, Tell
 
 PYTHON_NUMBERS = (bool, int, float, complex)
+TEXTS = (str, bytes)
 NUMBERS = "biufc"
 """Kinds of dtypes that are told apart by the type of their scalars, and of which a mixture is worth a word."""
 
@@ -55,11 +56,11 @@ class Column:
         self.is_plain = not self.spec.dtype.hasobject and self.spec.dtype.itemsize > 0
         self._shape = leaf.shape
         self._type = type(example)
-        self._text = next((kind for kind in (str, bytes) if isinstance(example, kind)), None)
+        self._text = next((kind for kind in TEXTS if isinstance(example, kind)), None)
         self._dtype = leaf.dtype if isinstance(example, (np.ndarray, np.generic)) else None
         self._type_tells = self._dtype is None or (isinstance(example, np.generic) and leaf.dtype.kind in NUMBERS)
-        self.many_at_once = self.is_plain and (
-            self._is_plain_number() if self._dtype is None else self._is_plain_array(example)
+        self.many_at_once = self._type in TEXTS or (
+            self.is_plain and (self._is_plain_number() if self._dtype is None else self._is_plain_array(example))
         )
         self._joins = self.many_at_once and self._type is np.ndarray and leaf.ndim > 0 and leaf.dtype == self.spec.dtype
 
@@ -139,7 +140,7 @@ class Column:
 
     def _mixes(self, leaf: Any) -> bool:
         """Text is among bytes, or bytes among text."""
-        return isinstance(leaf, (str, bytes)) and not isinstance(leaf, self._text or object)
+        return isinstance(leaf, TEXTS) and not isinstance(leaf, self._text or object)
 
     def _widen(self, rows: int, dtype: np.dtype[Any], kind: type) -> None:
         """Take a dtype that holds this one too, in place of the one so far."""
@@ -190,7 +191,7 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
             f"leaf {name} is {a_kind_of(leaf)}, which holds no value yet. A function with yield belongs in "
             "headrace.FlatMap(function), or list its values; what an async function gives has to be awaited before Batch."
         )
-    if not isinstance(leaf, (str, bytes)):
+    if not isinstance(leaf, TEXTS):
         array = np.asarray(leaf)
         if array.dtype.kind not in "OUS":
             return array

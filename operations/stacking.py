@@ -128,7 +128,7 @@ class Layout:
         self._plain = [column for column in self._columns if column.is_plain]
         self._specs = tuple(column.spec for column in self._plain)
         self._names_of_plain = [column.name for column in self._plain]
-        self._alike = self._plain == self._columns and all(column.many_at_once for column in self._columns)
+        self._alike = all(column.many_at_once for column in self._columns)
         self._is_leaf = structure.is_leaf()
         is_flat = structure.num_nodes == len(leaves) + 1 and structure.type in (dict, list, tuple)
         self._flat: Any = structure.type if is_flat else None

@@ -224,6 +224,28 @@ def test_strings_and_bytes_are_kept_whole():
     assert batch.tolist() == [b"a\0", b"\0\0", b""]
 
 
+def test_columns_of_text_beside_numbers_are_what_was_put_in():
+    """Batches of rows with texts, bytes and numbers hold the same objects, in their order, also where a kind is a subclass."""
+    rows = [{"text": f"text {n}", "raw": b"%d" % n, "number": n, "nested": (f"{n}",)} for n in range(300)]
+    rows[150]["text"] = np.str_("a subclass")
+    for batch, first in zip(load(rows, batch_size=100, num_epochs=1), range(0, 300, 100), strict=True):
+        some = rows[first : first + 100]
+        assert all(value is row["text"] for value, row in zip(batch["text"], some))
+        assert all(value is row["raw"] for value, row in zip(batch["raw"], some))
+        assert batch["number"].tolist() == [row["number"] for row in some]
+        assert batch["nested"][0].tolist() == [row["nested"][0] for row in some]
+
+
+@pytest.mark.parametrize("position", [1, 64, 99])
+@pytest.mark.parametrize("texts", [("a", b"b"), (b"a", "b"), ("a", 1), (b"a", np.zeros(2))])
+def test_what_is_no_text_among_texts_is_refused(position, texts):
+    """A batch of texts with one leaf of another kind is an error that names the record, wherever the leaf stands."""
+    most, other = texts
+    with pytest.raises(BatchError) as caught:
+        run([lambda x: other if x == position else most, Batch(100)], 100)
+    assert f"record key {position} at position {position}" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize("position", [1, 5, 40, 99])
 def test_unequal_shapes_name_leaf_shapes_remedy_and_record(position):
     """The error of a batch that does not stack says which leaf, which shapes, which record, and what to do."""
