@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from .sources import (
         ArrayRecordDataSource,
+        BytesSource,
         DataSource,
         FormerKeys,
         HuggingFaceDataSource,
@@ -96,6 +97,7 @@ __all__ = [
     "Batch",
     "BlockShuffle",
     "BudgetBatch",
+    "BytesSource",
     "DataLoader",
     "DataLoaderIterator",
     "DataSource",

@@ -32,7 +32,7 @@ from .target import Target, target_at
 def convert(
     source: SourceLike | PathLike,
     target: PathLike,
-    to: Literal["array_record", "parquet", "tokens"] = "array_record",
+    to: Literal["array_record", "bytes", "parquet", "tokens"] = "array_record",
     *,
     source_format: str | None = None,
     split: str | None = None,
@@ -60,7 +60,7 @@ def convert(
     Args:
         source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source.
         target: a folder. It may hold what an earlier run of the same conversion wrote.
-        to: "array_record", "parquet", or "tokens" for `TokenSource`.
+        to: "array_record" (default), "bytes" for `BytesSource`, "parquet", or "tokens" for `TokenSource`.
         source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "images",
             "huggingface" or "tfds". Default: by the names of the files.
         split: of a TFDS or Hugging Face dataset.
@@ -68,10 +68,10 @@ def convert(
         workers: processes, default one for each core; 0 converts in the calling thread.
         on_error: "raise" (default), or "skip" to leave out damaged records, which are counted in the manifest.
         decode: what bytes are: "example" for `tf.train.Example`, "json", or "bytes" to keep them. Default: TFRecord has
-            examples, which are taken apart for Parquet and tokens and kept for ArrayRecord.
+            examples, which are taken apart for Parquet and tokens and kept for ArrayRecord and bytes.
         transform: a function of a record, applied after that.
-        encode: for ArrayRecord, how records that are no bytes become bytes: "example" (the default, but for JSON lines),
-            "json", or a function for all records.
+        encode: for ArrayRecord and bytes, how records that are no bytes become bytes: "example" (the default, but for JSON
+            lines), "json", or a function for all records.
         options: of the writer: for ArrayRecord over `{"group_size": 1}`; for Parquet `row_group_size`, `compression` and so on;
             for tokens `dtype`, `add_special_tokens`, `end_of_text`, and `document_length` for `.npy` files of tokens.
         tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.

@@ -23,7 +23,7 @@ from ..formats.index import SUFFIX
 from ..loader import DataLoader
 from ..operations import Batch, MapWithIndexTransform
 from ..samplers import IndexSampler
-from ..sources import ArrayRecordDataSource, ParquetDataSource, TokenSource, as_source
+from ..sources import ArrayRecordDataSource, BytesSource, ParquetDataSource, TokenSource, as_source
 from ..sources.lengths import BYTES, keep_lengths, lengths_in_file, lengths_of
 
 _AT_A_TIME = 1024
@@ -120,7 +120,7 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
     Args:
         target: the folder.
         to: the form of its files.
-        name: of a field; of ArrayRecord files "bytes" takes the sizes of records, and any other name needs records that are
+        name: of a field; where records are bytes, "bytes" takes their sizes, and any other name needs records that are
             `tf.train.Example`s or JSON. Documents of tokens have one length, whatever the name.
         worker_count: as for `measure_lengths`.
         progress: likewise.
@@ -137,9 +137,10 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
             f"--lengths {name}: {shorten(target)} is in a store; lengths are kept on this machine only."
         )
     path = os.path.join(target, LENGTHS)
-    if to == "array_record":
+    if to in ("array_record", "bytes"):
         function: Any = len if name == BYTES else _ConvertedField(name)
-        measure_lengths(ArrayRecordDataSource(target), function, path, worker_count=worker_count, progress=progress)
+        records = ArrayRecordDataSource(target) if to == "array_record" else BytesSource(target)
+        measure_lengths(records, function, path, worker_count=worker_count, progress=progress)
     else:
         source = ParquetDataSource(target) if to == "parquet" else TokenSource(target)
         keep_lengths(path, source, function_identity(name), lengths_of(source, name if to == "parquet" else None))

@@ -25,10 +25,14 @@ from .inputs.formats import Opening
 from .inputs.without import WithoutRecords
 from .job import ConversionJob, InputPart, OnDamage, Output, RecordInput
 from .outputs.array_record import ArrayRecordOutput
+from .outputs.byte_records import BytesOutput
 from .outputs.parquet import LOOKED_AT, ParquetOutput, schema_of
 from .outputs.tokens import TokensOutput
 from .steps import DECODERS, SingleNumbers, Step, identity_of, raised_at
 from .target import target_at
+
+_OF_BYTES = ("array_record", "bytes")
+"""The formats whose records are bytes."""
 
 _BEGIN = 60
 """So many characters of a value are kept for that, and for messages."""
@@ -70,14 +74,14 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
     if length is not None:
         length = whole_number("document_length", length, 1, None, "a number of tokens, such as 1024")
     opening = Opening({}, target_at(target, storage).index_dir, storage, wanted.max_expansion, length)
-    as_bytes = wanted.to == "array_record" and wanted.transform is None
+    as_bytes = wanted.to in _OF_BYTES and wanted.transform is None
     found = find_input(wanted.source, wanted.source_format, wanted.split, as_bytes, opening)
     if length is not None and found.format != "npy":
         raise ConversionError("document_length= divides .npy files of tokens, and the source is something else.")
     if wanted.omit is not None:
         found = WithoutRecords(found, wanted.omit, storage)
     # TFRecord files hold examples, which are taken apart where the target needs what is in them.
-    by_format = "example" if wanted.to != "array_record" and found.format == "tfrecord" else None
+    by_format = "example" if wanted.to not in _OF_BYTES and found.format == "tfrecord" else None
     decode = by_format if wanted.decode is None else None if wanted.decode == "bytes" else wanted.decode
     first = partial(_prepared, found, (lambda error: None) if skips else None)
     steps: tuple[Step, ...] = () if decode is None else (DECODERS[decode],)
@@ -121,7 +125,7 @@ def _place(path: str) -> PurePath:
 
 
 def _check(wanted: Wanted) -> None:
-    one_of("to", wanted.to, "array_record", "parquet", "tokens")
+    one_of("to", wanted.to, "array_record", "bytes", "parquet", "tokens")
     one_of("on_error", wanted.on_error, "raise", "skip")
     if wanted.decode is not None:
         one_of("decode", wanted.decode, "bytes", *DECODERS)
@@ -139,15 +143,17 @@ def _check(wanted: Wanted) -> None:
         raise ConversionError(
             'omit= names records by their numbers, which damaged ones that are left out would change; pass on_error="raise".'
         )
-    for name, to in (("encode", "array_record"), ("tokenizer", "tokens"), ("column", "tokens")):
-        if getattr(wanted, name) is not None and wanted.to != to:
-            raise ConversionError(f'{name}= goes with to="{to}", not "{wanted.to}".')
+    for name, formats in (("encode", _OF_BYTES), ("tokenizer", ("tokens",)), ("column", ("tokens",))):
+        if getattr(wanted, name) is not None and wanted.to not in formats:
+            goes = " or ".join(f'to="{each}"' for each in formats)
+            raise ConversionError(f'{name}= goes with {goes}, not "{wanted.to}".')
 
 
 def _output(wanted: Wanted, found: RecordInput, records: Iterator[Any], is_changed: bool) -> Output:
-    if wanted.to == "array_record":
+    if wanted.to in _OF_BYTES:
         encode = wanted.encode or found.encode
-        return ArrayRecordOutput(encode, identity_of(encode), wanted.options)
+        output = ArrayRecordOutput if wanted.to == "array_record" else BytesOutput
+        return output(encode, identity_of(encode), wanted.options)
     if wanted.to == "parquet":
         schema = None if is_changed else found.schema()
         return ParquetOutput(schema or schema_of(_begins(records)), wanted.options)

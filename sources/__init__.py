@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from .omission.rewritten import FormerKeys
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
+    from .tokens.byte_records import BytesSource
     from .tokens.megatron import MegatronSource
     from .tokens.source import TokenSource
     from .tokens.writer import TokenWriter
 
 __all__ = [
     "ArrayRecordDataSource",
+    "BytesSource",
     "DataSource",
     "FormerKeys",
     "HuggingFaceDataSource",
@@ -63,6 +65,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "ArrayRecordDataSource": "array_record.source",
+            "BytesSource": "tokens.byte_records",
             "FormerKeys": "omission.rewritten",
             "HuggingFaceDataSource": "arrow.hugging_face",
             "ImageFolderDataSource": "image_folder",

@@ -29,7 +29,7 @@ from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 from .bounds import Int64s, Split, spread
 from .document_file import DocumentFacts, DocumentFile
-from .files import DType
+from .files import Array, DType
 
 _PIECES_LOOKED_AT = 8
 """So many pieces of all files tell two sources apart; of each file at least two."""
@@ -49,7 +49,8 @@ class DocumentSource(FileSource[Any]):
     """Of each file; one that is listed twice is there twice."""
     _stamps: tuple[Stamps, ...]
     """Of all files of tokens, and of those that tell where documents begin, if there are any."""
-    _name: str | None
+    _name: str | None = None
+    """Of the array in a record; None: a record has no name for it."""
     _split: Split
     _digested: dict[int, tuple[int, Any]]
     """By the pieces of each file: so many files, and their digest, with which that of a later generation begins."""
@@ -158,8 +159,11 @@ class DocumentSource(FileSource[Any]):
 
     def _read_part(self, number: int, keys: Int64s) -> list[Any]:
         with self._pool.lend(number) as file:
-            documents = file.read(self._places(number, keys))
-        return documents if self._name is None else [{self._name: document} for document in documents]
+            return self._records_of(file.read(self._places(number, keys)))
+
+    def _records_of(self, documents: list[Array]) -> list[Any]:
+        """Turn documents, which are read-only arrays, into records."""
+        raise NotImplementedError
 
     def file_place(self, key: int) -> FilePlace:
         number, place = part_of(key, self._ends)
@@ -177,11 +181,11 @@ class DocumentSource(FileSource[Any]):
         return self._is_in_store()
 
     @cached_property
-    def lengths(self) -> Any:
-        """The number of tokens of each document, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
+    def _lengths(self) -> Int64s:
+        """The length of each document, `int64[documents]`, read-only."""
         lengths = np.concatenate(self._of_files(DocumentFile.lengths, range(len(self._paths))))
         lengths.flags.writeable = False
-        return lengths if self._name is None else {self._name: lengths}
+        return lengths
 
     def _of_files(self, ask: Callable[[DocumentFile], FoundT], numbers: Sequence[int]) -> list[FoundT]:
         return of_each(lambda number: self._of_file(number, ask), numbers)
@@ -210,6 +214,18 @@ class DocumentSource(FileSource[Any]):
         """A digest of the names of several files; the content of one alone tells which it is."""
         names = list(zip(map(name_of, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
+
+
+class TokenDocuments(DocumentSource):
+    """A base of sources of documents of tokens. A record is an array, or a dict with one."""
+
+    def _records_of(self, documents: list[Array]) -> list[Any]:
+        return documents if self._name is None else [{self._name: document} for document in documents]
+
+    @property
+    def lengths(self) -> Any:
+        """The number of tokens of each document, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
+        return self._lengths if self._name is None else {self._name: self._lengths}
 
 
 def _numbers(documents: int, tokens: int, dtype: DType) -> tuple[int, ...]:

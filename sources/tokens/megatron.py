@@ -25,7 +25,7 @@ from ...files.opened import open_file
 from ...files.paths import PathLike, Paths, file_system_of, path_list, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from .bounds import Bounds, Int64s, TokenFile, first_fall, spread
-from .documents import DocumentSource
+from .documents import TokenDocuments
 from .files import Array, DType, Tokens
 
 MAGIC = b"MMIDIDX\x00\x00"
@@ -43,7 +43,7 @@ _LOOKED_AT = 4096
 _AT_ONCE = 1 << 20
 
 
-class MegatronSource(DocumentSource):
+class MegatronSource(TokenDocuments):
     """Documents of Megatron-LM's `.bin` and `.idx` files, read as they are. Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the files' dtype, `{"tokens": array}`, which is a view of the mapped `.bin`;

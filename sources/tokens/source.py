@@ -15,7 +15,7 @@ from ...files.paths import PathLike, Paths, text_of
 from ...files.storage_options import StorageOptionsLike
 from ...formats.index import SUFFIXES
 from .bounds import OffsetsBeside, OffsetsGiven, OneLength, Split
-from .documents import DocumentSource
+from .documents import TokenDocuments
 from .ended import MarkedByToken
 from .files import Array, DType, integer_dtype
 
@@ -23,7 +23,7 @@ _PATTERNS = ("*.npy",)
 """The files of a directory that count."""
 
 
-class TokenSource(DocumentSource):
+class TokenSource(TokenDocuments):
     """Documents of tokens, as slices of files that are mapped into memory. Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the files' dtype, `{"tokens": tokens[start:stop]}`; it may be empty.

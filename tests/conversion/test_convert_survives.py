@@ -252,13 +252,13 @@ def test_an_interrupt_ends_a_conversion_and_its_workers(tmp_path):
     assert {path.name for path in (tmp_path / "out").glob("*.array_record")} <= {"b.array_record"}
 
 
-@pytest.mark.parametrize("to", ["array_record", "parquet", "tokens"])
+@pytest.mark.parametrize("to", ["array_record", "bytes", "parquet", "tokens"])
 def test_a_disk_that_is_full_is_told_and_leaves_nothing_half(to, tmp_path):
     """Here by a limit on the size of files; with room, another run goes on."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     rows = [{"tokens": list(os.urandom(1000))} for _ in range(500)]
-    source = [json.dumps(row).encode() for row in rows] if to == "array_record" else rows
+    source = [json.dumps(row).encode() for row in rows] if to in ("array_record", "bytes") else rows
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
     try:
         with pytest.raises(ConversionError, match=r"out-00000-of-00001.* cannot be written: .*File too large"):

@@ -13,7 +13,7 @@ import pytest
 from conversions import convert, read
 
 import headrace
-from headrace.conversion.outputs.array_record import as_example
+from headrace.conversion.outputs.encoding import as_example
 from headrace.conversion.outputs.parquet import ParquetOutput
 from headrace.errors import ConversionError, SourceError, StopIterationError, WorkerCrashedError
 from headrace.formats.example import decode_example

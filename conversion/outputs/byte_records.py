@@ -1,0 +1,50 @@
+"""Records as bytes, one after the other. In: records. Out: files for `BytesSource`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...common.messages import first_few
+from ...errors import ConversionError
+from ...sources import TokenWriter
+from .encoding import Encode, Encoding
+
+
+class BytesOutput(Encoding):
+    """Files of bytes, with offsets beside them.
+
+    Args:
+        encode: as of `Encoding`.
+        encode_identity: as of `Encoding`.
+        options: there are none.
+    """
+
+    suffix = ".npy"
+
+    def __init__(self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]) -> None:
+        super().__init__(encode, encode_identity)
+        if options:
+            raise ConversionError(
+                f'to="bytes" has no options, and got {first_few(sorted(options))}; leave out options=.'
+            )
+
+    def identity(self) -> dict[str, Any]:
+        return {"to": "bytes", "encode": self.encode_identity}
+
+    def open(self, path: str) -> _BytesWriter:
+        return _BytesWriter(path)
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """The offsets, which say nothing by themselves, and the bytes."""
+        return (f"{name}.offsets", name)
+
+
+class _BytesWriter(TokenWriter):
+    def __init__(self, path: str) -> None:
+        super().__init__(path, np.uint8, may_be_empty=True)
+
+    def extend(self, documents: Any) -> None:
+        super().extend(np.frombuffer(record, np.uint8) for record in documents)

@@ -1,0 +1,112 @@
+"""Records as bytes. In: any records. Out: the bytes of each, which depend on records and options alone."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...common.messages import short_repr, shorten
+from ...errors import ConversionError
+from ..job import Output
+
+Encode: TypeAlias = Callable[[Any], bytes]
+
+
+class Encoding(Output):
+    """A base of formats whose records are bytes.
+
+    Args:
+        encode: "example" or "json": how records that are no bytes become bytes; or a function for all of them.
+        encode_identity: what the function is, for the conversion's identity.
+    """
+
+    def __init__(self, encode: str | Encode, encode_identity: Any) -> None:
+        self._encode = encode if callable(encode) else _ENCODERS[encode]
+        self.encode_identity = encode_identity
+
+    def encode(self, records: list[Any]) -> list[bytes]:
+        if self._encode in _ENCODERS.values() and set(map(type, records)) <= {bytes}:
+            return records  # as they leave them
+        return [_checked(self._encode(record)) for record in records]
+
+
+def _checked(encoded: Any) -> bytes:
+    if isinstance(encoded, (bytes, bytearray, memoryview)):
+        return bytes(encoded)
+    raise ConversionError(f"encode= gave a {type(encoded).__name__} ({short_repr(encoded)}); it must give bytes.")
+
+
+def as_example(record: Any) -> bytes:
+    """Text as UTF-8, an array, or a number of NumPy, as a `.npy` file, a dict as `tf.train.Example`.
+
+    >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
+    (b'a', 131)
+    """
+    if isinstance(record, (bytes, bytearray, memoryview)):
+        return bytes(record)
+    if isinstance(record, str):
+        return record.encode()
+    if isinstance(record, (np.ndarray, np.generic)):
+        file = io.BytesIO()
+        np.save(file, record, allow_pickle=False)
+        return file.getvalue()
+    if isinstance(record, Mapping):
+        return _example(record)
+    raise ConversionError(
+        f"a record is a {type(record).__name__} ({short_repr(record)}), and the format holds bytes; pass encode=, a function "
+        'that makes bytes of a record, or encode="json".'
+    )
+
+
+def _example(record: Mapping[str, Any]) -> bytes:
+    from ...formats.example import encode_example
+
+    for name, value in record.items():
+        if _has_axes(value):
+            raise ConversionError(
+                f"{short_repr(name)} has several axes, and tf.train.Example keeps no shapes; pass encode=, a function that "
+                "makes bytes of a record, or transform= to make bytes of the array."
+            )
+    try:
+        return encode_example({name: value for name, value in record.items() if value is not None})
+    except (TypeError, UnicodeError) as error:
+        raise ConversionError(
+            f'{shorten(error)} Or pass encode="json", or encode=, a function that makes bytes of a record.'
+        ) from error
+
+
+def _has_axes(value: Any) -> bool:
+    """True if it has several; an image of PIL, which NumPy takes for an array, too."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and isinstance(value[0], (list, tuple))
+    axes = getattr(value, "ndim", None)
+    return bool((np.ndim(value) if axes is None and hasattr(value, "__array_interface__") else axes or 0) > 1)
+
+
+def as_json(record: Any) -> bytes:
+    """A value as JSON in UTF-8; bytes as they are.
+
+    >>> as_json({"x": np.float64(0.5), "t": [np.int8(1)], "a": np.arange(2)})
+    b'{"x":0.5,"t":[1],"a":[0,1]}'
+    """
+    if isinstance(record, (bytes, bytearray, memoryview)):
+        return bytes(record)
+    try:
+        return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON has as \ud83d and UTF-8 has not
+        return json.dumps(record, default=_plain, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    raise ConversionError(
+        f"a {type(value).__name__} ({short_repr(value)}) is no JSON; pass encode=, a function that gives bytes."
+    )
+
+
+_ENCODERS: dict[str, Encode] = {"example": as_example, "json": as_json}
