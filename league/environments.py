@@ -35,6 +35,9 @@ class Loader:
 
 LOADERS = {
     "headrace": Loader("headrace", "with_headrace", "headrace"),
+    "headrace_array_record": Loader(
+        "headrace, ArrayRecord", "", "headrace", "it is headrace, with another format of files in the table of speeds"
+    ),
     "grain": Loader("Grain", "with_grain", "grain"),
     "torch": Loader("PyTorch, torchdata", "with_torch", "torchdata"),
     "streaming": Loader("MosaicML Streaming", "with_streaming", "streaming"),

@@ -1,7 +1,10 @@
-"""Writes `docs/league.md` and its pictures: `python league/report.py RESULTS.json`, of what `--results` of both leagues kept.
+"""Writes `docs/league.md`, its pictures, and the README's table of speeds, of what `--results` of both leagues kept.
 
-In: verdicts and figures. Out: tables between the marks in `docs/league.md`, and `docs/league.png`, `docs/league-speed.png`.
-Needs Matplotlib.
+    python league/report.py RESULTS.json [MORE.json …]
+
+In: verdicts and figures. Out: tables between the marks in `docs/league.md` and `README.md`, and `docs/league.png`,
+`docs/league-speed.png`. All figures are those of the first file. Only "× the best other" is the lowest of all files, which are
+other runs of the speed league, on this machine or another. Needs Matplotlib.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ from environments import LOADERS
 from workloads import WORKLOADS
 
 DOCS = Path(__file__).parent.parent / "docs"
+README = DOCS.parent / "README.md"
 MARKS = {
     "resume": ("<!-- by league/report.py -->", "<!-- end -->"),
     "speed": ("<!-- speed -->", "<!-- end of speed -->"),
+    "rivals": ("<!-- rivals -->", "<!-- end of rivals -->"),
 }
 SHADES = {
     **dict.fromkeys(["ok"], "#2f8f5b"),
@@ -43,13 +48,15 @@ def _short(number: float) -> str:
 
 def main() -> int:
     """Writes what there are results for."""
-    results = json.loads(Path(sys.argv[1]).read_text())
+    results, *others = (json.loads(Path(name).read_text()) for name in sys.argv[1:])
     page = DOCS / "league.md"
     if _took_part(results, "cells"):
         page.write_text(between(page.read_text(), "resume", tables(results)))
         draw(results)
     if _took_part(results, "speed"):
         page.write_text(between(page.read_text(), "speed", speed_tables(results)))
+        for each in (page, README):
+            each.write_text(between(each.read_text(), "rivals", rivals_table([results, *others])))
         draw_speed(results)
     return 0
 
@@ -130,6 +137,30 @@ def speed_tables(results: dict[str, Any]) -> str:
                     f"| {LOADERS[name].title} | `{workload}` | {' '.join(why.split())[:200].replace('|', '/')} |"
                 )
     return "\n".join(lines) + "\n"
+
+
+def rivals_table(runs: list[dict[str, Any]]) -> str:
+    """A row for each workload: our rate and that of the best other loader in the first run; the lowest factor of all runs."""
+    lines = ["| workload | headrace | the best other | × the best other |", "|---|---:|---:|---:|"]
+    for workload in WORKLOADS:
+        factors = []
+        for results in runs:
+            rates = _rates(results, workload.name)
+            ours = rates.pop("headrace", 0.0)
+            others = {name: rate for name, rate in rates.items() if not name.startswith("headrace")}
+            best = max(others, key=others.__getitem__, default="")
+            factors.append(ours / others[best] if best else 0.0)
+            if results is runs[0]:
+                told = f"{LOADERS[best].title}: {others[best]:,.0f}" if best else "–"
+                row = f"| `{workload.name}`: {workload.about} | {ours:,.0f} {workload.unit} | {told} |"
+        lines.append(f"{row} {_short(min(factors)) if min(factors) else '–'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _rates(results: dict[str, Any], workload: str) -> dict[str, float]:
+    """The rates of the loaders that have one."""
+    cells = {name: found.get("speed", {}).get(workload, {}) for name, found in results.items()}
+    return {name: cell["rate"] for name, cell in cells.items() if "rate" in cell and not cell.get("wrong")}
 
 
 def _summary(cells: dict[str, list[str]], event: str) -> str:

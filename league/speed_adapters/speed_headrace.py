@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from records import ROW, to_array, to_crop, to_float, write_array_record, write_parquet, write_tar
+from records import ROW, to_array, to_crop, to_float, write_parquet, write_tar
 from with_headrace import versions
 from workloads import Workload
 
@@ -22,11 +22,11 @@ def unclaimed(workload: Workload) -> str:
 
 
 def write(workload: Workload, records: Iterator[Any], folder: Path) -> None:
-    """Arrays, ArrayRecord, tokens, tar or Parquet."""
+    """Arrays, records of bytes, tokens, tar or Parquet."""
     if workload.name == "mnist":
         np.save(folder / "images.npy", np.stack(list(records)))
     elif workload.name in ("bytes_1k", "jpeg"):
-        write_array_record(records, folder)
+        headrace.convert(list(records), folder, to="bytes", workers=0, progress=False)
     elif workload.name == "packing":
         with headrace.TokenWriter(folder / "tokens.npy", dtype=np.uint16) as writer:
             writer.extend(records)
@@ -37,12 +37,17 @@ def write(workload: Workload, records: Iterator[Any], folder: Path) -> None:
 
 
 def batches(workload: Workload, folder: Path, workers: int, epochs: int) -> Iterator[Any]:
+    """A chain of what the files hold."""
+    return batches_of(_source(workload, folder), workload, workers, epochs)
+
+
+def batches_of(source: Any, workload: Workload, workers: int, epochs: int) -> Iterator[Any]:
     """The chain, one method after the other."""
     if workload.name == "packing":
-        documents = headrace.MapDataset.source(headrace.TokenSource(folder)).repeat(epochs)
+        documents = headrace.MapDataset.source(source).repeat(epochs)
         rows = documents.to_iter_dataset().pack(ROW, window=1000)
         return iter(rows.batch(workload.batch).mp_prefetch(workers))
-    dataset = headrace.MapDataset.source(_source(workload, folder))
+    dataset = headrace.MapDataset.source(source)
     if workload.shuffled:
         dataset = dataset.shuffle(seed=1)
     dataset = dataset.repeat(epochs)
@@ -64,4 +69,4 @@ def _source(workload: Workload, folder: Path) -> Any:
         return headrace.TarDataSource(folder)
     if workload.name == "parquet":
         return headrace.ParquetDataSource(folder)
-    return headrace.ArrayRecordDataSource(folder)
+    return headrace.TokenSource(folder) if workload.name == "packing" else headrace.BytesSource(folder)

@@ -30,6 +30,20 @@ def test_a_speed_cell_has_its_rate_processor_time_first_batch_and_memory():
     assert "| memory, MiB: `jpeg` | 3 | – |" in table
 
 
+def test_the_best_other_loader_is_named_and_the_factor_is_the_lowest_of_all_runs():
+    """Wrong figures do not count, nor does headrace with another format; without figures there is no factor."""
+
+    def run(ours, theirs):
+        speed = {"headrace": ours, "headrace_array_record": 9999.0, "spdl": theirs}
+        found = {name: {"speed": {"jpeg": CELL | {"rate": rate}}} for name, rate in speed.items()}
+        return found | {"grain": {"speed": {"jpeg": CELL | {"rate": 5000.0, "wrong": "record 7 is spoiled"}}}}
+
+    table = report.rivals_table([run(2000.0, 500.0), run(900.0, 600.0)]).splitlines()
+    (jpeg,) = [line for line in table if line.startswith("| `jpeg`")]
+    assert jpeg.endswith("| 2,000 records/s | SPDL: 500 | 1.5 |")
+    assert all(line.endswith("| 0 records/s | – | – |") for line in table if line.startswith("| `tar`"))
+
+
 def test_a_cell_without_a_figure_has_a_sentence():
     """What is not claimed, not installed, or wrong; what is wrong has no figure, though it was fast."""
     table = report.speed_tables(RESULTS)
