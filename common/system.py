@@ -12,7 +12,6 @@ import errno
 import os
 import signal
 import socket
-import tempfile
 from collections.abc import Callable
 
 from .messages import short_repr
@@ -65,6 +64,8 @@ def anonymous_file(name: str, size: int) -> int:
 
 
 def _unnamed(name: str, folder: str | None) -> int:
+    import tempfile  # 3 ms of a worker's start
+
     with tempfile.TemporaryFile(prefix=name, dir=folder) as file:
         return os.dup(file.fileno())
 

@@ -31,7 +31,6 @@ from .arguments import (
     warn_of_shared_blocks,
 )
 from .device.description import to_device
-from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors.protocol import Tuning
 from .failures import OnError
 from .iterator import DataLoaderIterator, Passes
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from ..samplers.protocol import SamplerLike
     from ..sources.lengths import LengthsLike
     from ..sources.protocol import SourceLike
+    from .epochs import Epochs
 
 
 @dataclass(frozen=True)
@@ -240,11 +240,13 @@ class LoaderMethods(Remarks):
         >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
         [[[0, 1], [2]], [[0, 1], [2]]]
         """
+        from .epochs import Epochs, count_of_epochs
         return Epochs(self._in_epoch, count_of_epochs(self._pipeline, count), iter)
 
     def _in_epoch(self, number: int) -> Self:
         if self._description.skipped_steps:
             raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
+        from .epochs import one_epoch
         return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)
 
     to_device = to_device

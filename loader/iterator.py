@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common.fields import replaced
 from ..common.messages import short_repr
@@ -22,20 +22,19 @@ from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.skipped import NONE_SKIPPED, Ranges, SkippedSteps
-from .state.changed_mix import check_left
-from .state.changed_streams import migrate
 from .state.growing import OrderChangedError, WaitNotice, grown, lookout_of
 from .state.loader_state import LoaderState
 from .state.position import StreamPosition, StreamPositionAPI
-from .state.resume import at_equal_steps, merge_shard_states, parsed, resumed
 from .stats import IteratorStats
 from .stream.flow import Flow
-from .stream.rows import Rows
 from .stream.run_handle import Elements, RunHandle
 from .stream.stage_output import SkippedRecords
 from .timing.listeners import begins
 from .timing.observer import Observer
 from .timing.snapshot import Snapshot, StageNames
+
+if TYPE_CHECKING:
+    from .stream.rows import Rows
 
 _LOGGER = logging.getLogger("headrace")
 
@@ -255,6 +254,9 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
+        from .state.changed_streams import migrate
+        from .state.resume import at_equal_steps, merge_shard_states, parsed
+
         read: Sequence[LoaderState] = parsed(states)
         if equal_steps:
             read = at_equal_steps(self._loaders, read)
@@ -322,6 +324,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def _take_in(self, change: OrderChangedError) -> Elements:
         """Go on, where the user stands, with the order that holds now."""
+        from .state.resume import resumed
+
         loaders, state = grown(self._loaders, self.here().state, change)
         pipeline = resumed(loaders, state, strict=False)
         self._running.end()
@@ -330,6 +334,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._begin()
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
+        from .state.changed_mix import check_left
+        from .state.changed_streams import migrate
+        from .state.resume import resumed
+
         loaders, (state,) = migrate(self._loaders, [state], strict, run_here)
         pipeline = resumed(loaders, state, strict)
         check_left(loaders, pipeline, state.cursor, run_here)

@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING
 
 from ..common.lazy_exports import names_from
-from .balance import Balance
-from .block_shuffle import BlockShuffle
-from .changing.growth import GrowthOptions
-from .index import IndexSampler, SequentialSampler
-from .mix.sampler import MixSampler
-from .protocol import RecordMetadata, Sampler
-from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
 
 if TYPE_CHECKING:
+    from .balance import Balance
+    from .block_shuffle import BlockShuffle
+    from .changing.growth import GrowthOptions
+    from .index import IndexSampler, SequentialSampler
+    from .mix.sampler import MixSampler
+    from .protocol import RecordMetadata, Sampler
+    from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
     from .weighted.balanced import BalancedSampler
     from .weighted.sampler import WeightedSampler
 
@@ -33,5 +33,20 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = names_from(
-        __name__, {"BalancedSampler": "weighted.balanced", "WeightedSampler": "weighted.sampler"}
-    )  # a worker seldom needs them
+        __name__,
+        {
+            "Balance": "balance",
+            "BalancedSampler": "weighted.balanced",
+            "BlockShuffle": "block_shuffle",
+            "GrowthOptions": "changing.growth",
+            "IndexSampler": "index",
+            "MixSampler": "mix.sampler",
+            "NoSharding": "sharding",
+            "RecordMetadata": "protocol",
+            "Sampler": "protocol",
+            "SequentialSampler": "index",
+            "ShardByJaxProcess": "sharding",
+            "ShardOptions": "sharding",
+            "WeightedSampler": "weighted.sampler",
+        },
+    )

@@ -9,10 +9,9 @@ import operator
 import sys
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from ..common.generators.keyed_random import fresh_generator
@@ -20,6 +19,9 @@ from ..common.identity.values import digest, plain_attributes
 from ..common.messages import a_kind_of, short_repr
 from ..errors import RecordKeyError, StopIterationError
 from .sharding import NoSharding, ShardOptions, as_shard_options
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 ENDLESS = sys.maxsize
 """`len()` of a sampler that never ends."""

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..common.costs import attention
 from ..common.lazy_exports import names_from
-from .accepted import as_source
-from .memory import MemorySource
-from .mixed.source import MixedSource
 from .protocol import DataSource, fingerprint_of, reader_of
 
 if TYPE_CHECKING:
+    from .accepted import as_source
     from .array_record.source import ArrayRecordDataSource
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.lance import LanceSource
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
     from .lengths import lengths_of
+    from .memory import MemorySource
+    from .mixed.source import MixedSource
     from .omission.rewritten import FormerKeys
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
@@ -72,6 +72,8 @@ if not TYPE_CHECKING:
             "JsonLinesDataSource": "indexed.json_lines",
             "LanceSource": "arrow.lance",
             "MegatronSource": "tokens.megatron",
+            "MemorySource": "memory",
+            "MixedSource": "mixed.source",
             "ParquetDataSource": "arrow.parquet",
             "lengths_of": "lengths",
             "RangeDataSource": "range",
@@ -82,6 +84,7 @@ if not TYPE_CHECKING:
             "TokenSource": "tokens.source",
             "TokenWriter": "tokens.writer",
             "Windows": "derived.windows",
+            "as_source": "accepted",
         },
         entry_points="headrace.sources",
     )

@@ -39,6 +39,26 @@ def test_importing_headrace_imports_no_heavy_library():
     assert result.stdout.strip() == "[]"
 
 
+def test_a_worker_process_imports_nothing_that_few_pipelines_need():
+    """What a worker process imports before it knows its pipeline has no mix, no temporary files, no generator of NumPy's."""
+    seldom = {
+        "headrace.samplers.mix.sampler",
+        "headrace.samplers.weighted.sampler",
+        "headrace.samplers.changing.sampler",
+        "headrace.sources.lengths",
+        "headrace.loader.stream.flow",
+        "headrace.loader.state.resume",
+        "concurrent.futures",
+        "fractions",
+        "numpy.random",
+        "subprocess",
+        "tempfile",
+    }
+    code = f"import sys, headrace.loader.executors.processes.zygote; print(sorted({seldom!r} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
 @pytest.fixture
 def clone(tmp_path):
     """A clone in a folder whose name is no name of Python's, with one test that reads the name of its own package."""

@@ -22,10 +22,17 @@ def _torch() -> Any:
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
+def _numpy() -> Any:
+    """`numpy.random`; None where nothing has used it yet, so that it is not loaded, or another thread is loading it."""
+    module = sys.modules.get("numpy.random")
+    return module if hasattr(module, "get_bit_generator") else None
+
+
 def reseed() -> None:
     """Give all generators states that nobody has: a worker begins, whose process may be a copy of another one."""
     random.seed()
-    _set_numpy(None)
+    if _numpy() is not None:
+        _set_numpy(None)
     reseed_torch()
 
 
@@ -75,9 +82,13 @@ def _set_numpy(words: Any) -> None:
 
 
 def states() -> tuple[Any, ...]:
-    """The states of all generators."""
-    generator = _torch()
-    return random.getstate(), np.random.get_state(legacy=False), None if generator is None else generator.get_state()
+    """The states of the generators of Python, NumPy and torch; None of what is not loaded."""
+    numpys, torchs = _numpy(), _torch()
+    return (
+        random.getstate(),
+        None if numpys is None else numpys.get_state(legacy=False),
+        None if torchs is None else torchs.get_state(),
+    )
 
 
 @contextmanager
@@ -88,6 +99,9 @@ def left_alone() -> Iterator[None]:
         yield
     finally:
         random.setstate(pythons)
-        np.random.set_state(numpys)
+        if numpys is not None:
+            np.random.set_state(numpys)
+        elif _numpy() is not None:  # it was loaded meanwhile
+            _set_numpy(None)
         if torchs is not None:
             _torch().set_state(torchs)

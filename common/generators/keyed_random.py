@@ -9,10 +9,12 @@ counts the numbers drawn, so that no two streams overlap.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.random import Generator, Philox
+
+if TYPE_CHECKING:  # NumPy loads `numpy.random` when it is used: 10 ms, which workers without random operations save
+    from numpy.random import Generator
 
 _MASK = (1 << 64) - 1
 
@@ -32,8 +34,8 @@ class KeyedGenerator:
 
     def __init__(self, operation: int) -> None:
         self._operation = operation
-        self._philox = Philox(key=[0, operation])
-        self._generator = Generator(self._philox)
+        self._philox = np.random.Philox(key=[0, operation])
+        self._generator = np.random.Generator(self._philox)
         self._state = cast(Any, self._philox.state)  # with lists in place of its arrays, it is set twice as fast
         self._state["state"]["counter"] = self._counter = [0, 0, 0, 0]
         self._state["state"]["key"] = self._key = [0, operation]
@@ -62,4 +64,4 @@ def child_row(row: int, index: int) -> int:
 def fresh_generator(seed: int, position: int) -> Generator:
     """A generator of its own for a position, for callers that keep it."""
     key = np.array([seed, _MASK], dtype=np.uint64)
-    return Generator(Philox(key=key, counter=np.array([0, 0, position, 0], dtype=np.uint64)))
+    return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, position, 0], dtype=np.uint64)))

@@ -49,11 +49,15 @@ def make_executor(
         from .local import ThreadExecutor
 
         return ThreadExecutor(pipeline, options)
-    if not options.seed_globals:
-        _warn_of_held_generators(pipeline)
-    if options.worker_kind == "ray":
-        return _on_ray(pipeline, options, observer)
-    return _on_processes(pipeline, options, observer)
+    make = _on_ray if options.worker_kind == "ray" else _on_processes
+    executor = make(pipeline, options, observer)
+    if not options.seed_globals:  # only now: to look for them takes some milliseconds, in which workers begin
+        try:
+            _warn_of_held_generators(pipeline)
+        except BaseException:  # warnings may be errors
+            executor.close()
+            raise
+    return executor
 
 
 def _warn_of_held_generators(pipeline: Pipeline) -> None:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
 from ...samplers import NoSharding, ShardOptions
-from ...samplers.balance import Dealing
-from ...samplers.changing.growth import GrowthOptions
-from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
-from ...sources.mixed.source import MixedSource
 from .lineage import ReshardHistory
+
+if TYPE_CHECKING:
+    from ...samplers.balance import Dealing
+    from ...samplers.changing.growth import GrowthOptions
+    from ...samplers.mix.sampler import MixSampler
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Leaf:
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
         whole = self.sampler.with_shard_options(NoSharding())  # its length depends on no `drop_remainder`
+        from ...samplers.balance import Dealing
+
         return Dealing(balance, self.sampler.record_keys, len(whole), blocks)
 
     @property
@@ -164,6 +167,8 @@ class Leaf:
 
     @property
     def has_parts(self) -> bool:
+        from ...sources.mixed.source import MixedSource  # workers without a mix start sooner
+
         return isinstance(self.source, MixedSource)
 
     def by_part(self, keys: NDArray[np.int64]) -> Any:
@@ -197,6 +202,8 @@ class Leaf:
         return self._place(local - 1) + 1 if local > 0 else 0
 
     def _mix(self, refusal: str) -> MixSampler:
+        from ...samplers.mix.sampler import MixSampler  # likewise
+
         if not isinstance(self.sampler, MixSampler):
             raise AttributeError(refusal)
         return self.sampler

@@ -24,10 +24,8 @@ from ...sources import fingerprint_of
 from ..plan.fingerprint import Fingerprint
 from ..plan.growth import at_generation, at_generations, decision_folder, growing_parts, looks_of, orders_of
 from ..plan.pipeline import Pipeline
-from .changed_mix import adapted
 from .decisions import Decision, DecisionLog, Decisions
 from .loader_state import LoaderState
-from .record_checks import first_unread
 
 _LOGGER = logging.getLogger("headrace")
 
@@ -73,6 +71,8 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
         order = order.going_on(saved, change.position, joins=change.news[ONLY].joins)
     now = now.with_leaf(dataclasses.replace(now.leaf, sampler=order))
     fingerprint = Fingerprint({**known, "sampler": order.fingerprint, "source": now.fingerprint["source"]})
+    from .changed_mix import adapted
+
     return now, adapted(state, known, fingerprint, len(order.with_shard_options(NoSharding())))
 
 
@@ -113,6 +113,8 @@ class Lookout:
         whole: Any = pipeline.leaf.sampler.with_shard_options(NoSharding())
         self._total = len(whole)
         self._log = _log_of(pipeline, growth)
+        from .record_checks import first_unread
+
         unread = first_unread(pipeline, [state], of_shard=state.shard[0])
         self._begun = min(max(unread, begin), self._total)  # where shards ended unevenly, they may stand beyond the end
         self._looks = looks_of(growth, pipeline.leaf, self._begun)

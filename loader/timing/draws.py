@@ -58,7 +58,11 @@ class DrawWatch:
 
 def _comparable() -> tuple[Any, ...]:
     pythons, numpys, torchs = states()
-    return pythons, repr(numpys) if "key" not in numpys["state"] else _of_twister(numpys), _bytes(torchs)
+    return pythons, b"" if numpys is None else _of_numpy(numpys), _bytes(torchs)
+
+
+def _of_numpy(state: Any) -> Any:
+    return _of_twister(state) if "key" in state["state"] else repr(state)
 
 
 def _of_twister(state: Any) -> tuple[Any, ...]:

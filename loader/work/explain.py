@@ -7,9 +7,9 @@ which succeeds pays nothing for it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
 
-_PACKAGE = str(Path(__file__).parent.parent.parent)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _ROOMS = tuple(
     f"{_PACKAGE}/{room}"
     for room in ("loader/", "operations/", "samplers/", "chains/", "common/", "sources/asynchronous/")

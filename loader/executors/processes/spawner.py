@@ -15,7 +15,6 @@ import os
 import pickle
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -225,6 +224,8 @@ def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], e
     The working directory is not on its module path. It is born with SIGINT blocked, until `main` ignores that: Ctrl-C is for
     the user's process.
     """
+    import subprocess  # 3 ms of a worker's start
+
     command = [sys.executable, "-P", "-c", _PROGRAM, *map(str, arguments)]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
