@@ -1,7 +1,4 @@
-"""The loader: a description of a stream. It holds no open file, thread or place; `iter()` makes what runs.
-
-In: source, sampler, operations. Out: iterators.
-"""
+"""The loader describes a stream: source, sampler, operations. It holds no open file or thread; `iter(loader)` runs it."""
 
 from __future__ import annotations
 
@@ -241,12 +238,14 @@ class LoaderMethods(Remarks):
         [[[0, 1], [2]], [[0, 1], [2]]]
         """
         from .epochs import Epochs, count_of_epochs
+
         return Epochs(self._in_epoch, count_of_epochs(self._pipeline, count), iter)
 
     def _in_epoch(self, number: int) -> Self:
         if self._description.skipped_steps:
             raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
         from .epochs import one_epoch
+
         return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)
 
     to_device = to_device

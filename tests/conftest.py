@@ -38,7 +38,6 @@ def pytest_addoption(parser):
     """The options that add the long tests, and tests of a release."""
     parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
     parser.addoption("--share", default="1/1", metavar="K/N", help="of the long tests, run the K-th of N shares")
-    parser.addoption("--release", action="store_true", help="also ask what only a release must have")
 
 
 class RootIsNoPackage:
