@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, Unpack
 
 from ..common.validation import true_or_false
 from ..migration_hints.remarks import Remarks
 from ..operations import Batch
-from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
-from ..samplers.changing.growth import GrowthOptions
+from ..samplers import BlockShuffle, GrowthOptions, IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
 from ..sources.omission.keys import OmitOfParts
 from .arguments import (
@@ -133,7 +131,7 @@ class LoaderMethods(Remarks):
     def _with(self, **changes: Any) -> Self:
         changes.setdefault("tuning", Tuning())
         other = copy.copy(self)
-        vars(other).update(_description=dataclasses.replace(self._description, **changes), _passes=Passes())
+        vars(other).update(_description=replace(self._description, **changes), _passes=Passes())
         return other
 
     def with_batch_size(self, batch_size: int, *, batch: int | None = None) -> Self:
