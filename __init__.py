@@ -173,7 +173,7 @@ __all__ = [
     "write_report",
 ]
 
-_ROOMS = ("samplers", "operations", "sources", "loader", "chains", "formats", "conversion", "reporting", "tools")
+_PACKAGES = ("samplers", "operations", "sources", "loader", "chains", "formats", "conversion", "reporting", "tools")
 
 
 if not TYPE_CHECKING:  # which would else believe that every name is here
@@ -186,11 +186,11 @@ if not TYPE_CHECKING:  # which would else believe that every name is here
             return version(__name__)
         if name == "metrics":
             return import_module(f"{__name__}.reporting.metrics")
-        if name in ("checkpoint", "errors", *_ROOMS):
+        if name in ("checkpoint", "errors", *_PACKAGES):
             return import_module(f"{__name__}.{name}")
         if name in __all__:
-            for room in _ROOMS:
-                module = import_module(f"{__name__}.{room}")
+            for package in _PACKAGES:
+                module = import_module(f"{__name__}.{package}")
                 if name in module.__all__:
                     return getattr(module, name)
         raise import_module(f"{__name__}.migration_hints.hints").no_attribute(name)

@@ -1,1 +1,1 @@
-"""Small helpers that several rooms use: validation of arguments, messages, values that identify, random numbers by key."""
+"""Small helpers that several packages use: validation of arguments, messages, values that identify, random numbers by key."""

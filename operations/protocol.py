@@ -146,7 +146,7 @@ class Context:
 
 
 class Operation:
-    """Base of all operations: says all that the house asks about one. Users mostly subclass the transforms.
+    """Base of all operations: answers all that the loader asks about an operation. Users mostly subclass the transforms.
 
     A subclass defines `connect`, and overrides what differs of the rest; docs/how-to/write-an-operation.md explains each.
 

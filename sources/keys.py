@@ -1,6 +1,6 @@
 """In: record keys as a user, a sampler or the loader gives them. Out: checked keys, or an error naming key and limit.
 
-Every source of this room uses these two functions, so that all of them refuse the same keys with the same words.
+Every source of this package uses these two functions, so that all of them refuse the same keys with the same words.
 """
 
 from __future__ import annotations

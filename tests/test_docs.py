@@ -130,9 +130,9 @@ def test_each_public_name_is_in_the_reference_once():
     """Nobody has to read code to find out what a name takes and raises."""
     reference = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     listed = re.findall(r"^\.\. auto(?:class|function):: headrace\.([\w.]+)(?:\(\))?$", reference, re.MULTILINE)
-    rooms = ("checkpoint", "metrics")
-    public = {*headrace.__all__} - {*rooms} | {
-        f"{room}.{name}" for room in rooms for name in getattr(headrace, room).__all__
+    packages = ("checkpoint", "metrics")
+    public = {*headrace.__all__} - {*packages} | {
+        f"{room}.{name}" for room in packages for name in getattr(headrace, room).__all__
     }
     assert len(listed) == len(set(listed))
     assert public <= set(listed)

@@ -117,7 +117,7 @@ def test_public_names_exist_and_have_docstrings():
 
 
 def test_no_file_of_the_library_is_over_400_lines():
-    """A file over 400 lines is two rooms."""
+    """A file over 400 lines is two modules."""
     for path in CHECKOUT.rglob("*.py"):
         first = path.relative_to(CHECKOUT).parts[0]
         if first not in {"tests", "benchmarks", "examples"} and not first.startswith("."):

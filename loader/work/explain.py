@@ -25,9 +25,9 @@ from ..plan.pipeline import Pipeline
 from .tasks import Block, Blocks, Failure, RowOrigins, SpanTask, Task
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-_ROOMS = tuple(
-    f"{_PACKAGE}/{room}"
-    for room in ("loader/", "operations/", "samplers/", "chains/", "common/", "sources/asynchronous/")
+_FOLDERS = tuple(
+    f"{_PACKAGE}/{folder}"
+    for folder in ("loader/", "operations/", "samplers/", "chains/", "common/", "sources/asynchronous/")
 )
 
 READING, SAMPLER = "reading", "the sampler"
@@ -203,4 +203,4 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 def is_ours(frame: FrameType) -> bool:
     """True if a frame belongs to the machinery of this package, not to code that it calls for the user."""
-    return frame.f_code.co_filename.startswith(_ROOMS)
+    return frame.f_code.co_filename.startswith(_FOLDERS)

@@ -1,4 +1,4 @@
-"""An operation in one file says all that the house asks; operations and sources come from other packages, too."""
+"""An operation in one file says all that the loader asks; operations and sources come from other packages, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house: imports run one way, over few floors; the code is measured, and each measure may only become better."""
+"""The structure of the code: imports run one way, over few layers; measures of the code may only become better."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BESIDE = {"tests", "examples", "benchmarks", "league", "docs", "build"}
-ROOMS = (
+PACKAGES = (
     ("errors",),
     ("common",),
     ("files",),
@@ -34,9 +34,9 @@ ROOMS = (
     ("reporting",),
     ("checkpoint", "compat", "tools"),
 )
-"""From the bottom to the top. No room imports from one that stands above it."""
+"""From the bottom to the top. No package imports from one above it."""
 
-MOST_FLOORS = 10
+MOST_LAYERS = 10
 
 MOST = {
     "files of loader/executors": 32,
@@ -113,46 +113,56 @@ def _late(module: str) -> set[str]:
     return _imported(module, [node for node in ast.walk(tree) if id(node) not in at_import])
 
 
-def _floor(module: str) -> int | None:
-    for floor, rooms in enumerate(ROOMS):
-        if any(module == room or module.startswith(room + ".") for room in rooms):
-            return floor
+def _layer(module: str) -> int | None:
+    for layer, packages in enumerate(PACKAGES):
+        if any(module == package or module.startswith(package + ".") for package in packages):
+            return layer
     return None
 
 
-def _room(module: str) -> str:
-    return next(room for rooms in ROOMS for room in rooms if module == room or module.startswith(room + "."))
+def _package_of(module: str) -> str:
+    return next(
+        package
+        for packages in PACKAGES
+        for package in packages
+        if module == package or module.startswith(package + ".")
+    )
 
 
-def test_every_module_of_the_loader_has_a_room():
+def test_every_module_of_the_loader_has_a_package():
     """But for the lists of names of packages."""
-    assert not [module for module in MODULES if module.startswith("loader.") and _floor(module) is None]
+    assert not [module for module in MODULES if module.startswith("loader.") and _layer(module) is None]
 
 
-@pytest.mark.parametrize("room", sorted({module.partition(".")[0] for module in MODULES if _floor(module) is not None}))
-def test_rooms_import_one_way(room):
+@pytest.mark.parametrize(
+    "package", sorted({module.partition(".")[0] for module in MODULES if _layer(module) is not None})
+)
+def test_packages_import_one_way(package):
     """From the top to the bottom; samplers, sources and operations do not know one another."""
     above = {
         (module, other)
         for module in MODULES
-        if module.partition(".")[0] == room and _floor(module) is not None
+        if module.partition(".")[0] == package and _layer(module) is not None
         for other in _at_import(module) | _late(module)
-        if (floor := _floor(other)) is not None
-        and (floor > _floor(module) or (floor == _floor(module) == _floor("sources") and _room(other) != _room(module)))
+        if (layer := _layer(other)) is not None
+        and (
+            layer > _layer(module)
+            or (layer == _layer(module) == _layer("sources") and _package_of(other) != _package_of(module))
+        )
     }
     assert above == set()
 
 
-def test_no_import_goes_in_a_circle_and_floors_are_few():
+def test_no_import_goes_in_a_circle_and_layers_are_few():
     """Counted by modules, along imports that are made when a module is imported, inside loader/."""
 
     @cache
-    def floors(module: str, way: tuple[str, ...] = ()) -> int:
+    def layers(module: str, way: tuple[str, ...] = ()) -> int:
         assert module not in way, f"a circle: {' → '.join((*way, module))}"
-        below = [floors(other, (*way, module)) for other in _at_import(module) if other.startswith("loader.")]
+        below = [layers(other, (*way, module)) for other in _at_import(module) if other.startswith("loader.")]
         return 1 + max(below, default=0)
 
-    assert max(floors(module) for module in MODULES if module.startswith("loader.")) <= MOST_FLOORS
+    assert max(layers(module) for module in MODULES if module.startswith("loader.")) <= MOST_LAYERS
 
 
 def _circles() -> list[list[str]]:
@@ -240,18 +250,20 @@ MEASURES = {
 
 @pytest.mark.parametrize("what", MEASURES)
 @pytest.mark.one_in(2)
-def test_the_house_becomes_no_worse(what):
+def test_the_code_becomes_no_worse(what):
     """Each measure stays below its bound. Lower the bound with the measure."""
     found = MEASURES[what]()
     listed = f"\n{chr(10).join(found)}" if len(found) < 1000 else ""
     assert len(found) <= MOST[what], f"{what}: {len(found)}{listed}"
 
 
-def test_no_room_hides_a_package_that_users_import():
+def test_no_package_hides_a_package_that_users_import():
     """In a clone, `import datasets` finds Hugging Face's library: no folder or module of the root has its name."""
-    rooms = {module.partition(".")[0] for module in MODULES} - {"", "__main__"}
+    packages = {module.partition(".")[0] for module in MODULES} - {"", "__main__"}
     ours = set(metadata.packages_distributions().get("headrace", ()))
-    assert rooms & (USERS_PACKAGES | set(metadata.packages_distributions()) | sys.stdlib_module_names) - ours == set()
+    assert (
+        packages & (USERS_PACKAGES | set(metadata.packages_distributions()) | sys.stdlib_module_names) - ours == set()
+    )
 
 
 def test_jax_is_imported_by_what_needs_it():
@@ -262,9 +274,9 @@ def test_jax_is_imported_by_what_needs_it():
             assert not re.search(r"^\s*(import|from) jax\b", path.read_text(), re.MULTILINE), path
 
 
-def test_the_design_names_every_room():
+def test_the_design_names_every_package_of():
     """Whoever looks for a folder finds in docs/design.md what it is for."""
-    table = (ROOT / "docs/design.md").read_text().partition("## The rooms")[2].partition("\n## ")[0]
+    table = (ROOT / "docs/design.md").read_text().partition("## The packages")[2].partition("\n## ")[0]
     named = {name.rsplit("/", 2)[-2] for name in re.findall(r"`([\w/]+/)`", table)}
     packages = {path.parent.relative_to(ROOT).parts for path in MODULES.values() if path.name == "__init__.py"}
     assert {parts[-1] for parts in packages if parts} - named == set()
