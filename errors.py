@@ -1,28 +1,28 @@
-"""Every exception that headrace raises on its own account.
+"""Every exception that headrace raises itself.
 
-A message gives what was passed, the limit, and the remedy. An exception that a user's own function raises is never
-replaced: it reaches the consumer with its type, its message and a note that says where in the stream it happened.
+A message gives the value that was passed, the limit and the remedy. An exception that a user's function raises is never
+replaced. It reaches the training loop with its type and message, and a note says where in the stream it happened.
 """
 
 
 class HeadraceError(Exception):
-    """Base of all errors below, so that one `except` catches them."""
+    """Base class of all errors below, so that one `except` catches them."""
 
 
 class SourceError(HeadraceError):
-    """A source cannot be opened or read; the message names the file and, where there is one, the record key."""
+    """A source cannot be opened or read. The message names the file and, if possible, the record key."""
 
 
 class NoRecordsError(SourceError):
-    """A source has no records at all."""
+    """A source has no records."""
 
 
 class CutOffError(SourceError):
-    """A compressed file cannot be unpacked to its end; what was read before is whole."""
+    """A compressed file cannot be unpacked to its end. The records before the damage are complete."""
 
 
 class ExpansionError(SourceError):
-    """A compressed file unpacks to far more than its size, as one does that is made to fill the memory."""
+    """A compressed file unpacks to far more than its size, as a file that is made to exhaust memory does."""
 
 
 class SourceNotFoundError(SourceError, FileNotFoundError):
@@ -38,35 +38,35 @@ class MissingExtraError(HeadraceError, ImportError):
 
 
 class BatchError(HeadraceError, ValueError):
-    """Elements cannot be put into one batch: unequal shapes or structures."""
+    """Elements cannot be put into one batch: their shapes or structures differ."""
 
 
 class StructureError(BatchError, TypeError):
-    """Elements of one batch differ in structure, or in the shape of a leaf."""
+    """Elements of one batch have different structures, or a leaf has different shapes."""
 
 
 class NoElementError(BatchError):
-    """An element of a batch is None, as of a function without a return."""
+    """An element of a batch is None. The function that made it may lack a `return`."""
 
 
 class BatchMemoryError(HeadraceError, MemoryError):
-    """There is no memory for a batch; the message has its shape and bytes. No record is at fault, so none is left out."""
+    """There is not enough memory for a batch. The message has its shape and bytes. No record is skipped for it."""
 
 
 class ImageError(HeadraceError, ValueError):
-    """Bytes cannot be decoded as an image, or what an operation on images got is none."""
+    """Bytes cannot be decoded as an image, or an operation on images got something that is not an image."""
 
 
 class PackError(HeadraceError, ValueError):
-    """Elements cannot be packed: a leaf is no array of tokens, is unlike that of other elements, or is too long."""
+    """Elements cannot be packed: a leaf is not an array of tokens, differs from that of other elements, or is too long."""
 
 
 class LengthsError(HeadraceError, ValueError):
-    """Lengths or costs of records are not known, or cannot be: one is negative, NaN or not whole, or records have none."""
+    """Lengths or costs of records are unknown or invalid: negative, NaN or not whole."""
 
 
 class PromotionWarning(UserWarning):
-    """Numbers of several dtypes came together in a batch, which has a dtype that none of them may have."""
+    """Numbers of several dtypes were combined in one batch. The batch may have a dtype that none of them has."""
 
 
 class FanOutError(HeadraceError, ValueError):
@@ -74,39 +74,39 @@ class FanOutError(HeadraceError, ValueError):
 
 
 class SeedError(HeadraceError, ValueError):
-    """A random operation runs in a pipeline that has no seed."""
+    """A random operation is in a pipeline without a seed."""
 
 
 class StopIterationError(HeadraceError, RuntimeError):
-    """A source, sampler or operation raised StopIteration, which would look like the end of the stream; it is the cause."""
+    """A source, sampler or operation raised StopIteration, which would look like the end of the stream. It is the cause."""
 
 
 class EmptyStreamError(HeadraceError, ValueError):
-    """With `drop_remainder=True`, all records together make no batch."""
+    """With `drop_remainder=True`, all records together do not fill one batch."""
 
 
 class NothingPassesError(HeadraceError, RuntimeError):
-    """A filter dropped a whole epoch of an endless stream, so that the next batch would never come."""
+    """A filter dropped every record of an epoch of an endless stream, so that no batch would ever come."""
 
 
 class JoinError(HeadraceError, ValueError):
-    """Datasets cannot be joined as asked, or a join cannot go on: the message names which of them, and why."""
+    """Datasets cannot be joined as requested, or a join cannot continue. The message names the datasets and the reason."""
 
 
 class ConversionError(HeadraceError):
-    """A conversion cannot begin or go on; the message names the file, and what to do. Running the same again goes on."""
+    """A conversion cannot begin or continue. The message names the file and the remedy. Run the same command to resume."""
 
 
 class ProgramError(HeadraceError):
-    """A program that a command was given has no loader, fails, or never takes a step."""
+    """The program that was passed to a command has no loader, fails, or never takes a step."""
 
 
 class OutputError(HeadraceError, OSError):
-    """A file that was asked for cannot be written; the message names it, and says why."""
+    """An output file cannot be written. The message names the file and the reason."""
 
 
 class PortError(HeadraceError, OSError):
-    """Nothing can be served at an address and port; the message says why."""
+    """The requested address and port cannot be used. The message says why."""
 
 
 class CheckpointError(HeadraceError, ValueError):
@@ -114,15 +114,15 @@ class CheckpointError(HeadraceError, ValueError):
 
 
 class StateIndexError(CheckpointError, IndexError):
-    """A state tells an index that the dataset does not have."""
+    """A state contains an index that the dataset does not have."""
 
 
 class TraceError(HeadraceError, LookupError):
-    """What was in a step cannot be told: it is after the end, was left out, or came before what a checkpoint knows."""
+    """The records of a step cannot be determined. The step is after the end, was skipped, or is too old."""
 
 
 class NotDeterministicError(HeadraceError, RuntimeError):
-    """A pipeline gave something else a second time; the message names the operation."""
+    """A pipeline gave different results for the same step. The message names the operation."""
 
 
 class TooManyErrorsError(HeadraceError, RuntimeError):
@@ -130,27 +130,27 @@ class TooManyErrorsError(HeadraceError, RuntimeError):
 
 
 class ShardingError(HeadraceError, ValueError):
-    """A batch cannot be put on devices as the sharding says, or an operation works on one shard alone; the message says why."""
+    """A batch cannot be placed as the sharding asks, or an operation works with one shard only. The message says which."""
 
 
 class HostsError(HeadraceError, RuntimeError):
-    """The processes of a run cannot go on together: their batches are uneven, or one of them failed or stopped."""
+    """The processes of a run cannot continue together: their numbers of batches differ, or one of them failed or stopped."""
 
 
 class ClosedError(HeadraceError, RuntimeError):
-    """The iterator was closed."""
+    """The iterator, or writer, was closed before this call."""
 
 
 class InUseError(HeadraceError, RuntimeError):
-    """An iterator is used while it is at work: by a second thread, or by a signal's handler."""
+    """An iterator was called while another thread, or the code that a signal handler interrupted, was using it."""
 
 
 class PicklingError(HeadraceError, ValueError, TypeError):
-    """A part of the pipeline cannot be sent to worker processes; the message names it, and says why."""
+    """A part of the pipeline cannot be sent to worker processes. The message names the part and the reason."""
 
 
 class WorkerCrashedError(HeadraceError, RuntimeError):
-    """A task ended its worker again and again; the message names the signal or exit code and the record keys."""
+    """A task ended its worker several times. The message names the signal or exit code, and the record keys."""
 
 
 class DebuggerError(HeadraceError, RuntimeError):
@@ -158,12 +158,12 @@ class DebuggerError(HeadraceError, RuntimeError):
 
 
 class ClusterNotFoundError(HeadraceError, ConnectionError):
-    """There is no Ray cluster at the address, or this process is in another one."""
+    """There is no Ray cluster at the address, or this process is connected to another one."""
 
 
 class ClusterMismatchError(HeadraceError, RuntimeError):
-    """A node of the Ray cluster has another version of headrace, or unpickles another pipeline: its stream might be another."""
+    """A node of the Ray cluster has another version of headrace, or unpickles another pipeline, so its stream could differ."""
 
 
 class ClusterLostError(HeadraceError, ConnectionError):
-    """The Ray cluster that does the work is gone: its head, or Ray's process on this machine."""
+    """The Ray cluster that runs the workers is lost: its head, or Ray's process on this machine, ended."""

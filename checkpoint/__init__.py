@@ -1,4 +1,4 @@
-"""Saving iterators: with Orbax, or at every step to a file.
+"""Save and restore iterators: with Orbax, or in a small file at every step.
 
 >>> import pathlib, tempfile
 >>> import orbax.checkpoint as ocp
@@ -37,18 +37,18 @@ __all__ = [*_NAMES, "StateFile", "from_grain_state"]
 
 
 def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataLoaderIterator:
-    """An iterator over the records that a Grain `DataLoader` had not yet delivered when its state was taken.
+    """Make an iterator over the records that a Grain `DataLoader` had not yet delivered when its state was taken.
 
-    Each comes exactly once, whatever number of workers Grain had. While these stood at different places, what the slower
-    ones left comes first. The iterator's own states are headrace's from then on, for any number of workers.
+    Each record comes exactly once, whatever number of workers Grain had. If Grain's workers stood at different places, the
+    records that slower workers still owe come first. The iterator's own states are headrace states, for any number of workers.
 
     Args:
-        state: the JSON that the `get_state()` of Grain's iterator gave (version 2), of the process with the same shard; or
-            the dict that it stands for.
-        loader: reads the same records with `IndexSampler(…, algorithm="grain")` of the same arguments and shard.
+        state: the JSON bytes that `get_state()` of Grain's iterator returned (version 2), of the process with the same shard;
+            or the dict that they encode.
+        loader: a loader of the same records, with `IndexSampler(…, algorithm="grain")` of the same arguments and shard.
 
     Raises:
-        CheckpointError: the bytes are no such state, or the sampler is another; the message says what differs.
+        CheckpointError: the bytes are not such a state, or the sampler differs. The message says what differs.
 
     >>> import headrace
     >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")

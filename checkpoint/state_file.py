@@ -1,6 +1,6 @@
-"""A file with the state of one iterator, for saving at every step.
+"""A file with the state of one iterator, cheap enough to save at every step.
 
-In: an iterator. Out: a file with its state, written in place, in one write that is over before the process can be killed.
+The state is written in place with one write call, which the kernel completes even if the process is killed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ..files.whole_files import WholeFile
 from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with_state
 
 PAGE = 4096
-"""The bytes that the kernel copies into a file without a look at signals between them; JSON may end in blanks."""
+"""Bytes that the kernel copies into a file without looking at signals in between. States are padded to it."""
 LOOK_EVERY = 64  # Saves from one look whether somebody has removed or replaced the file to the next
 
 
 class StateFile:
-    """The state of an iterator in a local file, at every step: a loop of 5 ms steps takes 1 to 4 % longer.
+    """State of an iterator in a local file, saved at every step. A loop of 5 ms steps takes 1 to 4 % longer.
 
-    The file is JSON. Once the process that writes it has ended, however that happened, it holds a whole state: that of the
-    last `save`, or of the one before if the process was killed during `save`. What is to survive the death of the machine
-    belongs into Orbax's checkpoints, which take milliseconds. Each process has a file of its own; to go on with another
-    number of processes pass the contents of all of them to `set_states`.
+    The file is JSON. After the process ends, however that happens, the file holds a whole state: that of the last `save`, or
+    of the one before if the process was killed during `save`. To survive the loss of the machine, use Orbax's checkpoints,
+    which take milliseconds. Each process has its own file. To resume with another number of processes, pass the contents of
+    all files to `set_states`.
 
     Args:
-        path: the file; folders above it are made. Only its owner may read it (mode 0600).
+        path: the file. Missing folders are created. Only the owner may read the file (mode 0600).
 
     Raises:
-        CheckpointError: the path is that of a folder, or too long, or it is a relative one and the current folder was deleted.
+        CheckpointError: the path is a folder or too long, or it is relative and the current folder was deleted.
 
     >>> import pathlib, tempfile
     >>> import headrace
@@ -57,11 +57,11 @@ class StateFile:
         self._closed = False
 
     def save(self, iterator: Any) -> None:
-        """Write the state of this moment.
+        """Write the current state of the iterator.
 
         Raises:
-            CheckpointError: another file has taken the place of this one. Looked for at every 64th call.
-            OSError: as the file system says.
+            CheckpointError: another file has replaced this one. This is checked at every 64th call.
+            OSError: the file system reports an error.
         """
         if self._closed:
             raise ClosedError("the state file was closed; make a new one, StateFile(path).")
@@ -81,16 +81,16 @@ class StateFile:
             raise OSError(error.errno, error.strerror, shorten(error.filename)) from None
 
     def restore(self, iterator: Any, strict: bool = True) -> bool:
-        """Bring an iterator to the saved place, and have it begin to prefetch there. False: nothing was saved yet.
+        """Move an iterator to the saved place, and begin to prefetch there. Returns False if nothing was saved yet.
 
         Args:
-            iterator: to be brought there.
-            strict: False goes on although source, sampler or operations are not those of the state.
+            iterator: the iterator to move.
+            strict: False: resume although source, sampler or operations differ from those of the state.
 
         Raises:
-            TypeError: it is no iterator, but a loader for example.
-            CheckpointError: the file cannot be read, or holds no state, or that of another pipeline; the iterator stays
-                where it was.
+            TypeError: `iterator` is not an iterator; it may be a loader.
+            CheckpointError: the file cannot be read, is not a state, or belongs to another pipeline. The iterator is not
+                moved.
         """
         with_state(iterator)
         try:
@@ -124,7 +124,7 @@ class StateFile:
             raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
 
     def _check_place(self) -> None:
-        """If there is a file, it must be the one that was written last."""
+        """Raise CheckpointError if the path no longer leads to the file that was written last."""
         if self._identity is None:
             return
         try:
@@ -138,7 +138,7 @@ class StateFile:
             )
 
     def _replace(self, content: bytes) -> None:
-        """Have another file take the place of the one there is, if any."""
+        """Replace the file, if there is one, by a new file with this content."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         whole = WholeFile(str(self._path), 0o600)
         descriptor = whole.file.fileno()

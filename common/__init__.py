@@ -1,1 +1,1 @@
-"""Small helpers that several packages use: validation of arguments, messages, values that identify, random numbers by key."""
+"""Helpers that several packages use: argument checks, messages, identities of values, and random numbers by key."""

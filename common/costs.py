@@ -1,6 +1,6 @@
-"""Lengths of records, checked, and their costs. In: an array of lengths, or a record. Out: an array of costs, or a length.
+"""Check lengths of records, and compute their costs.
 
-A cost is a function of an array of lengths, called once for many records: by default the length itself.
+A cost is a function of an array of lengths. It is called once for many records. The default cost is the length itself.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .messages import a_kind_of, first_few, short_repr
 
 Int64s = npt.NDArray[np.int64]
 Cost: TypeAlias = Callable[[Int64s], npt.ArrayLike]
-"""Lengths `int64[n]` to costs, `n` numbers that are not negative."""
+"""Function that maps lengths, `int64[n]`, to `n` costs that are not negative."""
 
 
 @dataclass(frozen=True)
 class AttentionCost:
-    """`a·L + b·L²` for each length L.
+    """Cost function `a·L + b·L²` of a sequence of length L.
 
     Attributes:
-        a: cost of a token, as in the layers that look at one token at a time.
-        b: cost of a pair of tokens, as in attention.
+        a: cost of one token, for layers that process each token alone.
+        b: cost of one pair of tokens, for attention.
     """
 
     a: float
@@ -40,18 +40,18 @@ class AttentionCost:
 
 
 def attention(a: float, b: float) -> AttentionCost:
-    """The cost of a sequence in a transformer: `a·L + b·L²` for its length L.
+    """Return the cost function of a transformer: `a·L + b·L²` for a sequence of length L.
 
-    Only the relation of the two numbers matters. For a model of width d with a usual block (12·d² weights a layer), a token
+    Only the ratio of `a` to `b` matters. For a model of width d with standard blocks (12·d² weights per layer), a token
     costs as much as 6·d pairs: `attention(6 * d, 1)`.
 
     Args:
-        a: cost of a token, not negative.
-        b: cost of a pair of tokens, not negative.
+        a: cost of one token, not negative.
+        b: cost of one pair of tokens, not negative.
 
     Raises:
-        TypeError: one is no number.
-        ValueError: one is negative or not finite, or both are 0.
+        TypeError: `a` or `b` is not a number.
+        ValueError: `a` or `b` is negative or not finite, or both are 0.
 
     >>> attention(2, 1)(np.array([1, 10])).tolist()
     [3.0, 120.0]
@@ -71,18 +71,18 @@ def attention(a: float, b: float) -> AttentionCost:
 
 
 def costs_of(lengths: Int64s, cost: Cost | None = None) -> npt.NDArray[np.float64]:
-    """The cost of each length.
+    """Compute the cost of each length.
 
     Args:
-        lengths: `int64[n]`, as `as_lengths` gives them.
-        cost: a function of an array of lengths; None takes the lengths themselves.
+        lengths: `int64[n]`, as `as_lengths` returns them.
+        cost: a function of an array of lengths. None: the lengths are the costs.
 
     Returns:
         `float64[n]`, finite and not negative.
 
     Raises:
-        TypeError: `cost` cannot be called, or gives no numbers.
-        LengthsError: it gives another number of costs than of lengths, or one that is negative, NaN or infinite.
+        TypeError: `cost` cannot be called, or does not return numbers.
+        LengthsError: `cost` returns a wrong number of costs, or a cost that is negative, NaN or infinite.
 
     >>> costs_of(np.array([1, 3]), lambda lengths: lengths**2).tolist()
     [1.0, 9.0]
@@ -114,19 +114,19 @@ def costs_of(lengths: Int64s, cost: Cost | None = None) -> npt.NDArray[np.float6
 
 
 def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
-    """Lengths of records, checked.
+    """Check the lengths of records, and convert them to `int64`.
 
     Args:
-        lengths: whole numbers, one for each record; floats that are whole are taken, too.
-        count: number of records.
-        whose: begins messages.
+        lengths: one whole number for each record. Floats are accepted if they are whole.
+        count: expected number of records.
+        whose: name of the lengths, with which error messages begin.
 
     Returns:
-        `int64[count]`, read-only; the array itself where it is such.
+        `int64[count]`, read-only. The array itself if it is already such an array.
 
     Raises:
-        TypeError: they are no numbers.
-        LengthsError: there is another number of them, or one is negative, NaN or not whole.
+        TypeError: the lengths are not numbers.
+        LengthsError: there are not `count` lengths, or a length is negative, NaN or not whole.
 
     >>> as_lengths([3, 5], 2)
     array([3, 5])
@@ -159,10 +159,10 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
 
 
 def as_length(length: Any, record: int) -> int:
-    """A length that was found for a record, as an int.
+    """Check the length of one record, and return it as an int.
 
     Raises:
-        LengthsError: it is no whole number in `[0, 2^62)`.
+        LengthsError: `length` is not a whole number in `[0, 2^62)`.
 
     >>> as_length(np.float32(3), record=0)
     3
@@ -180,17 +180,18 @@ def as_length(length: Any, record: int) -> int:
 
 
 def length_of_field(content: Any, name: str, record: int) -> int:
-    """The length of a field of a record: of an array or a list its items, of text its bytes in UTF-8; a number is the length.
+    """Return the length of a field of a record.
 
-    None has length 0.
+    The length of an array or list is its number of items; of text, its number of bytes in UTF-8; of None, 0. A number is
+    itself the length.
 
     Args:
-        content: a dict, a named tuple or a dataclass.
-        name: of the field; "audio/samples" is one in a dict in it.
-        record: its number, for messages.
+        content: the record: a dict, a named tuple or a dataclass.
+        name: name of the field. "audio/samples" is the field `samples` of the dict `audio`.
+        record: number of the record, for error messages.
 
     Raises:
-        LengthsError: there is no such field, or it has no length.
+        LengthsError: the record has no such field, or the field has no length.
 
     >>> length_of_field({"text": "äb", "ids": [4, 9], "n": 7}, "ids", record=0)
     2

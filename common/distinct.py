@@ -1,4 +1,4 @@
-"""The distinct values of an array of whole numbers that mostly stand in runs. In: an array. Out: a list."""
+"""Find the distinct values of an integer array whose equal values mostly stand next to each other."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 
 
 def distinct(values: NDArray[Any]) -> list[int]:
-    """The values that occur, in order.
-
-    `np.unique` imports `numpy.ma` when it is first called, which takes 20 to 60 ms: more than all else of a first plan.
+    """Return the distinct values of an array, ascending.
 
     >>> import numpy as np
     >>> distinct(np.array([3, 3, 1, 3]))
     [1, 3]
     """
+    # `np.unique` imports `numpy.ma` on first use, which takes 20 to 60 ms: more than a whole first plan.
     begins = values[1:] != values[:-1]
     return sorted({*values[:1].tolist(), *values[1:][begins].tolist()})

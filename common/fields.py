@@ -1,7 +1,4 @@
-"""Named tuples, dataclasses and mappings.
-
-In: a value with named fields. Out: its fields as a dict, or a copy with other values.
-"""
+"""Read and replace the fields of named tuples, dataclasses and mappings."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 DICTS = (dict, OrderedDict, defaultdict)
-"""The mappings that are nodes of trees as they are."""
+"""Mapping classes that are tree nodes without conversion."""
 
 Named = TypeVar("Named", bound=tuple[Any, ...])
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """The fields of a named tuple, a dataclass or a mapping that is no plain dict, by name; None for anything else.
+    """Return the fields of a named tuple, a dataclass or a mapping as a dict, or None for anything else and for plain dicts.
 
     >>> from typing import NamedTuple
     >>> fields_of(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2)), fields_of((1, 2))
@@ -31,7 +28,7 @@ def fields_of(value: Any) -> dict[str, Any] | None:
 
 
 def replaced(value: Named, **changes: Any) -> Named:
-    """A copy of a named tuple with other values in some fields; for dataclasses, there is `dataclasses.replace`.
+    """Return a copy of a named tuple with other values in some fields. For dataclasses, use `dataclasses.replace`.
 
     >>> from typing import NamedTuple
     >>> replaced(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2), y=3)

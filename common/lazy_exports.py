@@ -1,7 +1,4 @@
-"""Names that a package imports when they are first used: a worker process needs few of them, and starts sooner.
-
-In: names, and the modules that have them. Out: the package's `__getattr__`.
-"""
+"""Lazy imports: a package imports a public name when it is first used, so that worker processes start sooner."""
 
 from __future__ import annotations
 
@@ -14,9 +11,10 @@ from ..errors import MissingExtraError
 
 
 def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose module `homes[name]` has `name`; others may have it in a group of entry points.
+    """Return the `__getattr__` of a package. Module `homes[name]` of the package has the name.
 
-    Stands after `if not TYPE_CHECKING:`; a type checker would else believe that the package has every name.
+    Names that are not in `homes` may come from other packages, through the entry point group `entry_points`. Call this after
+    `if not TYPE_CHECKING:`; otherwise a type checker believes that the package has every name.
     """
 
     def get(name: str) -> Any:
@@ -30,10 +28,10 @@ def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -
 
 
 def optional_library(module: str, user: str, extra: str) -> Any:
-    """A module of a package that is not always installed. `user` says who needs what.
+    """Import a module of a package that may be missing. `user` names what needs it, for the error message.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: the module is not installed.
 
     >>> optional_library("no_such.thing", "tests need nothing", "tests")
     Traceback (most recent call last):
@@ -47,7 +45,7 @@ def optional_library(module: str, user: str, extra: str) -> Any:
 
 
 def installed(group: str, name: str) -> Any:
-    """The object that an installed package offers under this name, by an entry point; None if none does."""
+    """Return the object that an installed package offers under an entry point, or None if no package does."""
     point = _entry_points(group).get(name)
     return None if point is None else point.load()
 

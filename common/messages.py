@@ -1,7 +1,6 @@
-"""Formats values for messages: on one line and briefly, so that no message is longer than some 500 characters.
+"""Format values for error messages: on one line, and briefly, so that no message is longer than about 500 characters.
 
-In: any value, text or list. Out: text of limited length, in time that does not grow with the value where Python allows it.
-Credentials in URLs are hidden (`redaction.py`).
+The time does not grow with the size of the value where Python allows it. Credentials in URLs are hidden (`redaction.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ VALUE, TEXT = 80, 200  # Characters of a value, and of a text from elsewhere: a 
 
 
 def short_repr(value: Any, limit: int = VALUE) -> str:
-    """`repr(value)`, cut to `limit` characters; containers are cut before they are written out.
+    """Return `repr(value)`, cut to `limit` characters. Containers are cut before they are formatted.
 
     >>> short_repr(list(range(10**6))), short_repr("x" * 10**6, 9)
     ('[0, 1, 2, 3, 4, 5, ...]', "'xxx…xxx'")
@@ -33,7 +32,7 @@ def short_repr(value: Any, limit: int = VALUE) -> str:
 
 
 class _Repr(reprlib.Repr):
-    """Hides credentials before anything is cut: half of a URL does not tell any more that it has some."""
+    """A `repr` that hides credentials before it cuts: a URL that is cut in half no longer shows that it has credentials."""
 
     def repr_str(self, text: str, level: int) -> str:
         return super().repr_str(redacted(text), level)
@@ -55,7 +54,7 @@ def _hidden(name: Any, value: Any) -> Any:
 
 
 def shorten(text: Any, limit: int = TEXT) -> str:
-    """A text on one line, with its middle left out where it is longer than `limit` characters.
+    """Return a text on one line, at most `limit` characters. The middle of a longer text is left out.
 
     >>> shorten("a path or an error", 11)
     'a pat…error'
@@ -77,7 +76,7 @@ def shorten_lines(text: Any, limit: int = TEXT) -> str:
 
 
 def a_kind_of(value: Any) -> str:
-    """The name of a value's class, with its article.
+    """Return the name of a value's class, with its article: "a list", "an array".
 
     >>> a_kind_of(3), a_kind_of([]), a_kind_of(range(3))
     ('an int', 'a list', 'a range')
@@ -87,7 +86,7 @@ def a_kind_of(value: Any) -> str:
 
 
 def first_few(values: Collection[Any], count: int = 3) -> str:
-    """The first values of many, and how many more there are.
+    """Return the first values of a collection as text, and the number of the others.
 
     >>> first_few(range(7))
     '0, 1, 2 and 4 more'

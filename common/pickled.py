@@ -1,7 +1,4 @@
-"""A pipeline as bytes, for workers elsewhere.
-
-In: any object. Out: a pickle, and beside it the large arrays, which are not copied.
-"""
+"""Pickle a pipeline for workers. Large arrays stay beside the pickle, and are not copied."""
 
 from __future__ import annotations
 
@@ -20,19 +17,19 @@ from ..errors import PicklingError
 from .messages import a_kind_of, short_repr, shorten
 
 OUT_OF_BAND = 64 << 10
-"""Bytes from which a buffer stands beside the pickle of the pipeline, where workers share its pages. Chosen."""
+"""Minimum bytes of a buffer that stays beside the pickle, where workers share its pages."""
 
 CALLED_FIRST: list[Callable[[], object]] = []
-"""Functions that workers call before they unpack a pipeline."""
+"""Functions that workers call before they unpickle a pipeline."""
 
 _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
 
 def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
-    """A value, called `name`, as a pickle, and the buffers that stand beside it.
+    """Pickle a value called `name`. Returns the pickle, and the buffers that stay beside it.
 
     Raises:
-        PicklingError: something in it cannot be pickled; the message says what, beginning at `name`.
+        PicklingError: a part of the value cannot be pickled. The message names the part, beginning with `name`.
     """
     buffers: list[memoryview] = []
 
@@ -86,7 +83,7 @@ class _Pickler(Pickler):
 
 
 def _code(data: bytes, name: str, lines: list[str] | None) -> CodeType:
-    """A function's code; `lines` are the text of its file, where there is no such file."""
+    """Build a code object. `lines` is the source text, for tracebacks, if the file does not exist."""
     if lines is not None and name not in linecache.cache:
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     code: CodeType = marshal.loads(data)
@@ -94,7 +91,7 @@ def _code(data: bytes, name: str, lines: list[str] | None) -> CodeType:
 
 
 class _AfterCalls:
-    """A value that is unpickled after functions were called: arguments are unpickled in their order."""
+    """A value that is unpickled after some functions were called. Pickle loads arguments in their order."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -118,7 +115,7 @@ def _call_all(functions: list[Callable[[], object]]) -> None:
 
 
 def _culprit(value: Any, name: str, depth: int = 0) -> str:
-    """Name the part of `value`, called `name`, that cannot be pickled."""
+    """Return the path, beginning with `name`, of the part of `value` that cannot be pickled."""
     for label, part in _parts(value) if depth < _MAX_DEPTH else ():
         try:
             cloudpickle.dumps(part)
@@ -128,7 +125,7 @@ def _culprit(value: Any, name: str, depth: int = 0) -> str:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a value that pickle would visit, as far as they can be named."""
+    """Yield the parts of a value that pickle would visit, with their names."""
     if isinstance(value, (list, tuple)):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
     if isinstance(value, dict):

@@ -1,7 +1,6 @@
-"""Hides credentials in what people read: messages, reprs, logs, reports. In: any text. Out: the same with *** in their place.
+"""Hide credentials in texts that people read: messages, reprs, logs and reports. `***` takes their place.
 
-Every path, URL and text of another library that a message shows passes through here, mostly from `messages.shorten` and
-`short_repr`.
+Every path, URL and message of another library passes through here, mostly from `messages.shorten` and `short_repr`.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ _USER = re.compile(
     r"|(?:(?<=http://)|(?<=https://))[^/\s@?#]{1,4096})@",
     re.IGNORECASE,
 )
-"""Name and password before a host, also with a `/` in them, as keys of S3 have, but no port before a path. A name alone is
-hidden in http only: `abfs://container@account` says where, not who."""
+"""Name and password before a host. The password may contain `/`, as S3 keys do. A port before a path does not match. A name
+without a password is hidden in http only: in `abfs://container@account` it names the container.
+"""
 
 _PARAMETER = re.compile(r"([?&;#]([^=&;?#\s'\"<>]{1,100})=)((?:(?!#[^=&;?#\s]{1,100}=)[^&;\s'\"<>)])+)")
 
@@ -37,13 +37,13 @@ _SETTING = re.compile(
     r"(?:['\"]?\s*[=:]\s*['\"]?|\"?>))(?:(?:Bearer|Basic)\s+)?[^\s'\",&;)}<>]+",
     re.IGNORECASE,
 )
-"""In texts of stores' libraries: `secret_access_key=…`, `"token": "…"`, `Authorization: Bearer …`, `<AWSAccessKeyId>…`."""
+"""Credentials in messages of libraries: `secret_access_key=…`, `"token": "…"`, `Authorization: Bearer …`, `<AWSAccessKeyId>…`."""
 
 _SHORTEST = 4  # Values of options that are shorter tell nothing, and would hide parts of words
 
 
 def redacted(text: str) -> str:
-    """A text without the credentials of the URLs in it.
+    """Return the text with the credentials of its URLs hidden.
 
     >>> redacted("s3://AK:SECRET@bucket/a.parquet"), redacted("https://host/a.npy?id=7&api_key=SECRET")
     ('s3://***@bucket/a.parquet', 'https://host/a.npy?id=7&api_key=***')
@@ -56,7 +56,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
-    """The text of a store's library without credentials, also those that it was given as options.
+    """Return the message of a store library with all credentials hidden, also those in `options`.
 
     >>> redacted_error("denied: api_key=SECRET, user 42", [("secret", "user 42")])
     'denied: api_key=***, ***'
@@ -67,7 +67,7 @@ def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
 
 
 def secrets_in(url: str) -> list[tuple[str, str]]:
-    """The credentials of a URL as options, for libraries that tell them without the rest of it.
+    """Return the credentials in a URL as (name, value) pairs, because libraries may show them without the rest of the URL.
 
     >>> secrets_in("https://me:SECRET@host/a?sig=OTHER")
     [('secret', 'me:SECRET'), ('secret', 'SECRET'), ('secret', 'OTHER')]
@@ -79,7 +79,7 @@ def secrets_in(url: str) -> list[tuple[str, str]]:
 
 
 def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = ()) -> BaseException:
-    """An exception of a library to chain ours to: itself, or where it tells credentials one that says the rest of it."""
+    """Return an exception without credentials, for use as a cause: `error` itself, or a stand-in if its text shows some."""
     told = list(_texts_in(error))
     if [redacted_error(text, options) for text in told] == told:
         return error
@@ -89,7 +89,7 @@ def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = (
 
 
 def raise_without_secrets(failure: BaseException, error: BaseException, options: Iterable[tuple[str, Any]]) -> NoReturn:
-    """Raise an error of ours for one of a library, in whose `except` this is: what that tells of credentials is left out."""
+    """Raise `failure` from a library's `error`, of which credentials are hidden. Call it in an `except` block."""
     failure.__cause__ = without_secrets(error, options)
     try:
         raise failure
@@ -98,7 +98,7 @@ def raise_without_secrets(failure: BaseException, error: BaseException, options:
 
 
 def _texts_in(error: BaseException | None) -> Iterable[str]:
-    """All texts that a traceback prints of an exception and those that led to it."""
+    """Yield all texts that a traceback prints of an exception and of its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -1,10 +1,8 @@
-"""Exceptions between processes: the user's own type where that can be, with the traceback of the other side as its cause.
+"""Send exceptions between processes. The user gets the original type where possible, with the worker's traceback as the cause.
 
-In: an exception. Out: bytes, and the exception again.
-
-Pickle makes an exception anew by calling its class with `args`. A constructor of the user's own may want other arguments, or
-make another message of these. Then the exception is rebuilt without calling it. Where not even that can be, as its class or
-what it holds does not cross, a subclass is made on the spot of the nearest class that does: so `except` finds it by that.
+Unpickling an exception calls its class with `args`. A user's constructor may want other arguments, or build another message
+from them. Then the exception is rebuilt without a call of the constructor. If that is impossible too, because the class or
+its contents cannot be pickled, a subclass of the nearest class that can be pickled is made, so that `except` still matches.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ from .redaction import redacted
 
 
 class RemoteTracebackError(Exception):
-    """The traceback in the worker process, as text; the cause of the exception that it belongs to."""
+    """Text of the traceback in the worker process. It is the cause of the exception in the user's process."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
 
 
 class _Rebuilt:
-    """Pickled in place of an exception: it comes back as one of this class."""
+    """Stand-in that is pickled in place of an exception, and unpickles as an exception of its class."""
 
     def __init__(self, *fields: Any) -> None:
         self._fields = fields
@@ -46,7 +44,7 @@ def rebuilt(
     name: str = "",
     message: str = "",
 ) -> BaseException:
-    """An exception of a class, made without a call of its constructor; with a name, of a subclass that has this message."""
+    """Make an exception without a call of its constructor. With a `name`, make one of a subclass that has this message."""
     if name:
         kind = type(name, (kind,), {"__str__": lambda error: message, "__module__": kind.__module__})
     error: BaseException = _builtin(kind).__new__(kind, *arguments)
@@ -58,7 +56,7 @@ def rebuilt(
 
 
 def encode(error: BaseException) -> bytes:
-    """An exception as bytes: as near to itself as comes back, and as what needs nothing that only this process may have."""
+    """Pickle an exception, as close to the original as can be unpickled in another process."""
     text = redacted("".join(traceback.format_exception(error)))
     copies = (data for copy in _copies(error) if (data := _that_comes_back(copy, error)) is not None)
     builtin = _builtin(type(error))
@@ -66,7 +64,7 @@ def encode(error: BaseException) -> bytes:
 
 
 def _copies(error: BaseException) -> Iterator[Any]:
-    """Stand-ins to pickle in place of an exception, the nearest to it first; the last one always can be."""
+    """Yield stand-ins for an exception, the most faithful first. The last one can always be pickled."""
     yield error
     yield _Rebuilt(type(error), error.args, _attributes(error))
     for kind in type(error).__mro__:
@@ -80,7 +78,7 @@ def _stand_in(kind: type[BaseException], error: BaseException) -> _Rebuilt:
 
 
 def _that_comes_back(copy: Any, error: BaseException) -> bytes | None:
-    """A copy of an exception as bytes, if its message comes back, and all that can be of what it holds."""
+    """Pickle a copy of an exception. Returns None if its message or its picklable attributes would not survive."""
     try:
         data = cloudpickle.dumps(copy)
         found = pickle.loads(data)
@@ -93,7 +91,7 @@ def _that_comes_back(copy: Any, error: BaseException) -> bytes | None:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """All that an exception holds beside its arguments, as far as it can be pickled."""
+    """Return all attributes of an exception that can be pickled."""
     held = dict(vars(error))
     for kind in type(error).__mro__:
         for name, member in vars(kind).items():
@@ -112,7 +110,7 @@ def _comes_back(value: Any) -> bool:
 
 
 def _builtin(kind: type[BaseException]) -> type[BaseException]:
-    """The nearest class of Python's own that one is made from."""
+    """Return the nearest built-in base class."""
     return next(base for base in kind.__mro__ if base.__module__ == "builtins")
 
 
@@ -124,7 +122,7 @@ def _message(error: BaseException) -> str:
 
 
 def decode(data: bytes) -> Exception:
-    """The exception again."""
+    """Unpickle an exception that `encode` pickled."""
     copies, text = pickle.loads(data)
     error = _first_that_loads(copies)
     error.__cause__ = RemoteTracebackError(text)

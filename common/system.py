@@ -1,8 +1,8 @@
-"""The parts of an operating system that are used, and what stands in for them where there are none.
+"""What headrace needs of the operating system, and fallbacks where the system lacks it.
 
-Linux has all of it. macOS has no anonymous memory with a descriptor, no packets on local sockets and no `/proc`, and a process
-that has loaded its frameworks must not be forked. There, or where `HEADRACE_TRANSPORT=portable` asks for it, worker processes
-use what every POSIX system has.
+Linux has all of it. macOS lacks anonymous memory with a descriptor, packets on local sockets and `/proc`, and a process that
+has loaded its frameworks must not be forked. There, and with `HEADRACE_TRANSPORT=portable`, worker processes use only what
+every POSIX system has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from .messages import short_repr
 
 TRANSPORT = "HEADRACE_TRANSPORT"
-"""An environment variable."""
+"""Environment variable that selects the transport of worker processes."""
 
 _PARTS = ((os, "memfd_create"), (os, "fork"), (os, "waitid"), (socket, "SOCK_SEQPACKET"))
 _THREADS = "/proc/self/task"
@@ -25,10 +25,10 @@ _MEMORY = "/dev/shm"
 
 
 def is_portable() -> bool:
-    """True if worker processes do with what every POSIX system has: a part of Linux is missing here, or the user asks for it.
+    """Return True if worker processes use only what every POSIX system has: Linux features are missing, or the user asks.
 
     Raises:
-        ValueError: the variable `HEADRACE_TRANSPORT` says something else than "portable".
+        ValueError: the variable `HEADRACE_TRANSPORT` has a value other than "portable".
     """
     wish = os.environ.get(TRANSPORT, "")
     if wish not in ("", "portable"):
@@ -37,23 +37,23 @@ def is_portable() -> bool:
 
 
 def has_processes() -> bool:
-    """True if worker processes can run here: it is a POSIX system."""
+    """Return True if worker processes can run: the system is POSIX."""
     return hasattr(socket, "AF_UNIX") and hasattr(signal, "SIGKILL")
 
 
 def can_fork() -> bool:
-    """True if this process may be forked: it runs one thread, as far as the system tells, and none of its libraries minds."""
+    """Return True if this process may be forked: it has one thread, and no library that forbids it."""
     return not is_portable() and len(os.listdir(_THREADS)) == 1
 
 
 def anonymous_file(name: str, size: int) -> int:
-    """A descriptor of a file of `size` bytes that has no name on disk, and is gone with its last descriptor and mapping.
+    """Create a file of `size` bytes without a name, and return its descriptor.
 
-    It is memory where the system has such files, and there is room for it: its bytes are there, so that to write to a mapping
-    of them cannot end the process. `name` is shown by tools that list open files.
+    The file is in memory if the system has such files and enough memory. Its space is reserved, so that writing to a mapping
+    of it cannot end the process. It disappears with its last descriptor and mapping. Tools that list open files show `name`.
 
     Raises:
-        OSError: there is no room for it, or for a descriptor.
+        OSError: there is not enough space, or no free descriptor.
     """
     if not is_portable():
         return _sized(os.memfd_create(name), size)
@@ -71,7 +71,7 @@ def _unnamed(name: str, folder: str | None) -> int:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Give a file its size, and room for all of it, where system and file system can."""
+    """Set the size of a file and reserve its space, where the system and the file system can."""
     if size and hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(descriptor, 0, size)
@@ -91,7 +91,7 @@ def _sized(descriptor: int, size: int, give: Callable[[int, int], None] = os.ftr
 
 
 def usable_processors() -> int:
-    """The processors that this process may use, at least 1."""
+    """Return the number of processors that this process may use, at least 1."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

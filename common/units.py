@@ -1,10 +1,10 @@
-"""Formats counts, bytes and seconds for people: the only place that does."""
+"""Format counts, bytes, seconds and shares for people."""
 
 from __future__ import annotations
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds with their unit.
+    """Format seconds with a fitting unit.
 
     >>> format_seconds(0.00214), format_seconds(3.5), format_seconds(0.00003), format_seconds(0.0)
     ('2.1 ms', '3.5 s', '30 µs', '0 µs')
@@ -16,7 +16,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(nbytes: float) -> str:
-    """A number of bytes.
+    """Format a number of bytes with a fitting unit.
 
     >>> format_bytes(800), format_bytes(9_633_792), format_bytes(2e12)
     ('800 B', '9.6 MB', '2.0 TB')
@@ -28,7 +28,7 @@ def format_bytes(nbytes: float) -> str:
 
 
 def format_count(count: float) -> str:
-    """A number of things, which may be the average of several, or a rate.
+    """Format a count, an average or a rate.
 
     >>> format_count(1234.5), format_count(45.67), format_count(0.5)
     ('1,234', '46', '0.50')
@@ -37,7 +37,7 @@ def format_count(count: float) -> str:
 
 
 def format_share(share: float) -> str:
-    """A part of a whole, in percent.
+    """Format a share as a percentage.
 
     >>> format_share(0.254)
     '25 %'

@@ -1,4 +1,4 @@
-"""Checks of arguments that are the same everywhere."""
+"""Argument checks that many functions share."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .messages import a_kind_of, short_repr
 
 
 def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str) -> int:
-    """`value` as an int, if it is a whole number in `[low, high]`.
+    """Return `value` as an int, if it is a whole number in `[low, high]`.
 
     Args:
-        name: of the argument, for the message.
+        name: name of the argument, for the message.
         value: an int, or a NumPy integer.
         low: least value.
-        high: largest value, None for no limit.
-        remedy: completes "pass …".
+        high: largest value; None for no limit.
+        remedy: completes the "pass …" of the message.
 
     Raises:
-        TypeError: it is no whole number.
-        ValueError: it is outside the range.
+        TypeError: `value` is not a whole number.
+        ValueError: `value` is outside the range.
 
     >>> whole_number("batch_size", 8, 1, None, "a positive int")
     8
@@ -40,7 +40,7 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the line of the user's program that called this package."""
+    """Warn at the line of the user's program that called headrace."""
     frame, level, ours = sys._getframe(1), 2, __name__.partition(".")[0]
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours:
         frame, level = frame.f_back, level + 1
@@ -48,10 +48,10 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def one_of(name: str, value: Any, *choices: str) -> Any:
-    """`value`, if it is one of these strings.
+    """Return `value`, if it is one of the choices.
 
     Raises:
-        ValueError: it is not.
+        ValueError: `value` is not one of the choices.
 
     >>> one_of("on_error", "skip", "raise", "skip")
     'skip'
@@ -63,10 +63,10 @@ def one_of(name: str, value: Any, *choices: str) -> Any:
 
 
 def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
-    """`value`, if it is a bool, Python's or NumPy's.
+    """Return `value` as it is, if it is a bool of Python or NumPy.
 
     Raises:
-        TypeError: it is not; the message ends with "pass" and the remedy.
+        TypeError: `value` is not a bool. The message ends with "pass" and the remedy.
 
     >>> true_or_false("drop_remainder", True)
     True
@@ -77,7 +77,7 @@ def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
 
 
 def _power(number: int) -> str:
-    """Large limits as a power of two: 2^55, 2^32 - 1."""
+    """Format a large limit as a power of two: 2^55, 2^32 - 1."""
     for base, text in ((number, ""), (number + 1, " - 1")):
         if base >= 1 << 20 and base & (base - 1) == 0:
             return f"2^{base.bit_length() - 1}{text}"

@@ -1,1 +1,1 @@
-"""Random generators: by key, of a process, and those that operations hold."""
+"""Random generators: keyed generators, the global generators of a process, and generators that operations hold."""

@@ -1,7 +1,8 @@
-"""The global random generators of a process: NumPy's, that of `random`, and torch's where that is loaded.
+"""Seed, save and restore the global random generators of a process: NumPy's, `random`'s, and torch's if it is loaded.
 
-In: that a worker begins, or where an element stands. Out: generators whose states no other process has, or that depend on the
-element alone. Operations that draw from `RandomMapTransform`'s generator need nothing of this.
+A worker reseeds them when it starts, because it may be a copy of another process. For each element they are seeded by the
+element's place, so that an operation that uses them gives the same result on any worker. Operations that use the generator
+of `RandomMapTransform` need none of this.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ import numpy as np
 
 
 def _torch() -> Any:
-    """Torch's generator on the CPU; None where torch is not loaded, or is still being loaded by another thread."""
+    """Return torch's CPU generator, or None if torch is not loaded, or another thread is still loading it."""
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
 def _numpy() -> Any:
-    """`numpy.random`; None where nothing has used it yet, so that it is not loaded, or another thread is loading it."""
+    """Return `numpy.random`, or None if it is not loaded, or another thread is still loading it."""
     module = sys.modules.get("numpy.random")
     return module if hasattr(module, "get_bit_generator") else None
 
 
 def reseed() -> None:
-    """Give all generators states that nobody has: a worker begins, whose process may be a copy of another one."""
+    """Give all global generators new states from the system. Called when a worker begins."""
     random.seed()
     if _numpy() is not None:
         _set_numpy(None)
@@ -37,23 +38,23 @@ def reseed() -> None:
 
 
 def reseed_torch() -> None:
-    """Likewise of torch alone, where it is loaded."""
+    """Give torch's generator a new state from the system, if torch is loaded."""
     if (generator := _torch()) is not None:
         generator.seed()
 
 
 class LateTorch:
-    """Notices that an operation has loaded torch, whose generator begins with the same state in each process.
+    """Detector of an operation that loads torch. A fresh torch generator has the same state in every process.
 
     Attributes:
-        seen: it was there before; nobody need ask.
+        seen: True once torch is loaded; then `has_come` has nothing more to report.
     """
 
     def __init__(self) -> None:
         self.seen = "torch" in sys.modules
 
     def has_come(self) -> bool:
-        """True once: the first time that the module is imported."""
+        """Return True once: at the first call after torch was loaded."""
         if self.seen or _torch() is None:
             return False
         self.seen = True
@@ -61,7 +62,7 @@ class LateTorch:
 
 
 def seed_all(seed: int, position: int, row: int, operation: int) -> None:
-    """Seed all generators by where an element stands, and the operation that is given it."""
+    """Seed all global generators by an element's place (seed, position, row) and the number of the operation."""
     key = blake2b(struct.pack("<4Q", seed & _WORD, position & _WORD, row & _WORD, operation), digest_size=56).digest()
     random.seed(int.from_bytes(key[:24]))
     _set_numpy(np.frombuffer(key, np.uint32, 6, 24))
@@ -73,7 +74,7 @@ _WORD = (1 << 64) - 1
 
 
 def _set_numpy(words: Any) -> None:
-    """Seed NumPy's generator by `uint32[n]`, or by what the system has for None; whichever bit generator it stands on."""
+    """Seed NumPy's global generator with words `uint32[n]`, or from the system if None. Any bit generator works."""
     bits = np.random.get_bit_generator()  # type: ignore[attr-defined]  # NumPy's stubs lack it
     if isinstance(bits, np.random.MT19937):
         np.random.seed(words)
@@ -82,7 +83,7 @@ def _set_numpy(words: Any) -> None:
 
 
 def states() -> tuple[Any, ...]:
-    """The states of the generators of Python, NumPy and torch; None of what is not loaded."""
+    """Return the states of the generators of Python, NumPy and torch; None for a library that is not loaded."""
     numpys, torchs = _numpy(), _torch()
     return (
         random.getstate(),
@@ -93,7 +94,7 @@ def states() -> tuple[Any, ...]:
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Restore the global generators afterwards, whatever was drawn or seeded meanwhile."""
+    """Restore the global generators when the block ends."""
     pythons, numpys, torchs = states()
     try:
         yield

@@ -1,9 +1,8 @@
-"""Random generators that operations hold: in variables of functions, in attributes, in objects of libraries.
+"""Find and seed the random generators that operations hold: in closures, in attributes, in objects of libraries.
 
-In: an operation. Out: the generators in it, which can be seeded for an element.
-
-Workers get copies of such generators, all with the same state, so that two workers draw the same numbers. A generator of a
-module that a function only names is not found: pickle passes it by.
+Workers get copies of these generators, all with the same state, so that two workers would draw the same numbers. Therefore
+each is seeded for each element. A generator in a module's global variable is not found if pickle stores only the name of the
+function that uses it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ import numpy as np
 
 
 def held_generators(value: Any) -> list[Any]:
-    """The generators that pickle meets in a value: NumPy's `Generator` and `RandomState`, `random.Random`, `torch.Generator`.
+    """Return the generators in a value: NumPy's `Generator` and `RandomState`, `random.Random`, and `torch.Generator`.
+
+    A pickler walks through the value; its output is dropped.
 
     >>> generator = np.random.default_rng(0)
     >>> held_generators(lambda record: record + generator.random()) == [generator]
@@ -32,10 +33,10 @@ def held_generators(value: Any) -> list[Any]:
     found: dict[int, Any] = {}
 
     class GeneratorFinder(cloudpickle.Pickler):  # type: ignore[misc]
-        """Notes the generators that it meets. Its output is dropped."""
+        """Pickler that records the generators it meets."""
 
         def persistent_id(self, value: Any) -> str | None:
-            """Note a generator, and go no deeper."""
+            """Record a generator, and do not look inside it."""
             if not isinstance(value, kinds):
                 return None
             found[id(value)] = value
@@ -47,7 +48,7 @@ def held_generators(value: Any) -> list[Any]:
 
 
 def held_by_each(operations: Sequence[Any]) -> dict[int, list[Any]]:
-    """The generators that operations hold, by the number of the operation; without operations that hold none."""
+    """Map the number of each operation to the generators it holds. Operations that hold none are left out."""
     return {number: held for number, one in enumerate(operations) if (held := held_generators(one))}
 
 
@@ -58,14 +59,14 @@ def _kinds() -> tuple[type, ...]:
 
 
 class _Nowhere:
-    """A file that forgets."""
+    """File object that discards what is written."""
 
     def write(self, data: Any) -> int:
         return len(data)
 
 
 def seed_held(generators: Sequence[Any], seed: int, position: int, row: int, operation: int) -> None:
-    """Seed each generator by the place of an element, the operation that is given it, and the generator's own number."""
+    """Seed each generator by the element's place, the number of the operation, and the generator's own number."""
     for number, generator in enumerate(generators):
         place = (seed & _WORD, position & _WORD, row & _WORD, operation, number)
         key = blake2b(struct.pack("<5Q", *place), digest_size=32).digest()
@@ -85,7 +86,7 @@ _WORD = (1 << 64) - 1
 
 @contextmanager
 def left_as_they_were(generators: Sequence[Any]) -> Iterator[None]:
-    """Restore the states of generators afterwards, whatever was drawn or seeded meanwhile."""
+    """Restore the states of the generators when the block ends."""
     states = [_state(generator) for generator in generators]
     try:
         yield

@@ -1,6 +1,6 @@
-"""Random numbers that depend on a key alone, so that they survive every regrouping, resume and worker count.
+"""Random numbers that depend on a key alone, so that regrouping, resuming and the number of workers do not change them.
 
-In: (seed, operation, position, row). Out: a `numpy.random.Generator`. Used by samplers and by random operations.
+The key is (seed, operation, position, row); the result is a `numpy.random.Generator`. Samplers and random operations use it.
 
 Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a 128-bit key and a 256-bit counter
 into random bits. The key is (seed, operation); the counter starts at (0, row, position, 0) and only its first word
@@ -20,9 +20,9 @@ _MASK = (1 << 64) - 1
 
 
 class KeyedGenerator:
-    """One generator, moved from key to key: 0.4 µs a move, where a new `Generator(Philox(…))` costs 10 µs.
+    """A generator that is moved from key to key. A move takes 0.4 µs; a new `Generator(Philox(…))` takes 10 µs.
 
-    Not for use by several threads at a time. The generator that `at` returns is valid until the next call of `at`.
+    Must not be used by two threads at a time. The generator that `at` returns is valid until the next call of `at`.
 
     >>> keyed = KeyedGenerator(operation=0)
     >>> first = keyed.at(seed=1, position=5).random()
@@ -42,12 +42,12 @@ class KeyedGenerator:
         self._state["buffer"] = [0, 0, 0, 0]
 
     def at(self, seed: int, position: int, row: int = 0) -> Generator:
-        """The generator, as it stands at the start of the stream of this key.
+        """Move the generator to the start of the stream of a key, and return it.
 
         Args:
             seed: in `[0, 2^64)`.
             position: global position of the record, in `[0, 2^64)`.
-            row: which of the position's rows; 0 where there is one.
+            row: number of the row among those of the position; 0 if the position has one row.
         """
         self._key[0] = seed
         self._counter[1] = row
@@ -57,11 +57,11 @@ class KeyedGenerator:
 
 
 def child_row(row: int, index: int) -> int:
-    """The row number of the `index`-th element that a flat map made of `row`; 64 bits, `index` itself for row 0."""
+    """Return the row number (64 bits) of the `index`-th element that a flat map made of `row`. For row 0 it is `index`."""
     return (row * 0x9E3779B97F4A7C15 + index) & _MASK
 
 
 def fresh_generator(seed: int, position: int) -> Generator:
-    """A generator of its own for a position, for callers that keep it."""
+    """Return a new generator for a position, for callers that keep it."""
     key = np.array([seed, _MASK], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, position, 0], dtype=np.uint64)))

@@ -1,1 +1,1 @@
-"""Values that tell things from others: of plain values, and of functions."""
+"""Identities of values and functions: plain values and digests that change when the original changes."""

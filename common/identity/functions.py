@@ -1,7 +1,7 @@
-"""The digest of what a function does. In: a function. Out: text that is another one if its code changes, or what it refers to.
+"""Digest of what a function does, for results that are kept: the digest changes if the code or what it refers to changes.
 
-That is: constants, defaults, its closure, the globals that it names, functions and classes of its own module, and the
-attributes of objects. Functions of other modules are told by their names.
+It covers the code, constants, defaults, the closure, globals that the code names, functions and classes of the function's
+own module, and attributes of objects. Functions of other modules count by name only.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 from .values import described
 
 _DEPTH = 6
-"""Objects in objects; below these, only their kinds are told."""
+"""Depth to which objects inside objects are described. Below it, only their classes are."""
 
 
 def function_identity(function: Any) -> str:
-    """The digest, of 16 hexadecimal digits.
+    """Return the digest of a function, 16 hexadecimal digits.
 
     >>> scale = 2
     >>> function_identity(lambda text: scale * len(text)) == function_identity(lambda text: len(text))
@@ -34,10 +34,10 @@ def function_identity(function: Any) -> str:
 
 
 class _Told:
-    """Plain values that tell a function, and what it refers to.
+    """Collector of plain values that describe a function and what it refers to.
 
     Args:
-        module: whose functions and classes are told by their code.
+        module: name of the function's module. Functions and classes of this module are described by their code.
     """
 
     def __init__(self, module: str | None) -> None:
@@ -45,7 +45,7 @@ class _Told:
         self._begun: set[int] = set()
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        """The values of a function, an object, a constant."""
+        """Describe a function, an object or a constant in plain values."""
         if value is None or isinstance(value, (bool, int, float, str, bytes, np.ndarray, np.generic)):
             return described(value)
         if isinstance(value, ModuleType):
@@ -80,7 +80,7 @@ class _Told:
 
 
 def _referred(function: FunctionType) -> Iterator[Any]:
-    """The objects in the closure of a function, and the globals that its code names."""
+    """Yield the objects in a function's closure, and the globals that its code names."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -96,7 +96,7 @@ def _names(code: CodeType) -> list[str]:
 
 
 def _pickled(value: Any) -> str:
-    """A digest of an object of another language; "" of one that cannot be pickled."""
+    """Return a digest of the pickle of an object, or "" if it cannot be pickled. For objects that are not written in Python."""
     try:
         return hashlib.sha256(pickle.dumps(value, 4)).hexdigest()
     except Exception:

@@ -1,7 +1,8 @@
-"""Describes a value in plain JSON values: the same in every process, on every machine and with every Python.
+"""Describe a value in plain JSON values: the same in every process, on every machine and with every Python.
 
-In: any object. Out: its kind and what is plain in it, and digests of that. Never a `repr` with an address in it, never code
-bytes. Names come without their module: the same file may be `__main__` in one run and a module in the next.
+Descriptions and their digests identify operations, samplers and sources in a state. They never contain a `repr` with an
+address, or bytecode. Names come without their module, because the same file may be `__main__` in one run and a module in
+the next.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ class Redescribed(dict[str, Any]):
 
 
 def digest(description: Any, length: int) -> str:
-    """A digest of the present description, of `length` hexadecimal digits."""
+    """Return the digest of a description, `length` hexadecimal digits."""
     return _digits(_read(description, before=False), length)
 
 
 def digest_of(*arrays: np.ndarray[Any, Any]) -> str:
-    """A digest of all values of plain arrays, 16 digits."""
+    """Return a digest of all values of plain arrays, 16 hexadecimal digits."""
     hashed = hashlib.sha256()
     for array in arrays:
         hashed.update(f"{array.dtype.str} {array.shape}".encode())
@@ -86,9 +87,9 @@ def _read(description: Any, before: bool) -> Any:
 
 
 def described(value: Any, depth: int = 0) -> Any:
-    """An operation or a parameter of one: its kind, its name, and its attributes as far as those are plain.
+    """Describe an operation, or a parameter of one: its kind, its name, and its plain attributes.
 
-    An object may say what its parameters are, by a method `identity_parameters()`.
+    An object may have a method `identity_parameters()` that returns its parameters.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -115,7 +116,7 @@ def described(value: Any, depth: int = 0) -> Any:
 
 
 def described_whole(value: Any) -> Any:
-    """As `described`, with all attributes of an object, also of one that cannot be called."""
+    """Describe a value as `described` does, with all attributes of an object, even if it cannot be called."""
     return _object(value, 0) if hasattr(value, "__dict__") or _in_slots(value) else described(value)
 
 
@@ -132,7 +133,7 @@ _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
 
 def _getter(value: Any) -> Any:
-    """The arguments of an `operator.itemgetter` and its like, which have no attributes."""
+    """Return the arguments of an `operator.itemgetter` or a similar object, which has no attributes."""
     return _inside(value.__reduce__()[1], MAX_DEPTH)
 
 
@@ -168,15 +169,12 @@ def _parts_of(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _rebound(code: Any) -> frozenset[str]:
-    """The names of a closure that the function itself gives new values, as a counter: they are no parameters."""
+    """Return the closure variables that the function assigns, such as a counter. They do not count as parameters."""
     return frozenset(step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF")
 
 
 def _inside(value: Any, depth: int) -> Any:
-    """The values in a closure: plain ones as they are, functions and objects by the plain values in them.
-
-    Of what may change, as lists, dicts and arrays do, only the kind.
-    """
+    """Describe the values in a closure. Of values that may change (lists, dicts, arrays), only the kind counts."""
     if isinstance(value, tuple) and len(value) <= MAX_ITEMS and depth <= MAX_DEPTH:
         return [_inside(item, depth + 1) for item in value]
     if _is_plain(value):
@@ -189,7 +187,7 @@ def _inside(value: Any, depth: int) -> Any:
 
 
 def plain_attributes(value: Any) -> dict[str, Any]:
-    """The attributes of an object that are numbers, strings, or small tuples of these; none of the standard library's."""
+    """Return attributes that are numbers, strings or small tuples of these. Objects of the standard library have none."""
     if isinstance(value, ModuleType) or type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
         return {}
     attributes = getattr(value, "__dict__", None) or {}
@@ -225,7 +223,7 @@ def _plain(value: Any) -> Any:
 
 
 def record(value: Any, depth: int = 0) -> Any:
-    """A record, as far as that is soon said: some items of what is long, the beginnings of arrays."""
+    """Describe a record cheaply: some items of long containers, and the beginnings of arrays."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _array(value, np.ascontiguousarray(value.ravel()[: MAX_BYTES // max(value.itemsize, 1)]).tobytes())
     if _is_plain(value):
