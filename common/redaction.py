@@ -37,7 +37,7 @@ _SETTING = re.compile(
     r"(?:['\"]?\s*[=:]\s*['\"]?|\"?>))(?:(?:Bearer|Basic)\s+)?[^\s'\",&;)}<>]+",
     re.IGNORECASE,
 )
-"""Credentials in messages of libraries: `secret_access_key=…`, `"token": "…"`, `Authorization: Bearer …`, `<AWSAccessKeyId>`."""
+"""Credentials in texts of libraries: `secret_access_key=…`, `"token": "…"`, `Authorization: Bearer …`, `<AWSAccessKeyId>`."""
 
 _SHORTEST = 4  # Values of options that are shorter tell nothing, and would hide parts of words
 

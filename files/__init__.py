@@ -1,1 +1,1 @@
-"""Files by path: which there are, whether they changed, and open ones on loan."""
+"""Files by path: find them, notice changes, and lend open ones."""

@@ -1,6 +1,6 @@
-"""Reads, writes and locks of open files, also where the system has no `pread` and no `fcntl`, as Windows has none.
+"""Read, write and lock open files by descriptor, also on Windows, which has no `pread` and no `fcntl`.
 
-In: descriptors. Out: bytes. Without `fcntl` nothing is locked: then one process at a time may use a folder of ours.
+Without `fcntl` nothing is locked. Then only one process at a time may use a folder that headrace writes to.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ except ImportError:
 
 TO_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 TO_CHANGE = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-"""Flags of `os.open`; a file that is not there is made by the second."""
+"""Flags of `os.open` to read and write a file, and create it if it is missing."""
 
 _one_at_a_time = threading.Lock()
-"""A descriptor has one place: who moves it and reads must not be disturbed."""
+"""Lock for systems without `pread`: moving a descriptor and reading from it must not be interrupted by another thread."""
 
 
 def _moved_and_read(descriptor: int, length: int, offset: int) -> bytes:
@@ -35,14 +35,17 @@ def _moved_and_written(descriptor: int, data: bytes, offset: int) -> int:
 
 
 read_at = getattr(os, "pread", _moved_and_read)
-"""`read_at(descriptor, length, offset)`: so many bytes, or fewer at the end of the file."""
+"""`read_at(descriptor, length, offset)`: return `length` bytes, or fewer at the end of the file."""
 
 write_at = getattr(os, "pwrite", _moved_and_written)
-"""`write_at(descriptor, data, offset)`: the number of bytes that were written."""
+"""`write_at(descriptor, data, offset)`: write bytes, and return how many were written."""
 
 
 def lock(descriptor: int, wait: bool = True) -> bool:
-    """Lock a file against other processes; False if one has the lock and `wait` is false. It goes with the descriptor."""
+    """Lock a file against other processes. Returns False if another process has the lock and `wait` is False.
+
+    The lock ends when the descriptor is closed.
+    """
     if fcntl is None:
         return True
     with suppress(BlockingIOError):
@@ -52,6 +55,6 @@ def lock(descriptor: int, wait: bool = True) -> bool:
 
 
 def unlock(descriptor: int) -> None:
-    """Let others lock it."""
+    """Release the lock of a file."""
     if fcntl is not None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,8 +1,7 @@
-"""Memory of files, without a descriptor that stays open.
+"""Map files into memory without a descriptor that stays open.
 
-In: a descriptor, which may be closed afterwards. Out: memory. `mmap` of Python takes no address, and keeps a descriptor of its
-own for each mapping. So it reserves addresses alone, and the system is asked to map the file to these; they are given back like
-any mapping.
+Python's `mmap` takes no address, and keeps a descriptor for each mapping. So it is used to reserve addresses alone, and the
+system is asked to map the file to these addresses. They are released like any mapping.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MAP_FIXED = 0x10
-"""On Linux, macOS and the BSDs alike."""
+"""Value of MAP_FIXED on Linux, macOS and the BSDs."""
 
 
 def map_to(address: int, size: int, access: int, descriptor: int) -> None:
-    """Map the beginning of a file to addresses that are mapped already. On Linux and macOS.
+    """Map the beginning of a file to addresses that are already mapped. On Linux and macOS.
 
     Args:
         address: a multiple of the page size.
         size: bytes.
-        access: `mmap.PROT_READ`, or with `mmap.PROT_WRITE`.
-        descriptor: of the file; not needed any more when this returns.
+        access: `mmap.PROT_READ`, optionally with `mmap.PROT_WRITE`.
+        descriptor: of the file. It may be closed after the call.
 
     Raises:
-        OSError: as the system says.
+        OSError: the system refuses.
     """
     if _system_map()(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0) != address:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -47,13 +46,13 @@ def _system_map() -> Callable[..., int]:
 
 
 def map_readable(path: str) -> NDArray[np.uint8]:
-    """The bytes of a file that is not empty, read-only; they stay mapped as long as the array lives. Raises OSError."""
+    """Map a file that is not empty: its bytes, read-only, as long as the array lives. Raises OSError."""
     with open(path, "rb") as file:
         return np.frombuffer(mapping_of(file.fileno(), os.fstat(file.fileno()).st_size), np.uint8)
 
 
 def mapping_of(descriptor: int, size: int) -> mmap.mmap:
-    """The first `size` bytes, more than none, of an open file, read-only and as long as the object lives. Raises OSError."""
+    """Map the first `size` bytes of an open file, read-only, as long as the object lives. `size` is at least 1. Raises OSError."""
     if sys.platform != "linux":
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     mapping = mmap.mmap(-1, size, mmap.MAP_PRIVATE, mmap.PROT_READ)

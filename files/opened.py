@@ -1,4 +1,4 @@
-"""In: the path of a file. Out: the file, open for reads at any offset, by any number of threads."""
+"""Open a file, local or remote, for reads at any offset by any number of threads."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from .urls import is_remote, local_path
 
 
 class OpenFile(Protocol):
-    """A file that is read at offsets. Thread-safe, picklable, safe to fork; it stays as it was when it was opened."""
+    """Protocol of an open file that is read at offsets. Thread-safe, picklable, safe to fork. Its version never changes."""
 
     path: str
     size: int
-    """In bytes."""
+    """Size in bytes."""
     stamp: Stamp
     storage_options: StorageOptionsLike
-    """By which it is reached; so are those beside it."""
+    """Options of the store that the file is in, also for files beside it."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes `[offset, offset + length)`, or a SourceError that names file and offset; any thread may call it."""
+        """Return the bytes `[offset, offset + length)`. Raises SourceError, which names the file and the offset."""
         ...
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
-        """The bytes of each range, in their order; a remote file is asked for neighbours at once, and in parallel."""
+        """Return the bytes of each range, in order. Remote ranges that are close share a request; requests run in parallel."""
         ...
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
-        """Begin to bring what is at these ranges closer, where that helps; does not wait, and raises nothing."""
+        """Start to fetch these ranges, if that helps. Does not wait, and raises nothing."""
         ...
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if somebody wrote to it since it was opened; if it was removed, who has it open still reads it."""
+        """Raise SourceError if the file was modified since it was opened. A file that was deleted can still be read."""
         ...
 
     def close(self) -> None:
-        """Let go of the file; no thread reads it any more. May be called twice."""
+        """Close the file, after the last thread has finished reading. May be called twice."""
         ...
 
 
@@ -56,13 +56,13 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
     """Open a file for reads at offsets.
 
     Args:
-        path: a path, or a URL.
-        storage_options: how a remote file is reached and kept.
-        stamp: the version that is to be read, as an earlier look found it; default any. A store is not asked about it then.
+        path: a path or a URL.
+        storage_options: how a remote file is reached and cached.
+        stamp: the expected version, from an earlier look. Then the store is not asked for it. Default: any version.
 
     Raises:
-        SourceNotFoundError: it is not there.
-        SourceError: it cannot be opened, or is another version.
+        SourceNotFoundError: the file does not exist.
+        SourceError: the file cannot be opened, or is another version.
     """
     if is_remote(path):
         remote: OpenFile = _remote(path, storage_options, stamp)
@@ -75,11 +75,11 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
 
 @contextmanager
 def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None) -> Iterator[str]:
-    """The path of a file on this machine: of the file itself, or of a copy in the cache, which stays for who opens it here.
+    """Yield the path of a local copy of a file: of the file itself, or of a copy in the cache, which is kept during the block.
 
     Raises:
-        SourceNotFoundError: it is not there.
-        SourceError: it cannot be read, or is larger than the cache.
+        SourceNotFoundError: the file does not exist.
+        SourceError: the file cannot be read, or is larger than the cache.
     """
     if is_remote(path):
         with _remote(path, storage_options, stamp).copied() as copy:
@@ -89,7 +89,7 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
 
 
 def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptionsLike) -> None:
-    """Begin to make the copies that `local_copy` will be asked for; does not wait, and raises nothing."""
+    """Start to make the copies that `local_copy` will need. Does not wait, and raises nothing."""
     from .remote.parallel import in_background
 
     remote = [_remote(path, storage_options, stamp) for path, stamp in files]
@@ -97,7 +97,7 @@ def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptio
 
 
 def stamp_of(path: str, storage_options: StorageOptionsLike = None) -> Stamp:
-    """The stamp of a file. Raises OSError as the file system says, SourceError as a store says."""
+    """Return the stamp of a file. Raises OSError for local files, and SourceError for remote ones."""
     return _remote(path, storage_options, None).stamp if is_remote(path) else local_stamp(path)
 
 
@@ -108,9 +108,9 @@ def _remote(path: str, storage_options: StorageOptionsLike, stamp: Stamp | None)
 
 
 def check_open_file(path: str, before: Stamp) -> None:
-    """`check_unchanged` for a file that is open: one that was removed stays whole for its readers.
+    """Check an open file as `check_unchanged` does. A file that was deleted stays readable and passes.
 
-    A remote one is not asked about: each answer of a store tells which version it is from.
+    A store is not asked about a remote file, because each of its answers tells the version.
     """
     if is_remote(path):
         return
@@ -124,7 +124,7 @@ def check_open_file(path: str, before: Stamp) -> None:
 
 
 class LocalFile:
-    """A file of this machine; `OpenFile` says what it does."""
+    """Open local file. See `OpenFile`."""
 
     path: str
     size: int
@@ -161,7 +161,7 @@ class LocalFile:
         return found
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
-        """One call of the system for each: the page cache needs no more."""
+        """Read each range with one system call. The page cache makes anything else unnecessary."""
         starts, sizes = (np.asarray(given, np.int64).tolist() for given in (offsets, lengths))
         try:
             found = list(map(read_at, repeat(self._descriptor), sizes, starts))
@@ -171,10 +171,10 @@ class LocalFile:
         return found if sum(map(len, found)) == sum(sizes) else list(map(self.read, starts, sizes))
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
-        """Nothing: the system reads ahead."""
+        """Do nothing: the system reads ahead."""
 
     def check_unchanged(self) -> None:
-        """Asks the system about the open file, which takes a tenth of the time that its path takes."""
+        """Check the open file, which takes a tenth of the time of a check by path."""
         now = os.fstat(self._descriptor)
         if (now.st_size, now.st_mtime_ns) != self.stamp:
             check_unchanged(self.path, self.stamp, Stamp(now.st_size, now.st_mtime_ns))

@@ -1,7 +1,7 @@
-"""In: what a user passes as paths (path, list, glob, directory). Out: a list of existing files, in a defined order.
+"""Turn what a user passes as paths (a path, list, glob or directory) into a list of existing files, in a defined order.
 
-A glob or a directory gives its files sorted by name; a list keeps its order. The file system is used through one small
-protocol, so that local and remote stores expand in the same way.
+The files of a glob or a directory are sorted by name. A list keeps its order. The file system is used through a small
+protocol, so that local paths and stores expand in the same way.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
 
 _LOST_SLASH = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
-"""How URLs begin that were made a `Path`."""
+"""Beginning of a URL that was passed through `Path`, which removes one of the two slashes."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Sequence[PathLike]
 
 
 class FileSystem(Protocol):
-    """A file system, as far as expansion needs it; paths are strings with `/` between their parts."""
+    """Protocol of a file system, as far as the expansion of paths needs it. Paths are strings with `/` between their parts."""
 
     def is_file(self, path: str) -> bool: ...
 
     def is_directory(self, path: str) -> bool: ...
 
     def names_in(self, directory: str) -> list[str]:
-        """The base names of the files directly in `directory`, in any order."""
+        """Return the base names of the files directly in `directory`, in any order."""
         ...
 
     def glob(self, pattern: str) -> list[str]:
-        """The files that match a shell pattern, in any order; `**` stands for any number of directories."""
+        """Return the files that match a shell pattern, in any order. `**` matches any number of directories."""
         ...
 
 
 class LocalFileSystem:
-    """The files of this machine."""
+    """The local file system."""
 
     def is_file(self, path: str) -> bool:
         try:
@@ -63,7 +63,7 @@ class LocalFileSystem:
 
 
 def path_list(paths: Any) -> list[Any]:
-    """One path, or a sequence of them, as a list; strings and `os.PathLike` count as one path.
+    """Return one path, or a sequence of paths, as a list. Strings and `os.PathLike` count as one path.
 
     >>> path_list("a.parquet")
     ['a.parquet']
@@ -79,17 +79,17 @@ def path_list(paths: Any) -> list[Any]:
 
 
 def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOptionsLike = None) -> list[str]:
-    """Returns the files that paths stand for: each a file, a glob, a directory or a URL, `~` at its beginning the home.
+    """Return the files that paths stand for. A path is a file, a glob, a directory or a URL, and may begin with `~`.
 
     Args:
-        paths: one path, or a list of them. A glob and a directory give their files sorted by name; a list keeps its order. A
-            search finds no names that begin with a dot, and nothing in a folder `__MACOSX`; name them to have them.
-        patterns: which base names count in a directory, such as `("*.tfrecord*",)`.
+        paths: one path, or a list. Files of a glob or a directory are sorted by name; a list keeps its order. Hidden names,
+            which begin with a dot, and files in a folder `__MACOSX` are found only if they are named.
+        patterns: base names that count in a directory, such as `("*.tfrecord*",)`.
         storage_options: how a store is reached.
 
     Raises:
-        SourceNotFoundError: nothing is there.
-        SourceError: what is there cannot be listed, or has a name that is not UTF-8.
+        SourceNotFoundError: a path matches no file.
+        SourceError: a directory cannot be listed, or a file name is not UTF-8.
         TypeError: a path is not a path.
         ValueError: `paths` is an empty list.
 
@@ -105,7 +105,7 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
 
 
 def file_system_of(path: str, storage_options: StorageOptionsLike = None) -> FileSystem:
-    """The file system of a path or URL."""
+    """Return the file system of a path or URL."""
     if not is_remote(path):
         return LocalFileSystem()
     from .remote.listing import RemoteFileSystem
@@ -114,7 +114,7 @@ def file_system_of(path: str, storage_options: StorageOptionsLike = None) -> Fil
 
 
 def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
-    """The files that one path, glob or directory of a file system stands for, sorted by name; raises as `find_files`."""
+    """Return the files that one path, glob or directory stands for, sorted by name. Raises as `find_files` does."""
     name = text_of(path)
     try:
         found = _found(name, file_system, patterns)
@@ -156,7 +156,7 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
 
 
 def text_of(path: Any) -> str:
-    """Returns a path as a string, with the home directory in place of a `~` at its beginning, and without `file://`.
+    """Return a path as a string, with `~` at its beginning expanded, and without `file://`.
 
     >>> text_of(b"digits.parquet")
     'digits.parquet'

@@ -1,4 +1,4 @@
-"""Shell patterns. In: a pattern. Out: whether the path of a store matches it, or which files of this machine do."""
+"""Match shell patterns against paths in a store, and find the local files that match."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 MACOS_FOLDER = "__MACOSX"
-"""The folder of an archive in which macOS keeps a file of its own for each file. Those files have the same extensions."""
+"""Folder in archives in which macOS keeps a companion of each file, with the same extension."""
 
 
 def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """True if the parts of a path match those of a pattern; `**` stands for any number of parts.
+    """Return True if the parts of a path match those of a pattern. `**` matches any number of parts.
 
-    As in a shell, `*` and `**` match no name that begins with a dot.
+    As in a shell, `*` and `**` do not match names that begin with a dot.
 
     >>> matches(["**", "*.rec"], ["a", "b", "c.rec"]), matches(["**", "*.rec"], ["a", ".b", "c.rec"])
     (True, False)
@@ -29,7 +29,7 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """True for a name that no search finds: it begins with a dot, or is the folder that macOS adds to archives.
+    """Return True for a name that searches skip: it begins with a dot, or is the folder that macOS adds to archives.
 
     >>> is_hidden(".ipynb_checkpoints"), is_hidden("__MACOSX"), is_hidden("_a")
     (True, True, False)
@@ -38,10 +38,10 @@ def is_hidden(name: str) -> bool:
 
 
 def found_locally(pattern: str) -> list[str]:
-    """The files that match a pattern, as `glob.glob(pattern, recursive=True)` finds them, but each path once.
+    """Return the files that match a pattern, like `glob.glob(pattern, recursive=True)`, but each path once.
 
-    Where `**` follows links, it enters no folder that it is inside of already: a link in a circle leads nowhere new, and
-    several of them lead to more paths than can be listed.
+    `**` follows links, but enters no folder that it is already inside of. Otherwise a few circular links would lead to more
+    paths than can be listed.
     """
     parts = pattern.split("/")
     fixed = parts.index("**") if "**" in parts else len(parts)
@@ -54,7 +54,7 @@ def found_locally(pattern: str) -> list[str]:
 
 
 def _matching(folder: str, parts: Sequence[str], inside: frozenset[tuple[int, int]]) -> Iterator[str]:
-    """Paths below a folder; `inside`: the folders that a `**` went through on the way."""
+    """Yield the matching paths below a folder. `inside`: the folders that `**` has entered on the way."""
     part, rest = parts[0], parts[1:]
     if part == "**":
         here = _identity(folder)
@@ -73,7 +73,7 @@ def _matching(folder: str, parts: Sequence[str], inside: frozenset[tuple[int, in
 
 
 def _identity(folder: str) -> tuple[int, int] | None:
-    """Device and inode of a folder; None for what is none."""
+    """Return device and inode of a folder, or None if the path is not a folder."""
     with suppress(OSError, ValueError):
         found = os.stat(folder or ".")
         return (found.st_dev, found.st_ino) if os.path.isdir(folder or ".") else None
@@ -81,7 +81,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 def _names(folder: str, hidden: bool = False) -> list[str]:
-    """The names in a folder, as far as one may look; those that begin with a dot only on request."""
+    """Return the names in a folder, as far as permissions allow; hidden names only on request."""
     with suppress(OSError):
         return [name for name in os.listdir(folder or ".") if hidden or not name.startswith(".")]
     return []

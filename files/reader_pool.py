@@ -1,18 +1,19 @@
-"""In: file numbers to read. Out: open readers on loan, of which a bounded number stays open, closed when no one reads.
+"""Lend open readers by file number. A bounded number stays open, and a reader is closed only when no thread uses it.
 
 A reader may serve several threads at the same time, so there is one per file. Pools without a limit of their own share one
-table, so that a thousand sources keep no more files open than one; pools of mapped files, which cost no descriptor, share
-another. The race that matters is closing one reader under another thread that still reads; it is settled by counting:
+table, so that a thousand sources keep no more files open than one. Pools of mapped files, which cost no descriptor, share
+another table. The race to avoid is closing a reader while another thread still reads; counting settles it:
 
 * a loan raises the reader's `users`, its end lowers it, both under the table's lock;
-* only a reader with no users is closed, least recently used first, and it has left the table before, so that no new
-  loan can find it;
-* a reader that a pool gives up after an exception leaves the table at once, and its last user closes it;
-* when all are in use the table grows past its limit, by at most one reader per reading thread, and shrinks afterwards;
-* opening takes place outside the lock; of two threads that open the same file, the second closes its own copy;
-* a pool may die on any thread, one that holds the lock too: it only notes that, and who can have the lock closes its readers.
+* only a reader without users is closed, least recently used first. It has left the table before, so that no new loan can
+  find it;
+* a reader that a pool drops after an exception leaves the table at once, and its last user closes it;
+* if all readers are in use, the table grows past its limit, by at most one reader per reading thread, and shrinks later;
+* files are opened outside the lock. If two threads open the same file, the second closes its own reader;
+* a pool may be destroyed on any thread, even on one that holds the lock. It only records that, and the next thread that can
+  take the lock closes its readers.
 
-After a fork the child starts with an empty table and a new lock: the old one may be held by a thread that is no more.
+After a fork the child starts with an empty table and a new lock: the old lock may be held by a thread that no longer exists.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from typing import Any, Generic, TypeAlias, TypeVar
 ReaderT = TypeVar("ReaderT")
 
 Place: TypeAlias = tuple[int, int]
-"""The number of a pool, and that of a file in it."""
+"""Number of a pool, and number of a file in it."""
 
 _MOST_OPEN = 256
 
 MOST_MAPPED = 4096
-"""A reader holds one mapping or two, and Linux gives a process 65,530 of them. Documents that users hold keep theirs."""
+"""Maximum number of mapped readers. Each has one or two mappings, and Linux allows 65,530 in a process. Documents that a user
+holds keep their mappings beside these.
+"""
 
 
 @dataclass
@@ -45,20 +48,21 @@ class _Loan(Generic[ReaderT]):
     nbytes: int
     users: int = 0
     retired: bool = False
-    """It has left the table: the last user closes it."""
+    """True once the reader has left the table. Then its last user closes it."""
 
 
 class ReaderPool(Generic[ReaderT]):
     """Open readers by file number. Thread-safe.
 
     Args:
-        open_reader: opens the file of a number; called without the lock, on the thread that asks. The reader's `close` is
-            called once, when no thread uses it.
-        limit: how many readers stay open while no one uses them; at least 1. None: as many as `open_file_limit` says, of all
-            pools without a limit together.
-        limit_bytes: how much memory those of this pool take, by their `nbytes`; one of them may take more. Default: any.
-        keep_failed: a reader is lent again after a loan that ended in an exception. Default True.
-        mapped: its readers hold no descriptor. Default False.
+        open_reader: opens the file of a number, without the lock, on the thread that asks. The reader's `close` is called
+            once, when no thread uses it.
+        limit: number of unused readers that stay open, at least 1. None: all pools without a limit together keep as many as
+            `open_file_limit` returns.
+        limit_bytes: maximum memory of the readers of this pool, by their `nbytes`. A single reader may exceed it. Default:
+            no limit.
+        keep_failed: True (default): lend a reader again after a loan that ended in an exception.
+        mapped: True: readers hold no descriptor. Default False.
 
     >>> import io
     >>> pool = ReaderPool(lambda number: io.BytesIO(b"file %d" % number), limit=2)
@@ -86,7 +90,7 @@ class ReaderPool(Generic[ReaderT]):
 
     @contextmanager
     def lend(self, number: int) -> Iterator[ReaderT]:
-        """Lends the reader of file `number`, opening it if need be; it stays open for the `with` block."""
+        """Lend the reader of a file, opening it if necessary. It stays open during the `with` block."""
         place, table = (self._number, number), self._table
         loan: _Loan[ReaderT] = table.borrow(place) or table.insert(place, self._open(number), self._limit_bytes)
         try:
@@ -99,12 +103,12 @@ class ReaderPool(Generic[ReaderT]):
             table.give_back(loan)
 
     def close(self) -> None:
-        """Closes every reader: now if no one uses it, else when its last user is done. The pool stays usable."""
+        """Close every reader now, or when its last user is done. The pool stays usable."""
         self._table.drop(self._number, wait=True)
 
 
 class _Table:
-    """The open readers of some pools, by `Place`; the least recently used comes first."""
+    """Open readers of several pools by `Place`, least recently used first."""
 
     loans: OrderedDict[Place, _Loan[Any]]
 
@@ -119,10 +123,10 @@ class _Table:
         self._lock, self.loans = threading.Lock(), OrderedDict()
 
     def forget(self) -> None:
-        """Drops every reader of the parent process without closing it; called in the child right after a fork.
+        """Drop all readers of the parent process without closing them. Called in a child right after a fork.
 
-        Their threads do not exist here, and one may have been forked in the middle of a read, with its locks held: so
-        they are neither closed nor destroyed. What they cost the child is their memory and descriptors.
+        The threads that use them do not exist in the child, and a reader may have been forked in the middle of a read, with
+        its locks held. So readers are neither closed nor destroyed; the child loses their memory and descriptors.
         """
         _inherited.append(self.loans)
         self._empty()
@@ -140,7 +144,7 @@ class _Table:
             return loan
 
     def insert(self, place: Place, reader: Any, limit_bytes: float) -> _Loan[Any]:
-        """Lend a reader that was opened, or another of the same file that was opened meanwhile."""
+        """Lend a reader that was just opened, or another reader of the same file that was opened meanwhile."""
         mine, limit = _Loan(reader, getattr(reader, "nbytes", 0)), self._limit or open_file_limit()
         with self._lock:
             loan = self.loans.setdefault(place, mine)
@@ -152,7 +156,7 @@ class _Table:
         return loan
 
     def retire(self, place: Place, loan: _Loan[Any]) -> None:
-        """Take a reader out of the table; its last user closes it."""
+        """Remove a reader from the table. Its last user closes it."""
         with self._lock:
             loan.retired = True
             if self.loans.get(place) is loan:
@@ -169,7 +173,7 @@ class _Table:
         self._sweep()
 
     def drop(self, pool: int, wait: bool = False) -> None:
-        """Close all readers of a pool, those in use at their end. Without `wait`, who holds the lock may be left to do it."""
+        """Close all readers of a pool, those in use when they are done. Without `wait`, the thread with the lock may do it."""
         self._dropped.append(pool)
         self._sweep(wait)
 
@@ -187,7 +191,7 @@ class _Table:
             _close_all(idle)
 
     def _surplus(self, limit: int) -> list[_Loan[Any]]:
-        """Takes the readers over the limit out of the table; the caller holds the lock and closes them after it."""
+        """Remove the readers over the limit from the table. The caller holds the lock, and closes them after releasing it."""
         return self._taken(len(self.loans) - limit, self.loans) if len(self.loans) > limit else []
 
     def _surplus_bytes(self, pool: int, limit: float) -> list[_Loan[Any]]:
@@ -207,7 +211,7 @@ class _Table:
 
 
 def open_file_limit() -> int:
-    """The number of files that all sources of a process may keep open: a quarter of what it may open, 16 to 256."""
+    """Return how many files all sources of a process may keep open: a quarter of the process's limit, between 16 and 256."""
     try:
         import resource
 
@@ -223,7 +227,7 @@ def _close_all(loans: list[_Loan[Any]]) -> None:
 
 
 def forget_after_fork(thing: Any) -> None:
-    """Have `thing.forget()` called in each child right after it was forked, as long as the thing lives."""
+    """Call `thing.forget()` in each child right after a fork, as long as `thing` lives."""
     _forgetful.add(thing)
 
 

@@ -1,7 +1,7 @@
-"""In: the path of a file. Out: what tells that it is still the same file, and an error if it is not.
+"""Stamps of files: notice that a file was modified after its source was made.
 
-A file that is written anew while a source reads it would give other records under the same keys. So its size and the time of
-its last change are kept from the moment at which the source was made, and compared where that costs nothing.
+A file that is rewritten while a source reads it would give other records under the same keys. So its size and modification
+time are kept from the moment at which the source was made, and compared wherever that costs nothing.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ..errors import SourceError
 
 
 class Stamp(NamedTuple):
-    """Size in bytes, and the time of the last change in ns; of a remote file what tells its versions apart, or None."""
+    """Size in bytes and modification time in ns. For a remote file, what tells its versions apart, or None."""
 
     size: int
     modified: int | str | None
 
 
 class Stamps:
-    """The stamps of many files, in 16 bytes each."""
+    """Stamps of many files, 16 bytes each."""
 
     def __init__(self, sizes: Any, modified: Any) -> None:
         self._sizes, self._modified = sizes, modified
 
     @classmethod
     def of(cls, stamps: Sequence[Stamp]) -> Self:
-        """The stamps of a list of files."""
+        """Pack the stamps of a list of files."""
         plain = all(isinstance(stamp.modified, int) for stamp in stamps)
         modified = np.array([stamp.modified for stamp in stamps], np.int64 if plain else object)
         return cls(np.array([stamp.size for stamp in stamps], np.int64), modified)
@@ -47,13 +47,13 @@ class Stamps:
 
 
 def local_stamp(file: str | int) -> Stamp:
-    """The stamp of a file of this machine, by its path or its descriptor; raises OSError."""
+    """Return the stamp of a local file, by path or descriptor. Raises OSError."""
     found = os.stat(file)
     return Stamp(found.st_size, found.st_mtime_ns)
 
 
 def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
-    """Raise SourceError where the stamp of a file is not that of the moment at which its source was made."""
+    """Raise SourceError if the stamp of a file has changed since its source was made."""
     if now == before:
         return
     told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"

@@ -1,4 +1,4 @@
-"""Options of remote files. In: what a user passes as `storage_options=`. Out: the same, checked."""
+"""Check the options of remote files that a user passes as `storage_options=`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ StorageOptionsLike: TypeAlias = "Mapping[str, Any] | StorageOptions | None"
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """Made by `storage_options_of`; picklable.
+    """Checked options, made by `storage_options_of`. Picklable.
 
     Attributes:
         cache_dir: folder of the cache on disk, which all processes of a host share.
-        cache_bytes: what it may hold; 0 for no cache.
-        tries: how many times a request is made before it is an error.
-        timeout: seconds without a byte after which a request is given up and made again.
-        store: what else there is, for the store's library.
+        cache_bytes: budget of the cache; 0 for no cache.
+        tries: number of times that a request is made before it is an error.
+        timeout: seconds without a byte after which a request is repeated.
+        store: all other options, for the store's library.
     """
 
     cache_dir: str
@@ -37,7 +37,7 @@ class StorageOptions:
     store: tuple[tuple[str, Any], ...]
 
     def __repr__(self) -> str:
-        """Without what may be secret."""
+        """Show the options without secrets."""
         names = [name for name, _ in self.store]
         return f"StorageOptions(cache_dir={self.cache_dir!r}, cache_bytes={self.cache_bytes}, store={names})"
 
@@ -46,12 +46,12 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     """Check the options of remote files.
 
     Args:
-        options: a dict. Its keys `cache_dir` (default `$HEADRACE_CACHE_DIR`, or `~/.cache/headrace/files`),
+        options: a dict. headrace uses the keys `cache_dir` (default `$HEADRACE_CACHE_DIR`, or `~/.cache/headrace/files`),
             `cache_bytes` (default `$HEADRACE_CACHE_BYTES`, or 32 GiB; 0: no cache), `tries` (default 8) and `timeout`
-            (seconds, default 15) are ours; all others go to the library of the store.
+            (seconds, default 15). All other keys go to the library of the store.
 
     Raises:
-        TypeError: it is no dict with strings as keys, or a value is of another type.
+        TypeError: `options` is not a dict with string keys, or a value has a wrong type.
         ValueError: a value is out of range.
 
     >>> storage_options_of({"cache_dir": "/scratch", "cache_bytes": 10**9, "region": "eu-west-1"})

@@ -1,4 +1,4 @@
-"""Files from beginning to end. In: a path, or an open file. Out: its bytes in their order, unpacked on request."""
+"""Read files from beginning to end, with decompression if requested."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .urls import name_of
 Decompress: TypeAlias = Literal["auto", "gzip", "zstd"] | None
 
 MAX_EXPANSION = 200
-"""So many times its size a compressed file may unpack to; text comes to some 20 times."""
+"""Maximum ratio of unpacked to compressed size. Text reaches about 20."""
 
 EXPECTED_BYTES = 1 << 30
-"""What any file may unpack to."""
+"""Unpacked size that is allowed for any file."""
 
 _BUFFER_BYTES = 1 << 20
 _SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
@@ -33,22 +33,22 @@ def open_stream(
     storage_options: StorageOptionsLike = None,
     max_expansion: int = MAX_EXPANSION,
 ) -> io.BufferedReader[Any]:
-    r"""Open a file to be read from its beginning to its end.
+    r"""Open a file to read it from beginning to end.
 
     Args:
-        path: of the file.
-        decompress: "gzip" or "zstd"; "auto" goes by the name's end, `.gz` or `.zst`. Default: the bytes as they are.
-        storage_options: how a remote file is reached and kept.
-        max_expansion: how many times its size a compressed file may unpack to, where that is more than 1 GiB. Default 200.
+        path: path or URL of the file.
+        decompress: "gzip" or "zstd"; "auto" chooses by the ending `.gz` or `.zst`. Default: the bytes as they are.
+        storage_options: how a remote file is reached and cached.
+        max_expansion: maximum ratio of unpacked to compressed size, if the file unpacks to more than 1 GiB. Default 200.
 
     Raises:
-        SourceNotFoundError: it is not there.
-        ExpansionError: (when reading) it unpacks to more.
-        SourceError: it cannot be opened. Reads raise it too, if the file is damaged.
-        CutOffError: (when reading) a compressed file is cut off or damaged after its beginning. `read1` and lines give all
-            that comes before.
+        SourceNotFoundError: the file does not exist.
+        ExpansionError: (when reading) the file unpacks to more than is allowed.
+        SourceError: the file cannot be opened. Reads raise it, too, if the file is damaged.
+        CutOffError: (when reading) a compressed file is cut off or damaged after its beginning. `read1` and lines return all
+            that comes before the damage.
         MissingExtraError: "zstd" needs a package that is not installed.
-        ValueError: `decompress` is something else.
+        ValueError: `decompress` has another value.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile(suffix=".gz") as file:
@@ -69,12 +69,12 @@ def open_stream(
 
 
 def stream_of(file: OpenFile) -> BinaryIO:
-    """An open file as a stream, which stands at its beginning; when the stream is closed, the file stays open."""
+    """Return an open file as a stream from its beginning. Closing the stream leaves the file open."""
     return io.BufferedReader(RawFile(file), _BUFFER_BYTES)
 
 
 def compression_of(path: str) -> str | None:
-    """The compression that the end of a file's name says: "gzip", "zstd" or None.
+    """Return the compression that a file name ends in: "gzip", "zstd" or None.
 
     >>> compression_of("train.jsonl.zst")
     'zstd'
@@ -83,7 +83,7 @@ def compression_of(path: str) -> str | None:
 
 
 def zstd_library() -> Any:
-    """The module of Python 3.14, or its twin for older ones."""
+    """Return the zstd module of Python 3.14, or its backport."""
     try:
         from compression import zstd
     except ImportError:
@@ -95,7 +95,7 @@ def zstd_library() -> Any:
 
 
 class RawFile(io.RawIOBase):
-    """An open file with a place in it. It closes the file only if that is its own."""
+    """Open file with a position. Closing it closes the file only if it owns the file."""
 
     def __init__(self, file: OpenFile, owned: bool = False) -> None:
         self._file, self._owned, self._place = file, owned, 0
@@ -129,7 +129,7 @@ class RawFile(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """A library's unpacking with our errors: they name the file, and come after all that can be unpacked."""
+    """Decompression with errors that name the file. They are raised after all bytes that can be unpacked."""
 
     _begun = False
     _failure: SourceError | None = None
@@ -162,7 +162,7 @@ class _Unpacked(io.RawIOBase):
         return filled
 
     def _unpack(self, room: memoryview) -> int:
-        """Some bytes; where that fails, it is raised when those before have been taken."""
+        """Unpack some bytes. A failure is raised after the bytes before it have been read."""
         try:
             return cast(int, self._inner.readinto1(room))
         except SourceError as error:

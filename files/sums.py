@@ -1,7 +1,7 @@
-"""Checksums of pieces in the cache on disk. In: bytes. Out: one number for each chunk of them, and whether they still agree.
+"""Checksums of pieces in the cache on disk: one for each chunk.
 
-A block is kept with the checksums of its chunks after its bytes, so that a read of a few of them checks few (3 µs a chunk). A
-copy of a whole file is kept as it is, as other libraries read it; its checksums stand in a file beside it.
+A block is stored with the checksums of its chunks after its bytes, so that a read of a few bytes checks few chunks (3 µs each).
+A copy of a whole file is stored unchanged, as other libraries read it, with its checksums in a file beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import zlib
 from .descriptors import read_at
 
 CHUNK_BYTES = 1 << 14
-"""Bytes under one checksum, a crc32."""
+"""Bytes under one crc32 checksum."""
 
 SUM_BYTES = 4
 
@@ -20,11 +20,11 @@ _AT_ONCE = 1 << 26
 
 
 class DamagedPieceError(Exception):
-    """Bytes on disk are not those that were written; who meets it removes the piece and has it brought again."""
+    """Bytes on disk differ from those that were written. The piece is removed and fetched again."""
 
 
 def sums_of(data: bytes | memoryview) -> bytes:
-    """The checksums of all chunks of some bytes.
+    """Return the checksums of all chunks of some bytes.
 
     >>> len(sums_of(bytes(CHUNK_BYTES + 1)))
     8
@@ -35,12 +35,12 @@ def sums_of(data: bytes | memoryview) -> bytes:
 
 
 def with_sums(size: int) -> int:
-    """Bytes of a block of `size` bytes and its checksums."""
+    """Return the size of a block of `size` bytes with its checksums."""
     return size + SUM_BYTES * -(-size // CHUNK_BYTES)
 
 
 def checked(descriptor: int, size: int, start: int, stop: int) -> bytes:
-    """The bytes `[start, stop)` of a block that is kept with its checksums, or a DamagedPieceError; `size` is without these."""
+    """Return the bytes `[start, stop)` of a stored block of `size` bytes. Raises DamagedPieceError if a checksum is wrong."""
     first, last = start // CHUNK_BYTES, -(-stop // CHUNK_BYTES)
     begin, end = first * CHUNK_BYTES, min(last * CHUNK_BYTES, size)
     data = read_at(descriptor, end - begin, begin)
@@ -50,6 +50,6 @@ def checked(descriptor: int, size: int, start: int, stop: int) -> bytes:
 
 
 def is_whole(descriptor: int, size: int, sums: bytes) -> bool:
-    """True if a copy of a file agrees with its checksums; takes some 0.2 s a gigabyte, and the time of reading it."""
+    """Return True if a copy of a file matches its checksums. Takes 0.2 s per gigabyte, and the time of reading it."""
     found = (sums_of(read_at(descriptor, _AT_ONCE, at)) for at in range(0, size, _AT_ONCE))
     return b"".join(found) == sums

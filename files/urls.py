@@ -1,4 +1,4 @@
-"""In: a path or a URL. Out: where it leads: to a file of this machine, or to a store."""
+"""Classify paths and URLs, and take them apart."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _OF_SIGNATURES = re.compile(
     "x-(amz|goog)-.*|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id|token|"
     "sig|se|st|sp|spr|sv|sr|sip|ss|srt|skoid|sktid|skt|ske|sks|skv"
 )
-"""Parameters in URLs of S3, Google, CloudFront and Azure."""
+"""Signature parameters in URLs of S3, Google, CloudFront and Azure."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def scheme_of(path: str) -> str:
-    """The scheme of a URL; "" for a path of this machine, `file://` too.
+    """Return the scheme of a URL, or "" for a local path or a `file://` URL.
 
     >>> scheme_of("s3://bucket/a.parquet"), scheme_of("file:///a.parquet"), scheme_of("a.parquet")
     ('s3', '', '')
@@ -26,12 +26,12 @@ def scheme_of(path: str) -> str:
 
 
 def is_remote(path: str) -> bool:
-    """True if a path leads to a store."""
+    """Return True if a path leads to a store."""
     return bool(scheme_of(path))
 
 
 def any_remote(paths: Sequence[str]) -> bool:
-    """True if one of many paths leads to a store.
+    """Return True if one of many paths leads to a store.
 
     >>> any_remote(["a.parquet", "s3://bucket/a.parquet"]), any_remote(["a.parquet"] * 100_000)
     (True, False)
@@ -40,7 +40,7 @@ def any_remote(paths: Sequence[str]) -> bool:
 
 
 def local_path(path: str) -> str:
-    """A path of this machine, without `file://`; other paths and URLs as they are.
+    """Return a local path without `file://`. Other paths and URLs are returned unchanged.
 
     >>> local_path("file:///data/a%20b.txt")
     '/data/a b.txt'
@@ -53,9 +53,9 @@ def local_path(path: str) -> str:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """The store of a URL, and the key in it.
+    """Split a URL into its store and the key in it.
 
-    What stands after the `?` of an `https://` URL goes with each of its requests, and so belongs to the store.
+    The query of an `https://` URL (after `?`) is sent with each request, and so belongs to the store.
 
     >>> split_url("s3://bucket/train/a.parquet"), split_url("https://host/a%20b.parquet?Signature=9")
     (('s3://bucket', 'train/a.parquet'), ('https://host?Signature=9', 'a b.parquet'))
@@ -71,7 +71,7 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def name_of(path: str) -> str:
-    """The base name of a file, without what stands after the `?` of an `https://` URL.
+    """Return the base name of a file, without the query of an `https://` URL.
 
     >>> name_of("train/a.parquet"), name_of("https://host/a.parquet?Signature=9")
     ('a.parquet', 'a.parquet')
@@ -80,7 +80,7 @@ def name_of(path: str) -> str:
 
 
 def unsigned(url: str) -> str:
-    """An `https://` URL without the signature that lets everybody read it for a while; other URLs and paths as they are.
+    """Return an `https://` URL without its signature, which lets everybody read it for a while. Other paths are unchanged.
 
     >>> unsigned("https://host/a.parquet?id=7&X-Amz-Expires=600&X-Amz-Signature=9")
     'https://host/a.parquet?id=7'
@@ -93,7 +93,7 @@ def unsigned(url: str) -> str:
 
 
 def stays_inside(name: str) -> bool:
-    """True if a name with `/` between its parts, as a store or a file gives it, leads to a place below its folder.
+    """Return True if a name with `/` between its parts, from a store or a file, stays below its folder.
 
     >>> [stays_inside(name) for name in ("a/b.txt", "../b.txt", "a/../../b.txt", "/b.txt", "")]
     [True, False, False, False, False]

@@ -1,7 +1,7 @@
-"""Files of ours, each whole or not there. In: bytes, and a path. Out: the file, in place of the one that was there.
+"""Write files atomically: a file appears complete, or not at all.
 
-The one writer of this kind: indices, shards, tokens, states and pictures appear through it. The standard library has none.
-The cache of remote files has its own protocol (`remote/cache.py`), in which the unfinished file is also the lock.
+Indices, shards, tokens, states and pictures are written through this module. The standard library has nothing like it. The
+cache of remote files has its own protocol (`remote/cache.py`), in which the unfinished file is also the lock.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ _BUFFER_BYTES = 1 << 20
 
 @contextmanager
 def written_whole(path: str) -> Iterator[BinaryIO]:
-    """A file to write to, which appears at `path` when the block ends: whole and on the disk, in place of what was there.
+    """Yield a file to write to. When the block ends, it appears at `path`, complete and on disk, replacing what was there.
 
-    Where the block ends in an exception, nothing is left. Who is killed leaves at most a file whose name ends in `.unfinished`.
+    If the block ends in an exception, nothing is left. A killed process leaves at most a file whose name ends in
+    `.unfinished`.
 
     Raises:
-        OSError: as the file system says, such as for a full disk.
+        OSError: the file system reports an error, such as a full disk.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +44,7 @@ def written_whole(path: str) -> Iterator[BinaryIO]:
 
 
 class WholeFile:
-    """A file that is written under a name of its own beside `path`, with the permissions `mode` less the umask."""
+    """File that is written under a temporary name beside `path`, with permissions `mode` less the umask."""
 
     file: BinaryIO
 
@@ -53,13 +54,13 @@ class WholeFile:
         self.file = open(self._beside, "xb", _BUFFER_BYTES, opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
 
     def finish(self) -> None:
-        """Have all of it on the disk, but under another name."""
+        """Flush all bytes to disk, still under the temporary name."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()
 
     def appear(self, durable: bool = True) -> None:
-        """Give the file its name, and have that on the disk, too, if it is to outlive the machine."""
+        """Rename the file to its name. If `durable`, flush the folder too, so that the file survives a crash of the machine."""
         os.replace(self._beside, self._path)
         if durable:
             sync(os.path.dirname(self._path) or ".")
@@ -72,7 +73,7 @@ class WholeFile:
 
 
 def put_whole(written: str, path: str) -> None:
-    """Give a file of the same file system its name, when its bytes are on the disk; its folder is made."""
+    """Move a written file to its name on the same file system, after flushing it. Missing folders are created."""
     sync(written)
     folder = os.path.dirname(path) or "."
     os.makedirs(folder, exist_ok=True)
@@ -81,7 +82,7 @@ def put_whole(written: str, path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Have a file or a folder on the disk. Windows opens no folders; it sees to their entries."""
+    """Flush a file or folder to disk. On Windows, which cannot open folders, folders are skipped."""
     if os.name == "nt" and os.path.isdir(path):
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -92,7 +93,7 @@ def sync(path: str) -> None:
 
 
 def private_folder(path: str) -> None:
-    """Make a folder that is not there, for its user alone (mode 0700); one that is there stays as it is. Raises OSError."""
+    """Create a folder that is missing, for its user alone (mode 0700). An existing folder is left as it is. Raises OSError."""
     if not path or os.path.isdir(path):
         return
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)

@@ -1,4 +1,4 @@
-"""Formats of files: framing, indices, samples. No source, and nothing that knows one."""
+"""File formats: framing, indices and samples. Nothing here knows about sources."""
 
 from typing import TYPE_CHECKING
 

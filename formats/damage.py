@@ -1,4 +1,4 @@
-"""Decides about a record that cannot be read. In: the error. Out: it is raised, or reported and the record left out."""
+"""Handle records that cannot be read: raise the error, or report it and skip the record."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeAlias
 from ..errors import SourceError
 
 OnDamage: TypeAlias = Callable[[SourceError], None]
-"""Is told of each damaged place that is left out."""
+"""Function that is called with the error of each damaged place that is skipped."""
 
 
 def leave_out(error: SourceError, on_damage: OnDamage | None) -> None:
-    """Tell `on_damage`; without one, raise the error."""
+    """Call `on_damage` with the error, or raise the error if `on_damage` is None."""
     if on_damage is None:
         raise error
     on_damage(error)

@@ -1,9 +1,9 @@
-"""`tf.train.Example`, without TensorFlow. In: its bytes. Out: a dict of arrays and bytes; and the way back.
+"""Decode and encode `tf.train.Example` without TensorFlow.
 
     Example {features: 1 → Features {feature: 1 → {key: 1, value: 2 → Feature}}}
     Feature {bytes_list: 1 | float_list: 2 | int64_list: 3 → {value: 1, repeated; numbers packed or not}}
 
-It is read by hand: numbers come as arrays at once, which a protobuf library gives one by one.
+The bytes are parsed here, because a protobuf library gives numbers one by one, and arrays are wanted.
 Formats: https://protobuf.dev/programming-guides/encoding, https://github.com/tensorflow/tensorflow (core/example).
 """
 
@@ -20,7 +20,7 @@ from ..errors import SourceError
 
 
 class Convert(Protocol):
-    """Makes of a feature what the user wants of it."""
+    """Function that converts a feature to what the user asked for."""
 
     __qualname__: str
 
@@ -31,22 +31,23 @@ _BYTES, _FLOATS, _INTEGERS = 1, 2, 3
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 _MOST = np.iinfo(np.int64).max
 _FEW = 12
-"""So many bytes of varints, or numbers, are read or written one by one; NumPy is faster with more."""
+"""Maximum bytes of varints, or numbers, that are handled one by one. NumPy is faster with more."""
 
 
 def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The features of an example, by name.
+    """Decode the features of an example into a dict.
 
     Args:
         data: a serialised `tf.train.Example`.
-        features: which to give, and as what: `bytes` (exactly one value), `list` (any number of byte strings), a dtype
-            (exactly one number, as a NumPy scalar), or `(dtype, shape)`, in which one length may be None. Default: all;
-            numbers as read-only arrays with one axis, `int64` or `float32`; one byte string as `bytes`, others as a list.
+        features: the features to return, each with its type: `bytes` (exactly one value), `list` (any number of byte
+            strings), a dtype (exactly one number, as a NumPy scalar), or `(dtype, shape)`, in which one length may be None.
+            Default: all features; numbers as read-only arrays with one axis, `int64` or `float32`; one byte string as
+            `bytes`, several as a list.
 
     Raises:
-        SourceError: `data` is no example, has no such feature, or a feature is not as `features` says; a dtype of integers
-            cannot hold a number.
-        TypeError: `features` says something else.
+        SourceError: `data` is not an example, has no such feature, or a feature does not match its type; or a number does not
+            fit an integer dtype.
+        TypeError: `features` has an unknown type.
 
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
     >>> decode_example(data)
@@ -58,7 +59,7 @@ def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> di
 
 
 class Decoder:
-    """`decode_example` with its `features` looked at once. Raises TypeError where these say something that is not known."""
+    """Decoder with checked `features`; see `decode_example`. Raises TypeError if a type is unknown."""
 
     _converts: dict[str, Convert] | None
 
@@ -82,7 +83,7 @@ class Decoder:
 
     @property
     def described(self) -> list[list[str]] | None:
-        """The features that it gives, in plain values."""
+        """Describe the features and their types in plain values, for a fingerprint."""
         converts = self._converts
         return None if converts is None else [[name, convert.__qualname__] for name, convert in converts.items()]
 
@@ -121,7 +122,7 @@ def _one_bytes(name: str, value: Any) -> bytes:
 
 
 class _Numbers:
-    """Numbers of a dtype: one, or an array of a shape."""
+    """Converter to one number of a dtype, or to an array of a shape."""
 
     def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> None:
         if dtype.kind not in "biuf":
@@ -142,7 +143,7 @@ class _Numbers:
             raise SourceError(f"feature {short_repr(name)} has {len(numbers)} numbers, not {wanted}.") from None
 
     def _exact(self, name: str, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The numbers in the wanted dtype. Floats may be rounded, but finite ones stay finite; others may not change."""
+        """Convert numbers to the wanted dtype. Floats may be rounded but stay finite; integers must not change."""
         if stored.dtype == self._dtype:
             return stored
         with np.errstate(invalid="ignore", over="ignore"):
@@ -169,7 +170,7 @@ def _features(data: bytes) -> dict[str, Any]:
 
 
 def _entry(data: bytes, start: int, stop: int) -> tuple[str, Any]:
-    """Name and value of one feature; TensorFlow writes one without values as one without a kind."""
+    """Return name and value of one feature. TensorFlow writes a feature without values without a kind."""
     name, value = "", []
     for number, _, first, end in _fields(data, start, stop):
         if number == 1:
@@ -200,7 +201,7 @@ _READ: dict[int, Callable[[bytes, int, int], Any]] = {_BYTES: _bytes, _FLOATS: _
 
 
 def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The bounds of the contents of a message that has one field, number 1, with a length."""
+    """Yield the bounds of each content in a message that has only field 1, with a length."""
     for number, kind, first, end in _fields(data, start, stop):
         if (number, kind) != (1, _DELIMITED):
             raise ValueError(number)
@@ -208,7 +209,7 @@ def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of a message: number, kind, and where the content lies."""
+    """Yield each field of a message: number, wire type, and bounds of its content."""
     while start < stop:
         key, start = _varint(data, start)
         kind, end = key & 7, start
@@ -229,7 +230,7 @@ _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number, and where the next byte is: seven bits a byte, the lowest first; the eighth says that more follow."""
+    """Decode a varint: seven bits per byte, lowest first; the eighth bit marks that more follow. Returns it and its end."""
     value = shift = 0
     while (byte := data[at]) > 127:
         value |= (byte & 127) << shift
@@ -260,14 +261,14 @@ def _varints(data: bytes) -> npt.NDArray[np.int64]:
 
 
 def encode_example(record: Mapping[str, Any]) -> bytes:
-    r"""A `tf.train.Example` of a dict, whose order is kept.
+    r"""Encode a dict as a `tf.train.Example`, in the order of the dict.
 
     Args:
-        record: by name: bytes or strings, one or a list of them; numbers, one or an array of them. Arrays are stored flat,
-            integers and booleans as `int64`, others as `float32`.
+        record: features by name: bytes or strings, one or a list; numbers, one or an array. Arrays are flattened. Integers
+            and booleans become `int64`, other numbers `float32`.
 
     Raises:
-        TypeError: a name is no string; a value is something else, or an integer that does not fit `int64`.
+        TypeError: a name is not a string; a value has another type, or is an integer that does not fit `int64`.
 
     >>> encode_example({"x": [1, 2]})
     b'\n\r\n\x0b\n\x01x\x12\x06\x1a\x04\n\x02\x01\x02'

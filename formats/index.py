@@ -1,14 +1,14 @@
-"""Indices of records in files: found once, kept in a file, mapped into memory by everyone who reads.
+"""Indices of records in files: built once, stored in a file, and mapped into memory by every reader.
 
-In: a file and a function that goes through it. Out: an `Index`. It is kept beside the file, as `<file>.headrace-index`; in the
-user's cache folder, where that is read-only or remote; or in a folder of the user's choice. It says of which file it is
-(size, time of the last change), and appears under its name only when it is whole. One that is of another file is made anew.
+An index is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file is read-only or remote;
+or in a folder of the user's choice. It contains size and modification time of its file, and appears only when it is complete. The
+index of another version of the file is built anew.
 
-An index is checked when it is mapped, which a source does when it is made, and each worker process once: names, dtypes and
-bounds of the arrays are those of the kind, and their digest is the one that is kept (about 1 ms a megabyte). One that was
-damaged or forged is made anew from the file.
+An index is checked when it is mapped: once when a source is made, and once in each worker process. Names, dtypes and bounds of
+the arrays must be those of the kind, and the digest must match (about 1 ms per megabyte). A damaged or forged index is built
+anew from the file.
 
-    a line of text, MAGIC | a line of JSON: what it is of, words, and the arrays' names, dtypes and shapes | the arrays' bytes
+    a line of text, MAGIC | a line of JSON: facts, words, and the arrays' names, dtypes and shapes | the arrays' bytes
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ from ..files.whole_files import private_folder, written_whole
 
 SUFFIX = ".headrace-index"
 SUFFIXES = (SUFFIX, formerly(SUFFIX))
-"""Of all indices that there may be."""
+"""Suffixes of all index files."""
 MAGIC = b"headrace index 1\n"
 _MAGICS = (MAGIC, formerly(MAGIC.decode()).encode())
 _ALIGNMENT = 64
 CACHE_FOLDER = "headrace-indices"
-"""In the user's cache folder."""
+"""Folder in the user's cache folder."""
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Index:
-    """The places of a file's records. Arrays are read-only."""
+    """Places of a file's records. Arrays are read-only."""
 
     count: int
-    """How many records there are."""
+    """Number of records."""
     stamp: Stamp
-    """Of the file."""
+    """Stamp of the file."""
     digest: str
-    """Of the arrays and words: two files with one digest have records at the same places, of the same checksums or keys."""
+    """Digest of arrays and words. Equal digests mean records at the same places, with the same checksums or keys."""
     arrays: Arrays
     words: tuple[str, ...] = ()
-    """What numbers in the arrays stand for."""
+    """Strings that numbers in the arrays refer to."""
 
 
 @dataclass(frozen=True)
 class FoundRecords:
-    """The records that going through a file found."""
+    """Records that a pass over the file found."""
 
     count: int
     arrays: Arrays
@@ -71,17 +71,17 @@ class FoundRecords:
 
 @dataclass(frozen=True)
 class IndexKind:
-    """A format whose files have an index."""
+    """File format with an index."""
 
     name: str
-    """Changed whenever what `find` finds has another meaning."""
+    """Name of the format. It changes whenever the meaning of what `find` returns changes."""
     find: Callable[[OpenFile], FoundRecords]
     layout: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]]
-    """The arrays that there are: dtype, and shape after the first axis."""
+    """Layout of the arrays: dtype, and shape after the first axis."""
     fits: Callable[[FoundRecords, int], bool]
-    """Whether arrays of this layout belong together, and lead to places in a file of so many bytes."""
+    """Function that returns True if arrays of this layout are consistent, and lead to places in a file of the given size."""
     suffix: str = SUFFIX
-    """Of the index's name. It ends in `SUFFIX`."""
+    """Suffix of the index file. It ends in `SUFFIX`."""
 
 
 def index_of(
@@ -91,17 +91,17 @@ def index_of(
     storage_options: StorageOptionsLike = None,
     stamp: Stamp | None = None,
 ) -> Index:
-    """The index of a file: the one that is kept, if it is of this file; else it is made, and kept.
+    """Return the index of a file: the stored one if it matches the file, or a new one, which is then stored.
 
     Args:
-        path: of the file.
-        kind: of the file.
-        folder: where indices are kept. Default: beside the file, or in the user's cache folder.
+        path: path or URL of the file.
+        kind: format of the file.
+        folder: where indices are stored. Default: beside the file, or in the user's cache folder.
         storage_options: how a remote file is reached.
-        stamp: of the version that is wanted. Default: any.
+        stamp: the expected version. Default: any.
 
     Raises:
-        SourceError: the file cannot be read, is not of this kind, or is another version.
+        SourceError: the file cannot be read, has another format, or is another version.
     """
     file = open_file(path, storage_options, stamp)
     try:
@@ -127,7 +127,7 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
 
 
 def put_index(places: list[str], kind: str, index: Index) -> bool:
-    """Keep an index at the first of the places that can be written. Returns whether there is one."""
+    """Store an index at the first of the places that can be written. Returns True if it was stored."""
     for place in places:
         folder = os.path.dirname(place)
         try:
@@ -143,7 +143,7 @@ def put_index(places: list[str], kind: str, index: Index) -> bool:
 
 
 def places_of(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = CACHE_FOLDER) -> list[str]:
-    """The paths at which an index may be kept, the best one first."""
+    """Return the paths at which an index may be stored, best first."""
     whole = unsigned(path) if is_remote(path) else os.path.abspath(path)
     elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{name_of(path)}{suffix}"
     if folder is not None:
@@ -154,7 +154,7 @@ def places_of(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = 
 
 
 def digest_of(arrays: Arrays, words: tuple[str, ...]) -> str:
-    """The digest of an index."""
+    """Return the digest of an index."""
     digest = hashlib.sha256(json.dumps(words).encode())
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str}".encode())
@@ -167,7 +167,7 @@ def _bytes_of(array: npt.NDArray[Any]) -> Any:
 
 
 def write_index(place: str, kind: str, index: Index) -> None:
-    """Keep an index at a place. Raises OSError."""
+    """Write an index. Raises OSError."""
     said = {
         "kind": kind,
         "stamp": list(index.stamp),
@@ -184,7 +184,7 @@ def write_index(place: str, kind: str, index: Index) -> None:
 
 
 def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
-    """The index that is kept at a place; None if it is damaged, or of another file or kind."""
+    """Read a stored index. None if it is damaged, or belongs to another file or kind."""
     try:
         with open(place, "rb") as file:
             if file.readline(len(MAGIC) + len(_MAGICS[-1])) not in _MAGICS:
@@ -205,7 +205,7 @@ def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
 
 
 def _mapped(memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: int, kind: IndexKind) -> Arrays:
-    """The arrays, whose dtypes come from the kind: the text of the file must only agree with them."""
+    """Map the arrays. Their dtypes come from the kind; the text in the file must agree."""
     if described.keys() != kind.layout.keys():
         raise ValueError(list(described))
     arrays = {}
@@ -227,7 +227,7 @@ def _is_count(value: Any) -> bool:
 
 
 def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> bool:
-    """True if an array has `length` numbers, from 0 to `last`, each at least `step` more than the one before.
+    """Return True if an array has `length` numbers from 0 to `last`, each at least `step` more than the one before.
 
     >>> ascends(np.array([0, 2, 5]), 3, 5), ascends(np.array([0, 5, 2]), 3, 2)
     (True, False)
@@ -239,7 +239,7 @@ def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> b
 
 
 def lie_in(offsets: npt.NDArray[Any], lengths: npt.NDArray[Any], size: int) -> bool:
-    """True if all of these ranges lie in a file of `size` bytes.
+    """Return True if all ranges lie in a file of `size` bytes.
 
     >>> lie_in(np.array([0, 4]), np.array([4, 1]), 5), lie_in(np.array([2**63 - 1]), np.array([9]), 5)
     (True, False)

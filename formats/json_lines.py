@@ -1,7 +1,4 @@
-"""JSON lines: one JSON value a line, UTF-8; blank lines do not count.
-
-In: a stream, or an open file. Out: values with the offsets of their lines, or where lines lie. Format: https://jsonlines.org.
-"""
+"""JSON lines: one JSON value per line, in UTF-8. Blank lines do not count. Format: https://jsonlines.org."""
 
 from __future__ import annotations
 
@@ -24,15 +21,15 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None) -> Iterator[tuple[int, Any]]:
-    r"""Gives the value of each line of a stream, with the line's offset.
+    r"""Yield the offset and the value of each line of a stream.
 
     Args:
-        stream: stands at its beginning; unpacked, if the file is compressed.
-        name: of the file, for messages.
-        on_damage: is told of each line that is left out because it is no JSON. Default: that is an error.
+        stream: at its beginning, and unpacked if the file is compressed.
+        name: name of the file, for messages.
+        on_damage: called for each line that is skipped because it is not JSON. Default: such a line is an error.
 
     Raises:
-        SourceError: a line is no JSON.
+        SourceError: a line is not JSON.
 
     >>> import io
     >>> list(read_records(io.BytesIO(b'{"x": 1}\n\n[2, 3]'), "x.jsonl"))
@@ -51,7 +48,7 @@ def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None)
 
 
 def parsed(line: bytes, name: str, offset: int) -> Any:
-    """The value of a line; raises SourceError, which names file and offset, where it is no JSON.
+    """Parse a line. Raises SourceError, which names file and offset, if it is not JSON.
 
     >>> parsed(b'{"x": [1, null]}', "x.jsonl", 0)
     {'x': [1, None]}
@@ -65,7 +62,7 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
 
 
 def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
-    """The places of lines that are not blank: `int64[lines, 2]` of offset and length, without the end of the line."""
+    """Return the place of each line that is not blank: `int64[lines, 2]`, offset and length without the line end."""
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
             f"{shorten(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or "

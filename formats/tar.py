@@ -1,9 +1,9 @@
-"""Tar files of samples, as webdataset writes them: members that stand together and have one key are one sample.
+"""Tar files of samples, as webdataset writes them: consecutive members with the same key are one sample.
 
     a/1.jpg, a/1.cls, a/2.jpg  →  {"__key__": "a/1", "jpg": …, "cls": …}, {"__key__": "a/2", "jpg": …}
 
-The key is the path up to the first dot of its last part, what comes after the dot names the member in its sample.
-In: a stream. Out: its members, or whole samples, with their offsets. Names in the ways of ustar, pax and GNU.
+The key is the path up to the first dot of its last part. The text after the dot is the name of the member in its sample.
+Long names of ustar, pax and GNU are understood.
 Formats: https://www.gnu.org/software/tar/manual/html_node/Standard.html, https://github.com/webdataset/webdataset.
 """
 
@@ -22,11 +22,11 @@ from .tar_links import Link, Member, followed, targets_of, wrong_link
 BLOCK = 512
 _END = bytes(BLOCK)
 _AT_ONCE, _SKIPPED = 1 << 26, 1 << 20
-"""So many bytes are asked for at a time: a size that cannot be takes no memory."""
+"""Maximum bytes that are read, or skipped, at a time, so that an impossible size in a header takes no memory."""
 
 
 class SamplePart(NamedTuple):
-    """A member as a part of a sample."""
+    """Member of a tar file as part of a sample."""
 
     key: str
     extension: str
@@ -34,7 +34,7 @@ class SamplePart(NamedTuple):
 
 
 def sample_name(name: str) -> tuple[str, str] | None:
-    """Key and extension of a member; None if it is no part of a sample: it has no dot, or begins with one.
+    """Return key and extension of a member. None if it is not part of a sample: its name has no dot, or begins with one.
 
     >>> sample_name("./train/n01.v2.JPG"), sample_name("README"), sample_name("a/.hidden")
     (('train/n01', 'v2.jpg'), None, None)
@@ -47,13 +47,13 @@ def sample_name(name: str) -> tuple[str, str] | None:
 def read_records(
     stream: BinaryIO, name: str, on_damage: OnDamage | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Gives each sample of a stream, with the offset of its first content: `{"__key__": key, extension: bytes, …}`.
+    """Yield each sample of a stream, with the offset of its first content: `{"__key__": key, extension: bytes, …}`.
 
     Args:
-        stream: stands at its beginning; unpacked, if the file is compressed.
-        name: of the file, for messages.
-        on_damage: is told of each damaged place, and of each sample that is left out because a part of it may be lost.
-            Default: that is an error.
+        stream: at its beginning, and unpacked if the file is compressed.
+        name: name of the file, for messages.
+        on_damage: called for each damaged place, and for each sample that is skipped because a part of it may be lost.
+            Default: damage is an error.
 
     Raises:
         SourceError: the file is cut off or damaged, or a sample has two members of one name.
@@ -67,10 +67,10 @@ def read_records(
 def read_samples(
     members: Iterable[Member | None], name: str, on_damage: OnDamage | None = None
 ) -> Iterator[list[SamplePart]]:
-    """Puts members that stand together and have one key together.
+    """Group consecutive members with the same key into samples.
 
-    None among the members stands where something is lost: the samples before it and after it may lack a part, and are left
-    out, as are those with two members of one name. `on_damage` is told of each; without it they are errors.
+    A None among the members marks a loss: the samples before and after it may lack a part, and are skipped, as are samples with
+    two members of one name. `on_damage` is called for each; without it they are errors.
     """
     for torn, parts in _groups(members):
         if torn:
@@ -83,7 +83,7 @@ def read_samples(
 
 
 def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[SamplePart]]]:
-    """Groups of parts with one key, and whether something is lost inside them or beside them."""
+    """Yield groups of parts with one key, each with True if something in it or beside it is lost."""
     parts: list[SamplePart] = []
     torn = lost = False
     for member in members:
@@ -112,15 +112,15 @@ def _twice(name: str, parts: list[SamplePart]) -> SourceError:
 def read_members(
     stream: BinaryIO, name: str, contents: bool = True, on_damage: OnDamage | None = None
 ) -> Iterator[Member | None]:
-    """Gives each regular file of a stream, in their order, and None where something is lost.
+    """Yield each regular file of a stream in order, and None where something is lost.
 
-    A link that is a part of a sample comes as the file that it leads to. That needs a stream that can seek, or no contents.
+    A link that is part of a sample is replaced by the file that it leads to. That needs a seekable stream, or no contents.
 
     Args:
-        stream: stands at its beginning; unpacked, if the file is compressed.
-        name: of the file, for messages.
-        contents: whether to read them, or to go past them.
-        on_damage: is told of each damaged place: one goes on at the next header that is whole. Default: that is an error.
+        stream: at its beginning, and unpacked if the file is compressed.
+        name: name of the file, for messages.
+        contents: True: read the contents. False: skip them.
+        on_damage: called for each damaged place; reading continues at the next intact header. Default: damage is an error.
     """
     walked = _walk(_Blocks(stream), name, contents)
     for found in _with_contents(stream, walked, name) if contents else followed(walked, name):
@@ -134,7 +134,7 @@ def read_members(
 def _with_contents(
     stream: BinaryIO, walked: Iterable[Member | Link | SourceError], name: str
 ) -> Iterator[Member | SourceError]:
-    """Members with their contents; those of links are read at their targets, which takes another pass over the headers."""
+    """Yield members with their contents. Contents of links are read at their targets, after another pass over the headers."""
     targets: Iterator[Member | SourceError | None] | None = None
     for found in walked:
         if not isinstance(found, Link):
@@ -180,7 +180,7 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Link 
 
 
 def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
-    """Headers up to the end of the file; whoever takes one takes or skips what comes after it. Errors where none is whole."""
+    """Yield headers up to the end of the file, and an error where none is intact. The caller takes or skips the content."""
     lost = False
     end: int | None = None
     while True:
@@ -211,7 +211,7 @@ def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceErr
 
 
 def _has_content(header: tarfile.TarInfo) -> bool:
-    """Links and folders may have a size, but no content; of an unknown kind of member it is to be expected."""
+    """Return True if a member has content. Links and folders have none, whatever size they claim; unknown kinds do."""
     return header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
 
 
@@ -225,19 +225,19 @@ _EXTENSIONS = (
 
 
 _REST_OF_A_MEMBER = b"M"
-"""In GNU's archives of several volumes (`tar -M`)."""
+"""Type of a member that continues one of another volume, in GNU's archives of several volumes (`tar -M`)."""
 
 
 _LARGEST_EXTENSION = 1 << 24
-"""Bytes of a name, or of what is said of a member."""
+"""Maximum bytes of a name, or of metadata of a member."""
 
 
 _DIGITS = 40
-"""Of a size: more than any that a header without digits can say."""
+"""Maximum digits of a size: more than a valid header can have."""
 
 
 class _Extended:
-    """Records that describe the next member, or all that follow (pax, GNU's long names)."""
+    """Metadata records that describe the next member or all that follow (pax, and GNU's long names)."""
 
     def __init__(self, name: str) -> None:
         self._file = name
@@ -249,7 +249,7 @@ class _Extended:
         self._failure: SourceError | None = None
 
     def read(self, header: tarfile.TarInfo, blocks: _Blocks) -> None:
-        """Keep what such a member says, or why it cannot be read: then the next member is not known."""
+        """Read a metadata member. If it cannot be read, the next member is unknown, and the reason is kept."""
         if not 0 <= header.size <= _LARGEST_EXTENSION:
             self._failure = self._damaged(f"has {header.size} bytes, not 0 to {_LARGEST_EXTENSION}")
             blocks.skip(max(header.size, 0))
@@ -267,7 +267,7 @@ class _Extended:
                 self._failure = error
 
     def described(self, header: tarfile.TarInfo) -> tuple[str, int] | Link | SourceError:
-        """Name and size of the next member, or a link, or why they are not known; what was said of it alone is forgotten."""
+        """Return name and size of the next member, or its link, or why they are unknown. Forgets one-time metadata."""
         # Without a value it takes back what was said before.
         said = {name: value for name, value in {**self._always, **self._next}.items() if value}
         failure = self._failure
@@ -296,7 +296,7 @@ class _Extended:
         return SourceError(f"{shorten(self._file)}: an extended header (pax) is damaged: it {why}.")
 
     def _pairs(self, content: bytes) -> dict[str, str]:
-        r"""Names and values of lines like `18 path=some name\n`: a length, which counts itself, a name and a value."""
+        r"""Parse lines like `18 path=some name\n`: a length, which counts itself, a name and a value."""
         found, at = {}, 0
         while at < len(content):
             digits, space, _ = content[at : at + 20].partition(b" ")
@@ -311,11 +311,11 @@ class _Extended:
 
 
 class _Blocks:
-    """A stream that is read from its beginning, and where in it one stands. It ends where it cannot be read on."""
+    """Stream that is read in blocks of 512 bytes from its beginning. It ends where it can no longer be read."""
 
     offset: int
     failure: CutOffError | None = None
-    """Why it cannot."""
+    """Reason why the stream can no longer be read."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self.offset = stream, 0
@@ -325,7 +325,7 @@ class _Blocks:
             stream.seek(0)
 
     def read(self, count: int) -> bytes:
-        """So many bytes; fewer at the end, however many were asked for."""
+        """Read `count` bytes, or fewer at the end, whatever `count` is."""
         pieces = []
         while count > 0 and (found := self._piece(min(count, self._left(), _AT_ONCE))):
             pieces.append(found)
@@ -344,13 +344,13 @@ class _Blocks:
         return found
 
     def take(self, size: int) -> bytes:
-        """A content, and past what fills its last block; less at the end."""
+        """Read a content, and skip the padding of its last block. Fewer bytes at the end."""
         found = self.read(size)
         self._pass(-size % BLOCK)
         return found
 
     def skip(self, size: int) -> bytes:
-        """Past a content, and what fills its last block."""
+        """Skip a content and the padding of its last block."""
         self._pass(size + -size % BLOCK)
         return b""
 

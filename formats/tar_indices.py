@@ -1,10 +1,10 @@
-"""Indices of tar files that other programs wrote. In: an open tar file. Out: its members, without going through it.
+"""Indices of tar files that other programs wrote: find members without a pass over the file.
 
-DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line of each sample, with
+DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line for each sample with
 `extension offset size name` of its members. Others write `<name>.json`: `{"files": {name: {"offset": …, "size": …}}}`.
-A shard list of webdataset (`wids`) is JSON too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
+A shard list of webdataset (`wids`) is JSON, too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
 
-What an index says is believed where headers of members stand at its places, and the mark of the end after the last one.
+An index is used if member headers are found at its places, and the end mark after the last one.
 Formats: https://docs.nvidia.com/deeplearning/dali (wds2idx), https://github.com/webdataset/webdataset (wids).
 """
 
@@ -24,21 +24,21 @@ from .tar import BLOCK, sample_name
 from .tar_links import Member
 
 MOST_CHECKED = 64
-"""Headers that are looked at."""
+"""Maximum number of headers that are checked."""
 
 _MOST_BYTES = 1 << 30
-"""Of an index; a larger file of its name is something else."""
+"""Maximum bytes of an index. A larger file of its name is something else."""
 
 
 class TarShard(NamedTuple):
-    """A tar file in a shard list: its path or URL, and the number of its samples, if that is told."""
+    """Tar file in a shard list: its path or URL, and its number of samples if the list tells it."""
 
     path: str
     samples: int | None
 
 
 def told_members(file: OpenFile) -> list[Member] | None:
-    """The members of samples of a tar file, by an index beside it; None if there is none, or one that does not fit."""
+    """Return the members of samples by an index beside a tar file, or None if there is no index that fits."""
     for suffix, parsed in ((".idx", _of_dali), (".json", _of_json)):
         content = _content_of(file.path.removesuffix(".tar") + suffix, file.storage_options)
         if content is not None:
@@ -52,10 +52,10 @@ def told_members(file: OpenFile) -> list[Member] | None:
 
 
 def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[TarShard]:
-    """The tar files of a shard list; relative names are beside it.
+    """Return the tar files of a shard list. Relative names are resolved against the folder of the list.
 
     Raises:
-        SourceError: it cannot be read, or is no such list.
+        SourceError: the list cannot be read, or is not a shard list.
     """
     file = open_file(path, storage_options)
     try:
@@ -112,7 +112,7 @@ def _of_json(content: bytes) -> Iterator[Member]:
 
 
 def _fit(file: OpenFile, members: list[Member]) -> bool:
-    """True if the file looks as the members say: some headers, and the end."""
+    """Return True if some headers, and the end of the file, are where the members say."""
     last = members[-1]
     end = last.offset + last.size + -last.size % BLOCK
     if members[0].offset < BLOCK or end > file.size or any(member.size < 0 for member in members):

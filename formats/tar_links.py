@@ -1,6 +1,6 @@
-"""Links in tar files, hard and symbolic. In: members and links of a whole file. Out: a member in the place of each link.
+"""Resolve hard and symbolic links in tar files: replace each link by the member that it leads to.
 
-A hard link names a member that stands before it. A symbolic link names a path, relative to its own folder, of any member.
+A hard link names an earlier member. A symbolic link names the path of any member, relative to its own folder.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from ..common.messages import short_repr, shorten
 from ..errors import SourceError
 
 _MOST_LINKS = 40
-"""Links that one link may lead through, as many as Linux follows."""
+"""Maximum number of links that one link may lead through, as on Linux."""
 
 
 class Member(NamedTuple):
-    """A regular file in a tar file."""
+    """Regular file in a tar file."""
 
     name: str
     offset: int
-    """Of its content."""
+    """Offset of its content."""
     size: int
     content: bytes
-    """Empty where contents are not read."""
+    """Content; empty if contents are not read."""
 
 
 class Link(NamedTuple):
-    """A link in a tar file."""
+    """Link in a tar file."""
 
     name: str
     target: str
@@ -36,7 +36,7 @@ class Link(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path in the archive that it leads to; one outside begins with `/` or `..`."""
+        """Path in the archive that the link leads to. One outside of the archive begins with `/` or `..`."""
         folder = "" if self.hard else posixpath.dirname(self.name)
         return posixpath.normpath(posixpath.join(folder, self.target))
 
@@ -45,13 +45,13 @@ Entry = Member | Link
 
 
 def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member | SourceError]:
-    """Members and errors as they are, and for each link the member that it leads to, under the name of the link.
+    """Yield members and errors unchanged, and for each link the member that it leads to, under the name of the link.
 
-    A link to a folder of the archive is left out, as folders are. One that leads to nothing is an error.
+    A link to a folder of the archive is skipped, as folders are. A link that leads nowhere is an error.
 
     Args:
-        found: all that is in the file, in its order.
-        name: of the file, for messages.
+        found: all entries of the file, in order.
+        name: name of the file, for messages.
     """
     every = list(found)
     targets = targets_of(every, name)
@@ -62,7 +62,7 @@ def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member
 
 
 def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Member | SourceError | None]:
-    """For each link its member, under the name of the link; None for a link to a folder. Arguments as of `followed`."""
+    """Yield the member of each link, under the name of the link; None for a link to a folder. Arguments as of `followed`."""
     if not any(isinstance(one, Link) for one in every):
         return
     entries = {posixpath.normpath(one.name): one for one in every if not isinstance(one, SourceError)}
@@ -81,7 +81,7 @@ def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Memb
 
 
 def _target(link: Link, before: Mapping[str, Entry], entries: Mapping[str, Entry]) -> Member | str:
-    """The member that a link leads to; or the last path, if nothing is there. "" for a circle."""
+    """Return the member that a link leads to; the last path, if nothing is there; or "" for a circle."""
     for _ in range(_MOST_LINKS):
         found = (before if link.hard else entries).get(link.path)
         if not isinstance(found, Link):
@@ -98,7 +98,7 @@ def _why(path: str) -> str:
 
 
 def wrong_link(name: str, link: Link, why: str) -> SourceError:
-    """The error about a link that cannot be followed."""
+    """Return the error about a link that cannot be resolved."""
     return SourceError(
         f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which {why}. Write the archive with "
         "files in place of links: tar --dereference --hard-dereference."

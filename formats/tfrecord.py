@@ -2,7 +2,6 @@
 
     uint64 length | uint32 masked crc32c of the length | bytes | uint32 masked crc32c of the bytes      (little-endian)
 
-In: a stream, or an open file. Out: records with their offsets, or where they lie; and framed records to be written.
 Format: https://www.tensorflow.org/tutorials/load_data/tfrecord.
 """
 
@@ -26,7 +25,7 @@ from .damage import OnDamage, leave_out
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
-"""What a record takes in a file besides its bytes."""
+"""Bytes that a record takes in a file besides its content."""
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -34,19 +33,19 @@ _MASK = 0xA282EAD8
 AT_ONCE = 1 << 20
 _LENGTHS_KEPT = 4096
 _SCAN_BYTES, _HEADER_ALONE = 1 << 18, 1 << 12
-"""So much is read at a time to find headers: where records are long, little more than the header."""
+"""Bytes that are read at a time to find headers: many if records are short, little more than a header if they are long."""
 
 
 @cache
 def crc_function() -> Callable[[bytes], int]:
-    """The function that gives the crc32c of bytes."""
+    """Return the function that computes the crc32c of bytes."""
     library = optional_library("google_crc32c", "TFRecord files need google-crc32c", "tfrecord")
     function: Callable[[bytes], int] = library.value
     return function
 
 
 def masked(crc: int) -> int:
-    """A checksum as it is stored.
+    """Return a checksum as it is stored.
 
     >>> hex(masked(0))
     '0xa282ead8'
@@ -55,7 +54,7 @@ def masked(crc: int) -> int:
 
 
 def framed(record: bytes) -> bytes:
-    """A record as it stands in a file.
+    """Return a record with its frame, as it is stored.
 
     >>> len(framed(b"abc"))
     19
@@ -68,13 +67,13 @@ def framed(record: bytes) -> bytes:
 def read_records(
     stream: io.BufferedIOBase, name: str, on_damage: OnDamage | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Gives each record of a stream, with the offset of its frame.
+    """Yield each record of a stream, with the offset of its frame.
 
     Args:
-        stream: stands at its beginning; unpacked, if the file is compressed.
-        name: of the file, for messages.
-        on_damage: is told of each record that is left out because its checksum is wrong, or the file ends in it; and of each
-            damaged length, after which one goes on at the next record that is whole. Default: all these are errors.
+        stream: at its beginning, and unpacked if the file is compressed.
+        name: name of the file, for messages.
+        on_damage: called for each record that is skipped because its checksum is wrong or the file ends in it, and for each
+            damaged length, after which reading continues at the next intact record. Default: damage is an error.
 
     Raises:
         SourceError: a record is damaged; or the first length is, as in a file of another format.
@@ -112,20 +111,20 @@ def read_records(
 
 
 class _Window:
-    """The piece of a stream that is in memory."""
+    """Piece of a stream that is in memory."""
 
     buffer: bytes
     start: int
-    """Where in the stream the buffer begins."""
+    """Offset in the stream at which the buffer begins."""
     at: int
-    """Where in the buffer one stands."""
+    """Position in the buffer."""
 
     def __init__(self, stream: io.BufferedIOBase) -> None:
         self._stream = stream
         self.buffer, self.start, self.at = b"", 0, 0
 
     def has(self, count: int) -> bool:
-        """True if that many more bytes are there; they are in the buffer then."""
+        """Return True if `count` more bytes exist. They are then in the buffer."""
         if len(self.buffer) - self.at >= count:
             return True
         pieces, found = [self.buffer[self.at :]], len(self.buffer) - self.at
@@ -138,7 +137,7 @@ class _Window:
         return found >= count
 
     def to_next_record(self) -> int:
-        """Moves on to the next place in the buffer that has a whole record; to the end, if there is none."""
+        """Move to the next place in the buffer that has an intact record, or to the end if there is none."""
         self.at += 1
         while self.has(HEADER_BYTES):
             # Of a length of less than a terabyte the last three bytes are zero.
@@ -163,16 +162,16 @@ class _Window:
 
 
 class RecordTable(NamedTuple):
-    """The places of a file's records."""
+    """Places of a file's records."""
 
     offsets: npt.NDArray[np.int64]
-    """Of their frames, `int64[records + 1]`; the last one is the end of the file."""
+    """Offsets of frames, `int64[records + 1]`. The last one is the end of the file."""
     checksums: npt.NDArray[np.uint32]
-    """crc32c of the contents, `uint32[records]`, as the file says."""
+    """crc32c of the contents, `uint32[records]`, as stored in the file."""
 
 
 def record_table(file: OpenFile) -> RecordTable:
-    """Finds the records of a file; their lengths are checked, their contents are not. Raises SourceError for a damaged file."""
+    """Find the records of a file. Lengths are checked, contents are not. Raises SourceError if the file is damaged."""
     offsets, checksums, offset, wanted = array("q"), array("I"), 0, _SCAN_BYTES
     while offset < file.size:
         known, start = len(offsets), offset
@@ -197,7 +196,7 @@ def record_table(file: OpenFile) -> RecordTable:
 
 
 def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | None:
-    """The number of the first record with another crc32c; None if there is none.
+    """Return the number of the first record whose crc32c is wrong, or None.
 
     >>> first_damaged([b"", b"one"], [0, 7])
     1
@@ -228,7 +227,7 @@ def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
 
 
 def wrong_checksum(name: str, offset: int) -> SourceError:
-    """The error of a damaged record."""
+    """Return the error about a damaged record."""
     return SourceError(f"{shorten(name)}: the record at byte {offset} is damaged: its checksum is wrong.")
 
 

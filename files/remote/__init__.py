@@ -1,1 +1,1 @@
-"""Files in stores on the network: asked again where a request fails, and kept on disk by blocks."""
+"""Files in stores on the network, with retries, and a cache of blocks on the local disk."""

@@ -1,8 +1,8 @@
-"""The blocks of one remote file. In: ranges of bytes. Out: the bytes, from memory, from the cache on disk, or from the store.
+"""Read ranges of one remote file by blocks, from memory, from the cache on disk, or from the store.
 
-Who needs a block that another thread or process is just asking for waits for that. Blocks that were announced close together
-stay mapped into memory for a while; of others what is wanted is read from the disk. Each read is held against the block's
-checksums, also a read of mapped memory, because the file may change under it. A block that was damaged is brought again.
+A thread that needs a block which another thread or process is fetching waits for it. Blocks that were announced close together
+stay mapped into memory for a while; of other blocks, only the wanted bytes are read from disk. Each read is checked against
+the block's checksums, also a read of mapped memory, because the file may change under it. A damaged block is fetched again.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ Range = tuple[int, int]
 """Offset and length in bytes."""
 
 GAP_BYTES = 64 << 10
-"""Bytes between two ranges that are rather read than asked for apart: a request costs the time of more of them."""
+"""Maximum gap between two ranges that share a request. A request takes as long as the transfer of more bytes than that."""
 
 REQUEST_BYTES = 8 << 20
-"""Bytes of one request: enough to pay for it, few enough for several to run at the same time."""
+"""Maximum bytes of one request: enough to amortize it, and few enough for several to run at the same time."""
 
 BLOCK_BYTES = 1 << 19
-"""Bytes of a block of the cache: so few that little comes along that is not wanted, and enough to pay for a file."""
+"""Bytes of a cache block: few enough not to fetch much that is not wanted, and enough to justify a file."""
 
 AT_ONCE = 64
-"""Blocks of one call that are open, or held in memory, at the same time."""
+"""Maximum blocks of one call that are open, or in memory, at the same time."""
 
 _SCATTERED = 8
-"""How many times as much as is wanted may be brought ahead of time."""
+"""Maximum ratio of fetched to wanted bytes for fetching ahead of time."""
 
 Bring = Callable[[int, int], memoryview]
-"""Asks the store for the bytes `[start, stop)`."""
+"""Function that fetches the bytes `[start, stop)` from the store."""
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 class CachedBlock(Protocol):
-    """A block on this machine."""
+    """Protocol of a block on this machine."""
 
     def __getitem__(self, part: slice, /) -> bytes: ...
 
 
 class CachedBlocks:
-    """The blocks of one version of a file, kept in a folder of the cache. `bring` asks the store for some of it."""
+    """Blocks of one version of a file, kept in a folder of the cache. `bring` fetches bytes from the store."""
 
     def __init__(self, cache: Cache, folder: str, size: int, bring: Bring) -> None:
         self._cache, self._folder, self._size, self._bring = cache, folder, size, bring
         self._announced: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
-        """Those of the last two announcements that fit into memory."""
+        """Blocks of the last two announcements that fit into memory."""
 
     def read(self, offsets: Int64s, lengths: Int64s) -> list[bytes]:
         blocks = blocks_of(offsets, lengths)
@@ -79,9 +79,10 @@ class CachedBlocks:
                 self._cache.remove(self._name(damaged.block))
 
     def announce(self, blocks: Sequence[int], wanted: int) -> None:
-        """Begin to bring blocks of which so many bytes will be wanted soon; faults wait for the read.
+        """Start to fetch blocks of which `wanted` bytes will be needed soon. Errors are left to the later read.
 
-        Not where what is wanted is so scattered that it would be many times as much, or most of the cache.
+        Nothing is fetched if the wanted bytes are so scattered that fetching blocks would bring many times as much, or most of
+        the cache.
         """
         size = len(blocks) * BLOCK_BYTES
         if size > min(_SCATTERED * wanted + 2 * BLOCK_BYTES, self._cache.budget // 2):
@@ -135,7 +136,7 @@ class CachedBlocks:
         return mapping
 
     def _from_store(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Blocks that are not here: asked for by this thread, or by another one that was faster."""
+        """Return blocks that are not in the cache, fetched by this thread or by another one that was faster."""
         brought = self._claimed(blocks) if blocks else {}
         for block in blocks:
             while block not in brought:
@@ -143,7 +144,7 @@ class CachedBlocks:
         return brought
 
     def _claimed(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Those of the blocks that nobody else asks for, by few requests at the same time."""
+        """Fetch those of the blocks that nobody else is fetching, by a few parallel requests."""
         claims: dict[int, Claim] = {}
         try:
             for block in blocks:
@@ -157,7 +158,7 @@ class CachedBlocks:
                 claim.give_up()
 
     def _fill(self, run: Sequence[int], claims: dict[int, Claim]) -> dict[int, mmap.mmap]:
-        """One request, for blocks that follow one another."""
+        """Fetch consecutive blocks by one request."""
         first = run[0] * BLOCK_BYTES
         data = self._bring(first, min((run[-1] + 1) * BLOCK_BYTES, self._size))
         brought = {}
@@ -171,7 +172,7 @@ class CachedBlocks:
         return brought
 
     def _from_others(self, block: int) -> dict[int, mmap.mmap]:
-        """A block that another thread or process was about to write; empty if it is not there after all."""
+        """Return a block that another thread or process was writing, or an empty dict if it did not arrive."""
         claim = self._cache.claim(self._name(block), wait=True)
         if claim is not None:
             try:
@@ -192,7 +193,7 @@ class CachedBlocks:
         return f"{self._folder}/{block:08x}"
 
     def _hot_name(self, block: int) -> tuple[str, str]:
-        """The key of a mapped block: caches in several folders have files of their own of the same version."""
+        """Return the key of a mapped block. It includes the cache folder: several caches may have the same file."""
         return self._cache.folder, self._name(block)
 
 
@@ -202,7 +203,7 @@ class _DamagedBlockError(Exception):
 
 
 class _Mapped:
-    """A block that is mapped into memory, for the reads of one call: each chunk is checked once."""
+    """Block that is mapped into memory for the reads of one call. Each chunk is checked once."""
 
     def __init__(self, mapping: mmap.mmap, block: int, size: int) -> None:
         self._mapping, self._block, self._size = mapping, block, size
@@ -223,7 +224,7 @@ class _Mapped:
 
 
 class _OnDisk:
-    """A block of which little is wanted: read from its file, which is closed when this dies."""
+    """Block of which little is wanted, read from its file. The file is closed when the object is destroyed."""
 
     def __init__(self, descriptor: int, block: int, size: int) -> None:
         self._descriptor, self._block, self._size = descriptor, block, size
@@ -239,7 +240,7 @@ class _OnDisk:
 
 
 def _joined(found: dict[int, CachedBlock], block: int, start: int, stop: int) -> bytes:
-    """A range that begins in a block, out of all that it touches."""
+    """Join the bytes of a range that begins in `block` from all the blocks it touches."""
     parts = []
     while start < stop:
         parts.append(found[block][start : min(stop, BLOCK_BYTES)])
@@ -248,9 +249,7 @@ def _joined(found: dict[int, CachedBlock], block: int, start: int, stop: int) ->
 
 
 def together(ranges: Sequence[Range]) -> list[Range]:
-    """Ranges `(start, stop)` to ask for, ascending, which hold all of these ranges `(offset, length)`.
-
-    By hand, as `get_ranges` of obstore does not say which version of the file its answers are from.
+    """Merge ranges `(offset, length)` into ascending request ranges `(start, stop)` that cover all of them.
 
     >>> together([(500_000, 10), (0, 10), (100, 10), (105, 7)])
     [(0, 112), (500000, 500010)]
@@ -265,7 +264,7 @@ def together(ranges: Sequence[Range]) -> list[Range]:
 
 
 def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
-    """The numbers of the blocks that ranges touch, ascending.
+    """Return the numbers of the blocks that ranges touch, ascending.
 
     >>> blocks_of([BLOCK_BYTES - 1, 0, 5 * BLOCK_BYTES], [2, 1, 0])
     [0, 1]
@@ -281,7 +280,7 @@ def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
 
 
 def runs_of(blocks: Sequence[int]) -> list[list[int]]:
-    """Blocks that follow one another, each as many as one request brings.
+    """Group consecutive blocks into runs of at most one request each.
 
     >>> runs_of([0, 1, 2, 7])
     [[0, 1, 2], [7]]

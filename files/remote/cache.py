@@ -1,17 +1,17 @@
-"""Pieces of remote files in a folder, which all processes of a host share. In: names, bytes. Out: files, whole or not there.
+"""Cache of pieces of remote files in a folder that all processes of a host share.
 
-What is kept stands under `<folder>/<file>/<piece>`. Several threads and processes come for the same piece at the same time,
-and any of them may be killed at any moment:
+A piece is stored as `<folder>/<file>/<piece>`. Several threads and processes may want the same piece at the same time, and any
+of them may be killed at any moment:
 
-* A piece is written as `<piece>.part` and gets its name when it is whole. Who writes it holds a lock on that file (`flock`,
-  which ends with the process). Who comes later waits for the lock, finds the piece, and asks the store for nothing.
-* The file that was waited for may have got its name, or have been removed, meanwhile: so who gets a lock looks whether the name
-  still leads to the file that is locked.
-* Before a piece is written its bytes are added to the number in `<folder>/used`, and after one is given up they are subtracted:
-  who is killed in between leaves a number that is too high, never one that is too low.
-* The checksums of a copy of a whole file stand in `<piece>.sums`, and do not count: they are written before the piece gets its
-  name, and removed before it.
-* When the number would go over the budget, what is really there is counted, under a lock, and what was not used for longest is
+* A piece is written as `<piece>.part`, and is renamed when it is complete. Its writer holds a lock on that file (`flock`, which
+  ends with the process). Others wait for the lock, find the piece, and fetch nothing.
+* While a process waits for the lock, the file may be renamed or removed. So after it gets the lock, it checks that the name
+  still leads to the locked file.
+* Before a piece is written, its size is added to the number in `<folder>/used`; after one is dropped, it is subtracted. A
+  process that is killed in between leaves a number that is too high, never one that is too low.
+* The checksums of a copy of a whole file are in `<piece>.sums`, and do not count. They are written before the piece is
+  renamed, and removed before it is.
+* When the number would exceed the budget, the files are counted under a lock, and those that were not used for longest are
   removed.
 """
 
@@ -30,27 +30,27 @@ from ..descriptors import TO_CHANGE, TO_READ, lock, read_at, unlock, write_at
 from ..whole_files import private_folder
 
 _FILLED = 0.96
-"""How much of the budget may be left when something was removed, so that not every piece has the folder counted."""
+"""Share of the budget that is kept when pieces are removed, so that not every new piece needs another count."""
 
 _WAIT_SECONDS = 0.02
 _TOUCH_SECONDS = 1.0
-"""How exact the time of the last use is: pieces are not marked more often."""
+"""Precision of the time of last use. A piece is not marked more often than this."""
 
 _PART = ".part"
 _SUMS = ".sums"
 
 _TRIES = 100
-"""To make a file whose folder somebody clears away meanwhile. Chosen."""
+"""Attempts to create a file while others may remove its folder."""
 
 
 class Cache:
-    """A folder of pieces, made when needed; a budget in bytes. Any thread, any process, safe to fork; holds nothing open."""
+    """Folder of pieces, created when needed, with a budget in bytes. Safe for threads, processes and forks."""
 
     def __init__(self, folder: str, budget: int) -> None:
         self.folder, self.budget = folder, budget
 
     def open(self, name: str, size: int) -> int | None:
-        """A descriptor of a piece of so many bytes, for the caller to close; None if it is not there."""
+        """Open a piece of `size` bytes, and return its descriptor, which the caller closes. None if it is not there."""
         try:
             descriptor = os.open(self.path(name), TO_READ)
         except (FileNotFoundError, NotADirectoryError):
@@ -70,7 +70,7 @@ class Cache:
         return os.path.join(self.folder, name)
 
     def sums(self, name: str) -> bytes:
-        """The checksums that stand beside a piece; empty if there are none."""
+        """Return the checksums beside a piece, or empty bytes if there are none."""
         try:
             with open(self.path(name) + _SUMS, "rb") as file:
                 return file.read()
@@ -86,7 +86,7 @@ class Cache:
             raise self.unusable(error) from error
 
     def touch(self, name: str) -> bool:
-        """Mark a piece as used just now; False if it is not there."""
+        """Mark a piece as used now. Returns False if it is not there."""
         try:
             os.utime(self.path(name))
         except FileNotFoundError:
@@ -96,7 +96,7 @@ class Cache:
         return True
 
     def claim(self, name: str, wait: bool) -> Claim | None:
-        """The right to write a piece; None if it is there, or (without `wait`) if another one writes it."""
+        """Claim the right to write a piece. None if it is there, or (without `wait`) if another process is writing it."""
         path = self.path(name)
         try:
             while not os.path.exists(path):
@@ -114,7 +114,7 @@ class Cache:
         return None
 
     def reserve(self, descriptor: int, size: int) -> None:
-        """Have a file count for so many bytes; waits while others are writing too much. Raises SourceError over the budget."""
+        """Count `size` bytes for a file. Waits while others write too much. Raises SourceError if the budget is too small."""
         if size > self.budget:
             raise SourceError(
                 f"{size} bytes are to be kept at once in {shorten(self.folder)}, whose budget is {self.budget} bytes; raise "
@@ -142,7 +142,7 @@ class Cache:
 
     @contextmanager
     def _used(self) -> Iterator[int]:
-        """The file with the number of bytes, locked."""
+        """Yield the file with the number of used bytes, locked."""
         descriptor = _opened(os.path.join(self.folder, "used"), self.folder)
         try:
             lock(descriptor)
@@ -151,7 +151,7 @@ class Cache:
             os.close(descriptor)
 
     def _make_room(self, size: int) -> int:
-        """Remove what was not used for longest; the bytes that are left, those in the making included."""
+        """Remove the least recently used pieces. Returns the bytes that are left, including pieces that are being written."""
         pieces = sorted(_pieces(self.folder))
         total = sum(bytes_ for _, bytes_, _ in pieces)
         goal = min(int(self.budget * _FILLED), self.budget - size)
@@ -171,14 +171,14 @@ class Cache:
 
 
 class Claim:
-    """The right to write one piece, which ends with `file` or `give_up`."""
+    """Right to write one piece. It ends with `file` or `give_up`."""
 
     def __init__(self, cache: Cache, path: str, descriptor: int) -> None:
         self._cache, self._path, self._descriptor, self._size = cache, path, descriptor, 0
 
     @contextmanager
     def file(self, size: int) -> Iterator[BinaryIO]:
-        """The file to write so many bytes to, from its beginning; it gets its name when the block ends."""
+        """Yield a file to which `size` bytes are to be written. It gets its name when the block ends."""
         try:
             if os.fstat(self._descriptor).st_size:  # of someone who was killed
                 os.ftruncate(self._descriptor, 0)
@@ -197,7 +197,7 @@ class Claim:
             self.give_up()
 
     def keep_sums(self, sums: bytes) -> None:
-        """Have checksums stand beside the piece; inside the block of `file`."""
+        """Store checksums beside the piece. Call it inside the block of `file`."""
         beside = self._path + _SUMS
         with suppress(FileNotFoundError):  # somebody has cleared the folder
             with open(beside + _PART, "wb") as out:
@@ -205,7 +205,7 @@ class Claim:
             os.replace(beside + _PART, beside)
 
     def give_up(self) -> None:
-        """Let others write it. May be called twice."""
+        """Release the claim. May be called twice."""
         if self._descriptor < 0:
             return
         with suppress(OSError):
@@ -218,7 +218,7 @@ class Claim:
 
 
 def _locked(path: str, wait: bool) -> int | None:
-    """A descriptor of a file, locked; None if another one has the lock."""
+    """Return the descriptor of a locked file, or None if another process has the lock."""
     descriptor = _opened(path, os.path.dirname(os.path.dirname(path)))
     if lock(descriptor, wait):
         return descriptor
@@ -227,7 +227,7 @@ def _locked(path: str, wait: bool) -> int | None:
 
 
 def _opened(path: str, folder: str) -> int:
-    """A descriptor of a file, which is made where it is not there; and so is its folder, which others may clear away."""
+    """Open a file, and create it and its folder if they are missing. Other processes may remove the folder meanwhile."""
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
             return os.open(path, TO_CHANGE, 0o666)
@@ -238,7 +238,7 @@ def _opened(path: str, folder: str) -> int:
 
 
 def _unlock(descriptor: int) -> None:
-    """Not by closing alone: a process that was forked meanwhile has the file open, too."""
+    """Unlock explicitly. Closing is not enough: a process that was forked meanwhile also has the file open."""
     unlock(descriptor)
     os.close(descriptor)
 
@@ -251,7 +251,7 @@ def _leads_to(path: str, descriptor: int) -> bool:
 
 
 def _removed(path: str) -> bool:
-    """Remove a piece, or what somebody who was killed has left of one; False if it is being written."""
+    """Remove a piece, or what a killed writer left of it. Returns False if it is being written."""
     if not path.endswith(_PART):
         for each in (path + _SUMS, path):
             with suppress(FileNotFoundError):
@@ -268,7 +268,7 @@ def _removed(path: str) -> bool:
 
 
 def _pieces(folder: str) -> Iterator[tuple[float, int, str]]:
-    """Time of the last use, bytes and path of all that is there."""
+    """Yield the time of last use, the size and the path of each piece."""
     for file in _entries(folder):
         if file.is_dir(follow_symlinks=False):
             for piece in _entries(file.path):

@@ -1,7 +1,7 @@
-"""Blocks that are read again and again, mapped into memory. In: names and blocks. Out: the same blocks, while they are kept.
+"""Keep blocks that are read again and again mapped into memory.
 
-What is mapped is the file in the cache on disk: all processes of a host share its memory, and one that the cache has removed
-takes room on the disk until it is let go of here.
+The mapped files are those of the cache on disk, so that all processes of a host share the memory. A block that the cache
+removes takes space on the disk until it is dropped here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 
 HOT_BYTES = 128 << 20
-"""Bytes of one process."""
+"""Maximum bytes in one process."""
 
 
 class HotBlocks:
-    """The blocks that were used last. Thread-safe, safe to fork.
+    """Most recently used blocks. Thread-safe, safe to fork.
 
     >>> kept = HotBlocks(10)
     >>> kept.put("a", mmap.mmap(-1, 5)), kept.put("b", mmap.mmap(-1, 5)), kept.get("a") is None
@@ -41,7 +41,7 @@ class HotBlocks:
             return block
 
     def put(self, name: Hashable, block: mmap.mmap) -> None:
-        """Keep a block, and let go of those that were not used for longest."""
+        """Keep a block, and drop the least recently used ones over the limit."""
         with self._lock:
             self._held += len(block) - len(self._blocks.pop(name, b""))
             self._blocks[name] = block
@@ -53,13 +53,13 @@ class HotBlocks:
             self._held -= sum(len(self._blocks.pop(name, b"")) for name in names)
 
     def clear(self) -> None:
-        """Keep nothing. In a child that was just forked it needs no lock, which a thread that is no more may hold."""
+        """Drop all blocks. In a child that was just forked it takes no lock, which a thread that no longer exists may hold."""
         self._lock = threading.Lock()
         self._blocks, self._held = OrderedDict(), 0
 
 
 HOT = HotBlocks(HOT_BYTES)
-"""Those of this process."""
+"""The blocks of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=HOT.clear)

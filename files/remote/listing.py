@@ -1,4 +1,4 @@
-"""The files of a store as the protocol of `files/paths.py`. In: URLs. Out: whether they are files, and which are below them."""
+"""List the files of a store, through the protocol of `files/paths.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .store import FileStore, ask, store_of
 
 
 class RemoteFileSystem:
-    """One store, asked for its files. Paths are whole URLs."""
+    """File system of one store. Paths are whole URLs."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._options = options

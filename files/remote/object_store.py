@@ -1,4 +1,4 @@
-"""Stores of S3, Google, Azure and HTTP, by the library obstore. In: keys. Out: bytes."""
+"""Stores of S3, Google, Azure and HTTP, through the library obstore."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..storage_options import StorageOptions
 
 _STATUS = re.compile(r"status code: ([34]\d\d)")
 _ASK_AGAIN = {"408", "409", "425", "429"}
-"""Answers that say to come later."""
+"""HTTP status codes after which a request is repeated."""
 
 _CREDENTIALS = ("/latest/api/token", "169.254.169.254", "metadata.google", "/metadata/identity", "MissingCredential")
-"""What an error speaks of when no credentials were found: the servers that machines of a cloud would get them from."""
+"""Hosts in error messages that appear if no credentials were found: cloud machines would get credentials from them."""
 
 _LOGIN = (
     "access is refused; set credentials that allow it in the environment (AWS_ACCESS_KEY_ID, GOOGLE_SERVICE_ACCOUNT, "
@@ -36,18 +36,18 @@ _SIGNATURE = (
 
 
 _PANIC = "PanicException"
-"""What the library raises where it fails in a way that its makers did not expect; it is no `Exception` of Python."""
+"""Exception that obstore raises for an internal failure. It is not a subclass of `Exception`."""
 
 _OF_CLIENT = re.compile(
     "allow_http|allow_invalid_certificates|(connect|read|pool_idle)_timeout|default_(content_type|headers)|http1_only|"
     "http2_(keep_alive_interval|keep_alive_timeout|keep_alive_while_idle|only)|pool_max_idle_per_host|"
     "proxy_(url|ca_certificate|excludes)|root_certificate|randomize_addresses|user_agent"
 )
-"""Options of connections. The library has them apart from those of the store, and panics where they stand among these."""
+"""Options of connections. obstore takes them apart from those of the store, and panics if they are mixed."""
 
 
 class ObjectStore:
-    """One bucket, container or host; `FileStore` says what it does."""
+    """One bucket, container or host. See `FileStore`."""
 
     def __init__(self, root: str, url: str, options: StorageOptions) -> None:
         for module in ("obstore.exceptions", "obstore.store", "obstore"):
@@ -127,7 +127,7 @@ def _first_process() -> int:
 
 
 def _check_process() -> None:
-    """Raise in a process that was forked from one that used the library: its threads were lost in the fork."""
+    """Raise in a process that was forked from one that used obstore: its threads do not survive a fork."""
     if _first_process() != os.getpid():
         raise SourceError(
             "this process was forked from one that had read remote files, whose threads are lost in a fork, so that it cannot "
@@ -137,7 +137,7 @@ def _check_process() -> None:
 
 
 def _of_client(given: dict[str, Any]) -> dict[str, Any]:
-    """Takes the options of connections out of those that the user gave, wherever they stand."""
+    """Remove the options of connections from the user's options, and return them."""
     inner = given.pop("client_options", {})
     if not isinstance(inner, Mapping):
         raise SourceError(
@@ -147,7 +147,7 @@ def _of_client(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _client_options(root: str, given: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """A request that brings nothing for `timeout` is given up; as a whole it may take longer."""
+    """Return options of connections. A request without progress for `timeout` seconds fails; its total time has no limit."""
     seconds = {"read_timeout": timeout, "connect_timeout": timeout, "timeout": 20 * timeout}
     times: dict[str, Any] = {name: timedelta(seconds=value) for name, value in seconds.items()}
     endpoints = [str(value) for name, value in given.items() if name.lower().endswith(("endpoint", "endpoint_url"))]

@@ -1,4 +1,4 @@
-"""Stores that fsspec knows: Hugging Face, memory, FTP and others. In: URLs. Out: bytes."""
+"""Stores that fsspec knows, such as Hugging Face, memory and FTP."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..storage_options import StorageOptions
 from ..urls import scheme_of
 
 _VERSIONS = ("ETag", "etag", "oid", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
-"""Names under which file systems keep what tells one version of a file from the next."""
+"""Attributes by which file systems tell versions of a file apart."""
 
 KNOWN_SECONDS = 30.0
-"""For so long a branch is not asked for its commit again when a file is looked up."""
+"""Seconds for which the commit of a branch is remembered when a file is looked up."""
 
 
 class OtherStore:
-    """A file system of fsspec; `FileStore` says what it does. A key is the whole URL."""
+    """File system of fsspec. See `FileStore`. A key is the whole URL."""
 
     def __init__(self, url: str, options: StorageOptions) -> None:
         optional_library("fsspec.core", "files of this scheme need fsspec", "remote")
@@ -57,7 +57,7 @@ class OtherStore:
         return self._urls(prefix, [one["name"] for one in found if one["type"] == "file"])
 
     def _urls(self, prefix: str, names: list[str]) -> list[str]:
-        """The names of a file system as URLs that begin as the user's."""
+        """Return names of the file system as URLs with the user's prefix."""
         from fsspec.core import strip_protocol
 
         own = str(strip_protocol(prefix)).rstrip("/")
@@ -92,18 +92,18 @@ def _not_opened(url: str, scheme: str, told: str, known: bool, error: Exception)
 
 
 class HubStore(OtherStore):
-    """Repositories of Hugging Face; `FileStore` says what it does. A key is the whole URL.
+    """Repositories of Hugging Face. See `FileStore`. A key is the whole URL.
 
-    A branch moves while one reads, and an answer does not say which commit it is from. So files are read at a commit: that of
-    the branch when this process first read from it. Whoever knew another version of a file is told so by its stamp.
+    A branch moves while files are read, and an answer does not name its commit. So files are read at the commit that the
+    branch had when this process first read from it. The stamp of a file shows if another process knew another version.
     """
 
     def __init__(self, url: str, options: StorageOptions) -> None:
         super().__init__(url, options)
         self._commits: dict[Any, tuple[str, float]] = {}
-        """Of branches, with the time at which they were asked for."""
+        """Commit of each branch, and the time at which it was looked up."""
         self._stamps: dict[str, Stamp] = {}
-        """Of files at commits, which do not change."""
+        """Stamps of files at a commit, which never change."""
 
     def stamp(self, key: str) -> Stamp:
         at = self._at_commit(key, time.monotonic() - KNOWN_SECONDS)
@@ -119,7 +119,7 @@ class HubStore(OtherStore):
         return self._stamps[at]
 
     def _at_commit(self, key: str, since: float = 0.0) -> str | None:
-        """The URL of a file at the commit that its branch had at some time since then; None for a bucket, which has none."""
+        """Return the URL of a file at the commit of its branch, looked up after `since`. None for a bucket: it has no commits."""
         from huggingface_hub import HfApi
 
         found = self.system.resolve_path(key)

@@ -1,4 +1,4 @@
-"""Work that waits for a store. In: work, and items. Out: its results in their order; or nothing, of work in the background."""
+"""Run work that waits for a store on several threads, or in the background."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TypeVar
 from ...errors import HeadraceError
 
 _AT_ONCE = 16
-"""Requests that run at the same time."""
+"""Maximum requests at the same time."""
 
 _MOST_SHARES = 1024
-"""Into so many the items are dealt, at most."""
+"""Maximum number of shares that items are divided into."""
 
 _MANY = 1000
-"""Of so many items it is worth to find out first whether they wait, or keep the processor busy."""
+"""Number of items from which it is first measured whether they wait or keep the processor busy."""
 
 _GLANCE_SECONDS = 0.005
 
@@ -26,7 +26,7 @@ ResultT = TypeVar("ResultT")
 
 
 def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-    """The result of `work` for each item, several at the same time; one after the other where that keeps the processor busy.
+    """Return the result of `work` for each item, in order. Several run at the same time, unless they keep the processor busy.
 
     >>> in_parallel(len, ["a", "bc"])
     [1, 2]
@@ -43,7 +43,7 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
 
 
 def _while_busy(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-    """The results for the first items, until some wait. Turns of threads that do not wait cost more than a look at a file."""
+    """Return the results of the first items, until some wait. Threads that do not wait would only slow each other down."""
     done: list[ResultT] = []
     while len(done) < len(items):
         began, busy = time.perf_counter(), time.thread_time()
@@ -68,9 +68,10 @@ def _in_threads(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
 
 
 def in_background(works: Sequence[Callable[[], object]]) -> None:
-    """Begin to do these, one after the other. Errors of ours are left to who needs the result; the end of the program ends it.
+    """Start to run functions one after the other in the background. Errors of headrace are ignored; the later reader gets them.
 
-    Not a daemon: a thread that comes back from a store's library when Python has ended would end the process by a signal.
+    The thread is not a daemon: if it returned from a store's library after Python has ended, it would end the process by a
+    signal. The end of the program stops it.
     """
 
     def run() -> None:

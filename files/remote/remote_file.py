@@ -1,7 +1,7 @@
-"""A file in a store, open. In: ranges of bytes. Out: the bytes; by few requests, several at a time.
+"""An open file in a store. Ranges are read by few requests, several at a time.
 
-With a cache, blocks are brought whole, once for all processes of a host, and kept (`blocks.py`). Without one, ranges that are
-close to one another are asked for together.
+With a cache, whole blocks are fetched once for all processes of a host, and kept (`blocks.py`). Without a cache, ranges that
+are close to one another share a request.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from .parallel import in_parallel
 from .store import FileStore, ask
 
 _AHEAD_BYTES = 8 << 20
-"""What is brought before a file is read there that is read from its beginning to its end."""
+"""Bytes that are fetched ahead in a file that is read from beginning to end."""
 
 _PORTION_BYTES = AT_ONCE * BLOCK_BYTES
-"""Bytes that are read at a time where more are asked for."""
+"""Maximum bytes that are read at a time."""
 
 _COPIED_BYTES = 8 * REQUEST_BYTES
-"""Bytes of a copy that are brought at a time."""
+"""Bytes of a copy that are fetched at a time."""
 
 _COPY_TRIES = 3
 """How often a copy may be damaged before that is an error."""
 
 checked_copies: set[tuple[str, int]] = set()
-"""Path and inode of the copies that this process has held against their checksums."""
+"""Path and inode of copies that this process has checked against their checksums."""
 
 
 class RemoteFile:
-    """`OpenFile` says what it does. Nothing stays open but the stores' connections. `stamp`: of the version; default: any."""
+    """Open remote file. See `OpenFile`. Only the connections of the store stay open. `stamp`: expected version; default any."""
 
     path: str
     size: int
@@ -65,7 +65,7 @@ class RemoteFile:
             self._blocks = CachedBlocks(self._cache, self._folder, self.size, self._ask)
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes `[offset, offset + length)`; who reads on from where a read ended has more brought ahead of time."""
+        """Return the bytes `[offset, offset + length)`. If it begins where the last read ended, more is fetched ahead."""
         if offset == self._follows and offset + length + _AHEAD_BYTES > self._asked_for:
             self._asked_for = min(offset + length + 2 * _AHEAD_BYTES, self.size)
             self.prefetch([offset], [max(self._asked_for - offset, 0)])
@@ -88,18 +88,18 @@ class RemoteFile:
         return self._blocks.read(starts, sizes)
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
-        """Begin to bring the blocks of these ranges into the cache; without one, nothing."""
+        """Start to fetch the blocks of these ranges into the cache. Does nothing without a cache."""
         if self._blocks is not None:
             self._blocks.announce(blocks_of(offsets, lengths), int(np.sum(lengths)))
 
     def check_unchanged(self) -> None:
-        """Nothing: each answer of a store tells which version it is from."""
+        """Do nothing: each answer of a store tells the version."""
 
     @contextmanager
     def copied(self) -> Iterator[str]:
-        """The path of a copy on this machine, which nobody removes during the `with` block.
+        """Yield the path of a local copy, which is kept during the `with` block.
 
-        The copy is held against its checksums when a process first asks for it; one that was damaged is made again.
+        A process checks the copy against its checksums when it first uses it. A damaged copy is made again.
         """
         if self._blocks is None:
             raise SourceError(
@@ -113,7 +113,7 @@ class RemoteFile:
             os.close(descriptor)
 
     def _opened_copy(self) -> int:
-        """A descriptor of the copy, which is as it was written."""
+        """Return a descriptor of the copy, whose checksums are right."""
         for _ in range(_COPY_TRIES):
             while (descriptor := self._cache.open(self._copy_name, self.size)) is None:
                 self.keep_copy(wait=True)
@@ -129,11 +129,11 @@ class RemoteFile:
         )
 
     def has_copy(self) -> bool:
-        """True if the copy is there; it is then one of those that stay longest."""
+        """Return True if the copy exists. It is then marked as recently used."""
         return self._cache.touch(self._copy_name)
 
     def keep_copy(self, wait: bool = False) -> None:
-        """Have a copy in the cache, for a while; without `wait` there is none yet where somebody else is making it."""
+        """Make a copy in the cache. Without `wait`, return at once if another process is making it."""
         claim = self._cache.claim(self._copy_name, wait)
         if claim is None:
             return

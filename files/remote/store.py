@@ -1,8 +1,7 @@
-"""Stores on the network: the store of a URL, opened once in each process, and questions to it, asked again where they fail.
+"""Stores on the network: open the store of a URL once in each process, and repeat requests that fail.
 
-In: URLs. Out: sizes, bytes, names, or one error after the last try. A store raises exceptions as its library has them, of two
-kinds: `FileNotFoundError` and those of `is_final` are answers, all others are faults of the way, after which the same question
-may be asked again.
+A store raises the exceptions of its library. `FileNotFoundError` and those for which `is_final` returns a remedy are answers.
+All others are faults on the way, after which the same request is repeated.
 """
 
 from __future__ import annotations
@@ -24,42 +23,42 @@ from ..urls import scheme_of, split_url, unsigned
 
 
 class FileStore(Protocol):
-    """A store on the network. Any thread may call; each call is one request, but for lists."""
+    """Protocol of a store. Any thread may call it. Each call is one request, except for lists."""
 
     def stamp(self, key: str) -> Stamp: ...
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """The bytes `[start, stop)`, and the stamp of the file that they are from, where the answer tells it."""
+        """Return the bytes `[start, stop)`, and the stamp of the file if the answer contains it."""
         ...
 
     def files_under(self, prefix: str) -> list[str]:
-        """The keys of all files whose keys begin with `prefix`, which is empty or ends in `/`."""
+        """Return the keys of all files that begin with `prefix`, which is empty or ends in `/`."""
         ...
 
     def files_in(self, prefix: str) -> list[str]:
-        """Those of them without a further `/` after it."""
+        """Return the keys of the files directly under `prefix`, without a further `/`."""
         ...
 
     def has_folders(self) -> bool: ...
 
     def put(self, key: str, content: bytes | Path) -> None:
-        """Write bytes, or a local file, in place of what was there; it appears when it is whole."""
+        """Write bytes or a local file, replacing what was there. It appears when it is complete."""
         ...
 
     def remove(self, key: str) -> None:
-        """Remove a file; it may be gone already."""
+        """Remove a file. It may be missing."""
         ...
 
     def is_final(self, error: Exception) -> str | None:
-        """The remedy for an error that will be the same when the store is asked again; None for other errors."""
+        """Return the remedy for an error that a retry would not change, or None for other errors."""
         ...
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-"""Seconds. Each pause is twice the one before, and a random part shorter, so that many workers do not come back at once."""
+"""Seconds. Each pause is twice the one before, less a random part, so that many workers do not retry at the same time."""
 
 _own_random = random.Random()
-"""Not the user's: reading must not change what their program draws."""
+"""Separate generator: reading must not change the user's random numbers."""
 
 ResultT = TypeVar("ResultT")
 
@@ -70,7 +69,7 @@ _lock = threading.Lock()
 
 
 def store_of(url: str, options: StorageOptions) -> tuple[FileStore, str]:
-    """The store of a URL, and the key in it; raises MissingExtraError, or SourceError for an unknown option or scheme."""
+    """Return the store of a URL and the key in it. Raises MissingExtraError, or SourceError for an unknown option or scheme."""
     root, key = split_url(url)
     if scheme_of(url) not in _OBJECT_STORES:
         key = url  # fsspec splits URLs itself
@@ -95,11 +94,11 @@ def _open(root: str, url: str, options: StorageOptions) -> FileStore:
 
 
 def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]) -> ResultT:
-    """Ask a store about a file until there is an answer, at most as often as the options say.
+    """Ask a store about a file, with retries as the options allow.
 
     Raises:
-        SourceNotFoundError: the answer is that there is no such file.
-        SourceError: the last try failed, or the answer is an error that will stay.
+        SourceNotFoundError: the store answers that the file does not exist.
+        SourceError: the last try failed, or a retry would not help.
     """
     store, key = store_of(url, options)
     secrets = *options.store, *secrets_in(url)
@@ -123,7 +122,7 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
 
 
 def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int) -> SourceError | None:
-    """The error that an answer of a store comes to; None where it may be asked again, as `tries` is 0."""
+    """Return the error for an answer of a store, or None if the request may be repeated."""
     if isinstance(error, FileNotFoundError):
         return SourceNotFoundError(f"no file {short_repr(url, TEXT)}")
     if (remedy := store.is_final(error)) is not None:
@@ -137,7 +136,7 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
 
 
 def close_stores() -> None:
-    """Let go of all connections; they are made anew when they are needed."""
+    """Close all connections. They are opened again when they are needed."""
     _opened.clear()
 
 
