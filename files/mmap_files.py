@@ -52,7 +52,7 @@ def map_readable(path: str) -> NDArray[np.uint8]:
 
 
 def mapping_of(descriptor: int, size: int) -> mmap.mmap:
-    """Map the first `size` bytes of an open file, read-only, as long as the object lives. `size` is at least 1. Raises OSError."""
+    """Map the first `size` bytes of an open file, read-only, for the life of the object. `size` is at least 1."""
     if sys.platform != "linux":
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     mapping = mmap.mmap(-1, size, mmap.MAP_PRIVATE, mmap.PROT_READ)

@@ -1,8 +1,8 @@
 """Indices of records in files: built once, stored in a file, and mapped into memory by every reader.
 
 An index is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file is read-only or remote;
-or in a folder of the user's choice. It contains size and modification time of its file, and appears only when it is complete. The
-index of another version of the file is built anew.
+or in a folder of the user's choice. It contains size and modification time of its file, and appears only when it is complete.
+The index of another version of the file is built anew.
 
 An index is checked when it is mapped: once when a source is made, and once in each worker process. Names, dtypes and bounds of
 the arrays must be those of the kind, and the digest must match (about 1 ms per megabyte). A damaged or forged index is built

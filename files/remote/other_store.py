@@ -119,7 +119,7 @@ class HubStore(OtherStore):
         return self._stamps[at]
 
     def _at_commit(self, key: str, since: float = 0.0) -> str | None:
-        """Return the URL of a file at the commit of its branch, looked up after `since`. None for a bucket: it has no commits."""
+        """Return the URL of a file at the commit of its branch, looked up after `since`. None for a bucket: no commits."""
         from huggingface_hub import HfApi
 
         found = self.system.resolve_path(key)
