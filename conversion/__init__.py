@@ -1,4 +1,4 @@
-"""Data in one form → shards in another, on one machine or as a pipeline of Beam; and checks of what was written."""
+"""Convert data to files that can be read at random, on one machine or with Apache Beam, and verify what was written."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""The same shards as a pipeline of Apache Beam. In: a job and shards. Out: receipts, beside the shards.
+"""Run a conversion as a pipeline of Apache Beam.
 
-Each shard is one element; what is done with it is what a worker of ours does. So the bytes are the same, and it may be done
-twice.
+Each shard is one element, and is converted by the same function that a worker process runs. So the bytes are the same, and a
+shard may be converted twice.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .target import target_at
 def run_on_beam(
     job: ConversionJob, shards: Sequence[Shard], runner: str, options: Sequence[str], report: Report
 ) -> Generator[None, None, None]:
-    """Convert shards on a runner of Beam; as `run` of processes. Progress is known when all are done.
+    """Convert shards on a runner of Beam, as `processes.run` does in processes. Progress is reported when all shards are done.
 
     Raises:
         MissingExtraError: apache_beam is not installed.
         ConversionError: Beam does not know the runner.
-        Exception: whatever a shard raised, as Beam hands it on.
+        Exception: whatever a shard raised, as Beam passes it on.
     """
     try:
         import apache_beam as beam

@@ -1,4 +1,4 @@
-"""`headrace.convert`: plans, has missing shards made, and writes the manifest when all are there."""
+"""`headrace.convert`: plan the shards, convert those that are missing, and write the manifest when all are complete."""
 
 from __future__ import annotations
 
@@ -52,47 +52,47 @@ def convert(
     runner_options: Sequence[str] = (),
     progress: bool = True,
 ) -> Manifest:
-    """Convert data to files that can be read at random: each input file becomes a file of the same name.
+    """Convert data to files that can be read at random. Each input file becomes a file of the same name.
 
-    Files appear when they are whole, `manifest.json` last. A conversion that was killed at any moment goes on when it is run
-    again, and the result is the same bytes, whatever the number of workers.
+    Files appear when they are complete, `manifest.json` last. If a conversion is killed, run it again to resume. The result is
+    the same bytes, whatever the number of workers.
 
     Args:
         source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source.
-        target: a folder. It may hold what an earlier run of the same conversion wrote.
+        target: a folder. It may contain what an earlier run of the same conversion wrote.
         to: "array_record" (default), "bytes" for `BytesSource`, "parquet", or "tokens" for `TokenSource`.
         source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "images",
             "huggingface" or "tfds". Default: by the names of the files.
-        split: of a TFDS or Hugging Face dataset.
-        shards: so many files of about the same number of records; default one for each input file, or one for a source.
-        workers: processes, default one for each core; 0 converts in the calling thread.
-        on_error: "raise" (default), or "skip" to leave out damaged records, which are counted in the manifest.
-        decode: what bytes are: "example" for `tf.train.Example`, "json", or "bytes" to keep them. Default: TFRecord has
-            examples, which are taken apart for Parquet and tokens and kept for ArrayRecord and bytes.
-        transform: a function of a record, applied after that.
-        encode: for ArrayRecord and bytes, how records that are no bytes become bytes: "example" (the default, but for JSON
-            lines), "json", or a function for all records.
-        options: of the writer: for ArrayRecord over `{"group_size": 1}`; for Parquet `row_group_size`, `compression` and so on;
-            for tokens `dtype`, `add_special_tokens`, `end_of_text`, and `document_length` for `.npy` files of tokens.
-        tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.
-        column: where a record that is a dict has its text, default "text"; or its tokens, default "tokens".
-        omit: records that are not to be written, as of a `DataLoader`: their keys in the source, in the order of its files; the
-            path of a file of keys; or a predicate on file and row. Runs on the source go on over the new files with their
-            states. Default: none.
-        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
-        max_expansion: how many times its size a compressed file may unpack to, where that is more than 1 GiB; default 200. Else
-            one of some megabytes may fill any memory.
-        runner: a runner of Apache Beam, such as "DirectRunner"; default none, and processes of this machine.
-        runner_options: for Beam, as on its command line.
-        progress: whether to show it on standard error.
+        split: split of a TFDS or Hugging Face dataset.
+        shards: number of output files, of about the same number of records. Default: one for each input file, or one for a
+            source.
+        workers: number of processes, default one for each core. 0 converts in the calling thread.
+        on_error: "raise" (default), or "skip" to skip damaged records, which the manifest counts.
+        decode: what records of bytes contain: "example" for `tf.train.Example`, "json", or "bytes" to keep them. Default:
+            TFRecord contains examples, which are decoded for Parquet and tokens, and kept for ArrayRecord and bytes.
+        transform: function that is applied to each record after decoding.
+        encode: how other records become bytes for ArrayRecord and bytes: "example" (default, except for JSON lines), "json",
+            or a function for all records.
+        options: of the writer. ArrayRecord: options that replace `{"group_size": 1}`; Parquet: `row_group_size`, `compression`
+            and so on; tokens: `dtype`, `add_special_tokens`, `end_of_text`, and `document_length` for `.npy` files of tokens.
+        tokenizer: path of a tokenizer file of the library tokenizers. Default: records already are tokens.
+        column: field of a dict record that has its text, default "text", or its tokens, default "tokens".
+        omit: records to leave out, as in a `DataLoader`: their keys in the source, in the order of its files; the path of a
+            file of keys; or a predicate of file and row. Runs on the source can resume on the new files. Default: none.
+        storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
+        max_expansion: maximum ratio of unpacked to compressed size of a file that unpacks to more than 1 GiB; default 200. It
+            protects against small files that would fill the memory.
+        runner: runner of Apache Beam, such as "DirectRunner". Default: processes on this machine.
+        runner_options: options for Beam, as on its command line.
+        progress: True (default): show progress on standard error.
 
     Raises:
-        SourceError: the source cannot be read, or a record is damaged; the message names file and offset.
+        SourceError: the source cannot be read, or a record is damaged. The message names file and offset.
         ExpansionError: a compressed file unpacks to more than `max_expansion` allows, also with `on_error="skip"`.
-        ConversionError: the target holds something else, is being written to, or cannot be written; or the arguments do
-            not go together. What was whole stays.
+        ConversionError: the target contains something else, is in use by another conversion, or cannot be written; or the
+            arguments do not fit together. Complete files stay.
         MissingExtraError: a library is not installed.
-        WorkerCrashedError: a worker ended.
+        WorkerCrashedError: a worker process ended.
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +167,7 @@ def convert(
 
 @contextmanager
 def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
-    """Leave nothing where a library is missing, or arguments do not go together, and nothing was made."""
+    """Remove what was begun if a library is missing, or arguments do not fit together, and no file was written yet."""
     try:
         yield
     except (ConversionError, MissingExtraError):
@@ -180,7 +180,7 @@ def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
 def _plan(
     target: Target, job: ConversionJob, identity: dict[str, Any], shards: int | None, workers: int, anew: bool
 ) -> list[Shard]:
-    """The plan that an earlier run kept, or a new one."""
+    """Return the plan that an earlier run stored, or a new one."""
     kept = target.plan()
     if kept is not None and (kept["identity"] == identity or target.there([shard["name"] for shard in kept["shards"]])):
         _check_same(target, kept["identity"], identity)
@@ -203,7 +203,7 @@ def _plan(
 
 
 def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> list[Shard]:
-    """The shards of a plan that was kept, whose parts are those of this input and no other files."""
+    """Return the shards of a stored plan, after a check that its input files are those of this run."""
     names = list(job.input.names())
     known = {**labelled(names), **{name: name for name in names}}
     foreign: list[str] = []
@@ -235,12 +235,12 @@ def _planned(target: Target, job: ConversionJob, shards: int | None, workers: in
 
 
 def count_records(job: ConversionJob, name: str, report: Report) -> tuple[str, int]:
-    """Count the records of a file; damaged ones are counted when they are converted."""
+    """Count the records of a file. Damaged records are handled when they are converted."""
     return name, job.input.count(name, (lambda error: None) if job.skips else None)
 
 
 def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Hold what an earlier run was asked for against what this one is."""
+    """Raise ConversionError if an earlier run had other arguments."""
     before, now = plain(before), plain(now)
     different = [
         name
@@ -256,4 +256,4 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
 
 
 _STRICTER = ("on_error", "raise")
-"""What was whole with this is the same without it: the others' damaged records may be left out now."""
+"""Complete files of this setting are also right for the other one, which may skip damaged records of the rest."""

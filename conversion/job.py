@@ -1,6 +1,6 @@
-"""The words of a conversion: frozen dataclasses of plain values, and what the sides of one promise each other.
+"""Data types of a conversion, and the protocols between its parts.
 
-a RecordInput gives records of its parts  →  prepared (decoded, transformed, encoded)  →  the Output writes them to a Shard
+a RecordInput reads the records of parts  →  steps decode and transform them  →  the Output encodes them and writes a Shard
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ..files.storage_options import StorageOptions
 from ..files.urls import stays_inside
 
 OnDamage: TypeAlias = Callable[[Exception], None] | None
-"""Is told why a record is left out; None: the error is raised."""
+"""Function that is called with the reason why a record is skipped. None: the error is raised."""
 
 Report: TypeAlias = Callable[[int, float], None]
-"""Is told of progress: records written, and how much weight of the input that was, since it was last told."""
+"""Function that receives progress: records written, and weight of the input read, since the last call."""
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Hold names of files of the target, as a file there gives them, against where they may lead.
+    """Check file names in the target that another file lists.
 
     Raises:
-        ValueError: one leads out of the target.
+        ValueError: a name leads out of the target.
     """
     outside = [name for name in names if not stays_inside(name)]
     if outside:
@@ -33,7 +33,7 @@ def check_names(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class InputPart:
-    """The records `[start, stop)` of one input file, or of a source; `stop` None: all that are left."""
+    """Records `[start, stop)` of one input file or of a source. `stop` None: up to the end."""
 
     name: str
     start: int = 0
@@ -48,7 +48,7 @@ class InputPart:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of the target, and what comes into it."""
+    """One file of the target, and the parts that it is made of."""
 
     name: str  # its path in the target, with `/` between the folders
     parts: tuple[InputPart, ...]
@@ -56,7 +56,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A whole file of the target."""
+    """Complete file of the target."""
 
     name: str
     bytes: int
@@ -65,14 +65,14 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Receipt:
-    """The result of one shard."""
+    """Result of one shard."""
 
     name: str
     records: int
     left_out: int
-    """How many damaged records are not in it."""
+    """Number of damaged records that were skipped."""
     damage: tuple[str, ...]
-    """Why, for the first few of them."""
+    """Reasons for the first of them."""
     files: tuple[WrittenFile, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, values: Any) -> Receipt:
-        """The receipt that `to_json` gave; raises as Python does if it is none."""
+        """Read a receipt that `to_json` returned. Raises ValueError, TypeError or LookupError if it is not a receipt."""
         files = tuple(WrittenFile(**file) for file in values["files"])
         check_names([str(file.name) for file in files])
         counts = int(values["records"]), int(values["left_out"])
@@ -89,83 +89,83 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some records of a part, in their order."""
+    """Consecutive records of a part."""
 
     records: list[tuple[int, Any]]  # each with its place: its offset in the file, or its number
     done: float  # how much of the part's weight has been read by now
 
 
 class RecordInput(Protocol):
-    """The records to convert. Picklable: each worker reads other parts."""
+    """Protocol of the records to convert. Picklable: each worker reads other parts."""
 
     unit: str  # of the weights: "B" or "records"
     format: str  # of files; "" for a source
     encode: str  # how records that are no bytes become bytes: "example" or "json"
 
     def names(self) -> Sequence[str]:
-        """The files, or the one name of a source, in their order."""
+        """Return the files in order, or the one name of a source."""
 
     def identity(self) -> dict[str, Any]:
-        """Plain JSON values that tell this data from other data."""
+        """Return plain JSON values that identify the data."""
 
     def data_source(self) -> Any:
-        """A source of all records, as a loader reads them; None where there is none."""
+        """Return a source of all records, as a loader reads them, or None."""
 
     def schema(self) -> Any:
-        """The Arrow schema of the records, where one is known without reading them; else None."""
+        """Return the Arrow schema of the records if it is known without reading them, or None."""
 
     def count(self, name: str, on_damage: OnDamage) -> int:
-        """The number of records of a file, without the damaged ones. May read all of it."""
+        """Count the records of a file without the damaged ones. May read the whole file."""
 
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
-        """The records of a part."""
+        """Yield the records of a part."""
 
     def weight(self, part: InputPart) -> float:
-        """The amount to read in a part, in units."""
+        """Return the amount of input in a part, in units of progress."""
 
     def place(self, part: InputPart, place: int) -> str:
-        """The place of a record, in words."""
+        """Describe the place of a record for a message."""
 
 
 class ShardWriter(Protocol):
-    """Writes one shard. One thread calls it; memory stays bounded."""
+    """Protocol of the writer of one shard. One thread calls it. Its memory is bounded."""
 
     def extend(self, encoded: Any) -> None:
-        """Write what `Output.encode` gave."""
+        """Write what `Output.encode` returned."""
 
     def close(self) -> None:
-        """All is in the file."""
+        """Finish the file."""
 
     def discard(self) -> None:
-        """Let go of the file, which somebody else removes. Raises nothing."""
+        """Close the file without finishing it; the caller removes it. Raises nothing."""
 
 
 class Output(Protocol):
-    """A format to write. Picklable."""
+    """Protocol of an output format. Picklable."""
 
     suffix: str  # what the names of shards end in
 
     def identity(self) -> dict[str, Any]:
-        """All that the bytes depend on, in plain JSON values."""
+        """Return plain JSON values for all that the bytes depend on."""
 
     def encode(self, records: list[Any]) -> Any:
-        """Some records as they are written.
+        """Encode records as they are written.
 
         Raises:
-            Exception: one of them cannot be. It is then called for each alone.
+            Exception: a record cannot be encoded. The caller then encodes one record at a time to find it.
         """
 
     def open(self, path: str) -> ShardWriter:
         """Begin a shard."""
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """The files of a shard, in the order in which they are to appear; the last one is the shard's own."""
+        """Return the files of a shard in the order in which they appear. The last one is the shard's own."""
         return (name,)
 
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """The settings that all shards share. Picklable."""
+    """Settings that all shards share. Picklable."""
 
     input: RecordInput
     output: Output
@@ -176,4 +176,4 @@ class ConversionJob:
 
 
 Work: TypeAlias = Callable[[ConversionJob, Any, Report], Any]
-"""A part of a job, done anywhere: what to do, and what it came to. Can be done again."""
+"""Function that does one part of a job in any process: job, argument and report in, result out. It may run twice."""

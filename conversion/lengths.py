@@ -1,4 +1,4 @@
-"""Lengths of records, found by reading all of them once. In: a source and a function. Out: `int64[records]`, kept in a file."""
+"""Measure the lengths of records by reading all of them once, and store the lengths in a file."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ def measure_lengths(
     worker_count: int | None = 0,
     progress: bool = True,
 ) -> npt.NDArray[np.int64]:
-    """The length of each record, by a function of it; all records are read once.
+    """Measure the length of each record. All records are read once.
 
     Args:
-        source: whatever `DataLoader` takes as one.
-        function: of a record, gives its length, a whole number; or the name of a field: the length of its array, list or
-            text, or the number in it.
-        path: a file to keep the lengths in. One that is there, of this source and this function, is taken in place of reading;
-            another is made anew. It appears when it is whole. `lengths=pathlib.Path(path)` takes it. None (default): none.
-        worker_count: as of a `DataLoader`; 0 (default) works in the calling thread.
-        progress: whether to show a bar, if standard error is a terminal.
+        source: anything that `DataLoader` accepts as a source.
+        function: function of a record that returns its length, a whole number; or the name of a field. The length of a field
+            is that of its array, list or text, or the number in it.
+        path: file to store the lengths in. If it exists and belongs to this source and function, it is read instead of the
+            records; otherwise it is replaced. Pass it on as `lengths=pathlib.Path(path)`. None (default): no file.
+        worker_count: as in `DataLoader`. 0 (default) works in the calling thread.
+        progress: True (default): show a bar if standard error is a terminal.
 
     Returns:
         `int64[len(source)]`, in the order of keys.
 
     Raises:
-        TypeError: `function` is neither.
-        LengthsError: it gives something else than a whole number of at least 0, or a record has no such field; the message
-            names the record.
+        TypeError: `function` is neither a function nor a name.
+        LengthsError: a length is not a whole number of at least 0, or a record has no such field. The message names the
+            record.
         OutputError: the file cannot be written.
 
-    A source is known again by its fingerprint. That of a source of your own tells its class and its number of records, unless
-    it has a `fingerprint`.
+    A source is recognised by its fingerprint. The fingerprint of your own source class is its name and number of records,
+    unless it has an attribute `fingerprint`.
 
     >>> import headrace
     >>> headrace.measure_lengths(["one", "three"], len)
@@ -92,13 +92,13 @@ def measure_lengths(
 
 
 class _Length(MapWithIndexTransform):
-    """A record becomes its length."""
+    """Operation that maps a record to its length."""
 
     def __init__(self, function: Callable[[Any], Any] | str) -> None:
         self._measure = partial(_field, function) if isinstance(function, str) else partial(_by, function)
 
     def map_with_index(self, index: int, element: Any) -> Any:
-        """The length of the record with this key."""
+        """Return the length of the record with this key."""
         return np.int64(self._measure(element, index))
 
 
@@ -111,26 +111,26 @@ def _by(function: Callable[[Any], Any], element: Any, key: int) -> int:
 
 
 LENGTHS = f"lengths{SUFFIX}"
-"""The file of lengths in a folder that was converted."""
+"""File of lengths in a folder of converted files."""
 
 
 def measure_converted(target: str, to: str, name: str, worker_count: int | None = 0, progress: bool = True) -> str:
-    """Write the lengths of converted records beside them; those that are there already stay.
+    """Measure the lengths of converted records, and store them beside the files, unless they are already there.
 
     Args:
         target: the folder.
-        to: the form of its files.
-        name: of a field; where records are bytes, "bytes" takes their sizes, and any other name needs records that are
+        to: format of its files.
+        name: name of a field. If records are bytes, "bytes" means their sizes, and any other name needs records that are
             `tf.train.Example`s or JSON. Documents of tokens have one length, whatever the name.
-        worker_count: as for `measure_lengths`.
-        progress: likewise.
+        worker_count: as in `measure_lengths`.
+        progress: as in `measure_lengths`.
 
     Returns:
         The path of the file.
 
     Raises:
         ConversionError: the target is in a store.
-        LengthsError: a record has no such field, or one without a length.
+        LengthsError: a record has no such field, or the field has no length.
     """
     if is_remote(target):
         raise ConversionError(
@@ -148,7 +148,7 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
 
 
 class _ConvertedField:
-    """The length of a field of a record of ArrayRecord, which is JSON or an Example."""
+    """Function that returns the length of a field of a record of bytes, which is JSON or an example."""
 
     def __init__(self, name: str) -> None:
         self.name = name

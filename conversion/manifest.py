@@ -1,4 +1,4 @@
-"""The result of a conversion. In: receipts. Out: `manifest.json`, and checks against it."""
+"""Manifest of a conversion, `manifest.json`, and the check of a folder against it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .target import Target, target_at
 
 @dataclass(frozen=True)
 class Manifest:
-    """The result of `headrace.convert`.
+    """Result of `headrace.convert`.
 
     Attributes:
-        source: which data was converted: the files with sizes and times of change, or a source's fingerprint.
-        options: all else that the bytes depend on.
-        shards: the receipt of each: name, records, left_out, damage, and files with bytes and sha256.
-        omitted: the sources that this one was written anew from without some records: how many records each had, its
-            fingerprint, and the file of the keys that are left out.
+        source: what was converted: files with sizes and modification times, or the fingerprint of a source.
+        options: everything else that the bytes depend on.
+        shards: receipt of each shard: name, records, left_out, damage, and files with bytes and sha256.
+        omitted: sources that this folder was rewritten from without some records. For each: its number of records, its
+            fingerprint, and the file of the omitted keys.
     """
 
     source: Mapping[str, Any]
@@ -39,12 +39,12 @@ class Manifest:
 
     @property
     def records(self) -> int:
-        """Records written."""
+        """Number of records written."""
         return sum(shard.records for shard in self.shards)
 
     @property
     def left_out(self) -> int:
-        """Damaged records left out."""
+        """Number of damaged records that were skipped."""
         return sum(shard.left_out for shard in self.shards)
 
     @property
@@ -54,7 +54,7 @@ class Manifest:
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """Why records were left out; a few of each shard."""
+        """Reasons why records were skipped, for a few records of each shard."""
         return tuple(text for shard in self.shards for text in shard.damage)
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, values: Any) -> Manifest:
-        """The manifest that `to_json` gave; raises as Python does if it is none."""
+        """Read a manifest that `to_json` returned. Raises ValueError, TypeError or LookupError if it is not a manifest."""
         if values["kind"] not in (KIND, formerly(KIND)) or values["version"] != VERSION:
             raise ValueError(f"kind {values['kind']}, version {values['version']}")
         shards = tuple(map(Receipt.from_json, values["shards"]))
@@ -78,10 +78,10 @@ class Manifest:
 
 
 def manifest_in(target: Target) -> Manifest | None:
-    """The manifest of a folder, if there is one.
+    """Return the manifest of a folder, or None.
 
     Raises:
-        ConversionError: it cannot be read.
+        ConversionError: the manifest cannot be read.
     """
     values = target.manifest()
     try:
@@ -93,15 +93,15 @@ def manifest_in(target: Target) -> Manifest | None:
 
 
 def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list[str]:
-    """Hold a folder that `headrace.convert` wrote against its `manifest.json`: names, sizes and SHA-256 of all files.
+    """Check a folder that `headrace.convert` wrote against its `manifest.json`: names, sizes and SHA-256 of all files.
 
     Args:
         target: the folder.
         storage_options: how a folder in a store (`s3://…`) is reached.
 
     Returns:
-        What is wrong, a line for each thing; nothing if all is right. A file that the manifest does not know is wrong, too,
-        if its name ends as those of the shards do: who reads the folder would read it.
+        One line for each difference; an empty list if there is none. A file that is not in the manifest counts if its suffix
+        is that of the shards, because readers of the folder would read it.
 
     Raises:
         ConversionError: there is no manifest, or it cannot be read.

@@ -1,4 +1,4 @@
-"""Divides records among shards. In: names of files and numbers of records. Out: shards. Pure."""
+"""Divide the records of input files among shards. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .job import InputPart, Shard
 
 
 def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
-    """One shard for each file, of its name: what they have in common of their folders is left out.
+    """Plan one shard for each file, with the same name. Folders that all files have in common are dropped.
 
     Raises:
-        ConversionError: two files would have one name, or one would stand among what a conversion keeps for itself.
+        ConversionError: two files would have the same name, or a file would lie in the folder that a conversion works in.
 
     >>> [shard.name for shard in shard_for_shard(["in/a/x.tfrecord.gz", "in/b/x.tfrecord-0-of-2"], ".array_record")]
     ['a/x.array_record', 'b/x-0-of-2.array_record']
@@ -61,7 +61,7 @@ def _common(folders: Mapping[str, str]) -> str:
 
 
 def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> list[Shard]:
-    """So many shards of about the same number of records, in the order of the files.
+    """Divide records into shards of about equal size, in the order of the files.
 
     Raises:
         ConversionError: there are fewer records than shards.
@@ -80,7 +80,7 @@ def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> l
 
 
 def _between(counts: Mapping[str, int], start: int, stop: int) -> tuple[InputPart, ...]:
-    """The parts of files that hold the records `[start, stop)` of all together."""
+    """Return the parts of files that contain the records `[start, stop)` of all files together."""
     ends = np.cumsum(list(counts.values())).tolist()
     parts = []
     for (name, count), end in zip(counts.items(), ends):

@@ -1,4 +1,4 @@
-"""Turns the user's arguments into a job. In: arguments. Out: a job, and its identity in plain JSON values."""
+"""Turn the user's arguments into a job, and into its identity in plain JSON values."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _OF_BYTES = ("array_record", "bytes")
 """The formats whose records are bytes."""
 
 _BEGIN = 60
-"""So many characters of a value are kept for that, and for messages."""
+"""Number of characters of a value that are kept to infer types, and for messages."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The arguments of `convert` that the result depends on."""
+    """Arguments of `convert` that the result depends on."""
 
     source: Any
     to: str
@@ -60,11 +60,11 @@ class Wanted:
 
 
 def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]]:
-    """The job, and what it is: two with one identity write the same bytes.
+    """Check the arguments, and return the job and its identity. Jobs with the same identity write the same bytes.
 
     Raises:
-        ConversionError: arguments do not go together, or what is read cannot become what is wanted.
-        ValueError: an argument is none of its choices.
+        ConversionError: arguments do not fit together, or the input cannot be converted as requested.
+        ValueError: an argument is not one of its choices.
         SourceError: the source cannot be read.
     """
     _check(wanted)
@@ -101,10 +101,10 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
 
 
 def _check_apart(source: Any, target: str) -> None:
-    """Hold a source against the target. A source that is no path is nowhere.
+    """Check that the target is not inside the source. A source that is not a path is nowhere.
 
     Raises:
-        ConversionError: the target is a folder of the source, or lies in one: its files would be taken for the source's.
+        ConversionError: the target is a folder of the source, or lies in one, so that its files would be read as input.
     """
     paths = source if isinstance(source, (list, tuple)) else [source]
     for path in map(text_of, paths if is_paths(source) else ()):
@@ -167,7 +167,7 @@ def _output(wanted: Wanted, found: RecordInput, records: Iterator[Any], is_chang
 
 
 def _begins(records: Iterator[Any]) -> list[Any]:
-    """The first records; of long values as much as tells their types."""
+    """Return the first records. Long values are cut to what tells their types."""
     return [
         {name: _begin(value) for name, value in record.items()}
         if isinstance(record, dict)
@@ -185,7 +185,7 @@ def _begin(value: Any) -> Any:
 
 
 def _prepared(found: RecordInput, on_damage: OnDamage, steps: tuple[Step, ...]) -> Iterator[Any]:
-    """All records, as they are after some steps."""
+    """Yield all records after some steps."""
     for part in map(InputPart, found.names()):
         for chunk in found.read(part, on_damage):
             for place, record in chunk.records:

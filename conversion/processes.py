@@ -1,13 +1,13 @@
-"""Runs parts of a job, in this process or in workers. In: a function, a job and arguments. Out: results, as they come.
+"""Run parts of a job in this process or in worker processes, and yield results as they arrive.
 
-Threads of `concurrent.futures` share out the parts; each has a worker do one, and waits for it.
-`ProcessPoolExecutor` cannot do it: its workers import the user's `__main__`, live on when the parent is killed, and die
-without a word by which signal and at which part; and a process of `multiprocessing` is left behind.
+Threads of `concurrent.futures` distribute the parts. Each thread gives a part to its worker, and waits for the result.
+`ProcessPoolExecutor` does not fit: its workers import the user's `__main__`, survive a killed parent, and die without telling
+by which signal and at which part. A process of `multiprocessing` also survives.
 
-    parent → worker: the function and the job, once; then an argument for each part; nothing more: the end
-    worker → parent: `Said`, of which the last one of a part has its result
+    parent → worker: the function and the job, once; then an argument for each part; end of file to stop
+    worker → parent: `Said` messages; the last one of a part has its result
 
-Workers are fresh interpreters, and end when their parent does: a thread of theirs waits for the next part at all times.
+Workers are fresh interpreters. They end with their parent, because a thread in each always waits for the next part.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..loader.interrupts import Uninterrupted
 from .job import ConversionJob, Report, Work
 
 REPORT_SECONDS = 0.2
-"""The time between two reports of progress, at least."""
+"""Minimum seconds between two reports of progress."""
 
 _PROGRAM = "from headrace.conversion.processes import main; main()"
 _GRACE_SECONDS = 5
@@ -44,7 +44,7 @@ _GRACE_SECONDS = 5
 
 @dataclass(frozen=True)
 class Said:
-    """Progress since the worker said something last; when a part is done, also its result, or its error as bytes."""
+    """Message of a worker: progress since the last message and, at the end of a part, its result, or its error as bytes."""
 
     records: int = 0
     weight: float = 0.0
@@ -56,18 +56,18 @@ class Said:
 def run(
     work: Work, job: ConversionJob, arguments: Sequence[Any], workers: int, report: Report
 ) -> Generator[Any, None, None]:
-    """Do a part of a job for each argument, by a function that can be imported.
+    """Run a function for each argument, in worker processes.
 
     Args:
-        work: does one part.
-        job: shared by all parts.
+        work: importable function that does one part.
+        job: settings that all parts share.
         arguments: one for each part.
-        workers: number of processes; 0 for none, and the calling thread.
+        workers: number of processes. 0: the calling thread.
         report: receives progress, from one thread at a time.
 
     Raises:
-        Exception: whatever a part raised; the others are given up.
-        WorkerCrashedError: a worker ended.
+        Exception: whatever a part raised. The other parts are cancelled.
+        WorkerCrashedError: a worker process ended.
         PicklingError: the job cannot be sent to workers.
     """
     if not workers:
@@ -113,7 +113,7 @@ def run(
 
 
 class _Interpreter:
-    """The parent's side of a worker, for one thread at a time; it adds itself to a team."""
+    """Parent's side of a worker process, used by one thread at a time. It adds itself to a team."""
 
     def __init__(self, team: list[_Interpreter]) -> None:
         with Uninterrupted():
@@ -123,14 +123,14 @@ class _Interpreter:
             team.append(self)
 
     def send(self, data: bytes, part: Any = None) -> None:
-        """Have it do a part, which the data are of."""
+        """Send the data of a part to the worker."""
         try:
             self.channel.send_bytes(data)
         except OSError:
             raise self._crashed(part) from None
 
     def do(self, part: Any, report: Report) -> Any:
-        """The result of a part; waits for it."""
+        """Run a part in the worker, and return its result."""
         self.send(cloudpickle.dumps(part), part)
         while True:
             try:
@@ -153,13 +153,13 @@ class _Interpreter:
         )
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill the worker."""
         self._process.kill()
         self._process.wait(_GRACE_SECONDS)
 
 
 def _started(descriptor: int) -> subprocess.Popen[bytes]:
-    """A fresh interpreter, born with SIGINT blocked, until it ignores that."""
+    """Start a fresh interpreter with SIGINT blocked, until it ignores the signal itself."""
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "TOKENIZERS_PARALLELISM": "false"}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -171,7 +171,7 @@ def _started(descriptor: int) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Be a worker, on the descriptor that is the first argument."""
+    """Run as a worker, on the descriptor in the first command line argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     channel = Connection(int(sys.argv[1]))

@@ -1,6 +1,6 @@
-"""Shows the progress of a conversion. In: progress, a little at a time. Out: a bar on a terminal, else a line now and then.
+"""Show the progress of a conversion: as a bar on a terminal, or as a line from time to time.
 
-In both: shards, records and their rate, how much of the input is read, and the time that is left.
+Both show shards, records and their rate, the share of the input that was read, and the remaining time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ LINE_SECONDS = 10.0
 
 
 class ConversionProgress:
-    """Shows progress; a context manager.
+    """Context manager that shows progress.
 
     Args:
-        shards: how many there are to be made, of how many.
-        total: the weight of what they are made of, in units.
+        shards: number of shards to make, and number of all shards.
+        total: total weight of their input, in units.
         unit: "B" or "records".
-        shown: whether to show anything.
+        shown: False: show nothing.
     """
 
     def __init__(self, shards: tuple[int, int], total: float, unit: str, shown: bool, to: TextIO | None = None) -> None:
@@ -35,7 +35,7 @@ class ConversionProgress:
             self._bar = tqdm(total=total, file=self._to, desc=self._shards_done(), smoothing=0.05, **scaled)
 
     def advance(self, records: int, weight: float) -> None:
-        """So many records more were written, and so much more of the input was read."""
+        """Add records that were written, and weight of the input that was read."""
         self._records += records
         self._weight += weight
         now = time.monotonic()
@@ -77,7 +77,7 @@ class ConversionProgress:
 
 
 def _amount(value: float, unit: str) -> str:
-    """A number of bytes or records, for a person.
+    """Format a number of bytes or records.
 
     >>> _amount(1_500_000, "B"), _amount(1_500_000, "records")
     ('1.50MB', '1,500,000 records')

@@ -1,4 +1,4 @@
-"""One shard, from its input to its files. In: a job, and a shard. Out: a receipt; the files are whole, or not there."""
+"""Convert one shard: from its input to complete files and a receipt."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .steps import raised_at
 from .target import Target, target_at
 
 REASONS = 3
-"""A receipt says why so many records were left out."""
+"""Number of skipped records whose reasons a receipt keeps."""
 
 
 def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> None:
-    """Write one shard. Can be done again, and by several processes at the same time: the bytes are the same.
+    """Write one shard. It may run again, and in several processes at the same time: the bytes are the same.
 
     Raises:
-        SourceError: a record is damaged, and damaged ones are not to be left out.
-        ConversionError: a record cannot be written as asked, or a file cannot be written at all.
-        Exception: whatever a function of the user's raises.
+        SourceError: a record is damaged, and damaged records are not skipped.
+        ConversionError: a record cannot be written as requested, or the file cannot be written.
+        Exception: whatever a user's function raises.
     """
     target = target_at(job.target, job.storage)
     with ExitStack() as stack:
@@ -35,7 +35,7 @@ def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> None:
 
 
 class _Writing:
-    """A shard while it is written."""
+    """Shard that is being written."""
 
     def __init__(self, job: ConversionJob, target: Target, shard: Shard, report: Report) -> None:
         self._job, self._target, self._shard, self._report = job, target, shard, report
@@ -70,7 +70,7 @@ class _Writing:
             self.damage.append(shorten(why, 300))
 
     def _encoded(self, chunk: Chunk, part: InputPart) -> tuple[Any, int]:
-        """Records as they are written, and how many; at a failure one by one, to know which it was."""
+        """Encode records, and count them. After a failure, encode one at a time to find the record."""
         try:
             return self._prepare([record for _, record in chunk.records]), len(chunk.records)
         except Exception:

@@ -1,4 +1,4 @@
-"""Steps that a record takes before it is written. In: arguments. Out: functions, and plain values that identify them."""
+"""Steps between reading and writing a record, and plain values that identify them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Step: TypeAlias = Callable[[Any], Any]
 
 
 def raised_at(error: Exception, where: str) -> NoReturn:
-    """Raise what went wrong with a record: our own error with its place, one of a user's function as it is, with a note."""
+    """Raise an error with the place of its record. A user's error stays the same, with a note."""
     if isinstance(error, HeadraceError):
         raise type(error)(f"{where}: {shorten(error, 400)}") from error
     if isinstance(error, StopIteration):  # it would end whoever reads the records
@@ -30,14 +30,14 @@ def raised_at(error: Exception, where: str) -> NoReturn:
 
 
 def decode_example(record: Any) -> Any:
-    """The features of a serialised `tf.train.Example`."""
+    """Decode a serialised `tf.train.Example`."""
     from ..formats.example import decode_example as decode
 
     return decode(_bytes(record, "example"))
 
 
 def decode_json(record: Any) -> Any:
-    """The value of JSON text."""
+    """Decode JSON text."""
     try:
         return json.loads(_bytes(record, "json"))
     except (ValueError, RecursionError) as error:
@@ -57,9 +57,9 @@ def _bytes(record: Any, name: str) -> Any:
 
 
 def identity_of(function: Any) -> Any:
-    """Plain values that identify a function, by its values and its code; names as they are.
+    """Return plain values that identify a function by its values and its code. Names are returned unchanged.
 
-    Other than in a loader's state, code counts: files of two versions of a function must not stand side by side.
+    Unlike in a loader's state, code counts: files made by two versions of a function must not be mixed.
 
     >>> one, same, other = map(identity_of, (lambda x: x + 1, lambda x: x + 1, lambda x: x + 2))
     >>> one == same, one == other
@@ -76,7 +76,7 @@ def identity_of(function: Any) -> Any:
 
 
 def _code(value: Any) -> Any:
-    """Code as plain values, without the places of its lines."""
+    """Describe code in plain values, without line numbers."""
     if isinstance(value, CodeType):
         return [value.co_code.hex(), list(value.co_names), [_code(constant) for constant in value.co_consts]]
     if isinstance(value, (tuple, frozenset)):
@@ -86,10 +86,10 @@ def _code(value: Any) -> Any:
 
 
 class SingleNumbers:
-    """Takes numbers out of their arrays: an example has arrays alone, also for a label.
+    """Step that takes single numbers out of their arrays. An example contains arrays only, also for a label.
 
     Args:
-        records: the first ones; where each has one number under a name, so will the others have.
+        records: the first records. A field that has one number in each of them is expected to have one in all records.
     """
 
     def __init__(self, records: Sequence[Any]) -> None:

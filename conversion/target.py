@@ -1,11 +1,11 @@
-"""The folder that a conversion writes to. In: finished files. Out: the same under their names, with receipts.
+"""Target folder of a conversion: its files, receipts, plan and manifest.
 
-    TARGET/train-0.array_record …      shards appear here when they are whole
+    TARGET/train-0.array_record …      shards, when they are complete
     TARGET/manifest.json               appears last: the conversion is done
-    TARGET/.conversion/                while it is not: plan.json, a receipt for each shard that is done, files being written
+    TARGET/.conversion/                during the conversion: plan.json, receipts of complete shards, files being written
 
-A shard's files get their names first, and then its receipt is written. So one that was killed between the two is converted
-again, to the same bytes. All may be done twice at the same time, as Beam does.
+The files of a shard are renamed first; then its receipt is written. A shard whose process is killed in between is converted
+again, to the same bytes. Every shard may be converted twice at the same time, as Beam does.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _SCRATCH = "writing-"
 
 
 def target_at(path: str, storage: StorageOptions | None = None) -> Target:
-    """The folder of a path or URL.
+    """Return the target at a path or URL.
 
     Raises:
-        ConversionError: a file is there.
+        ConversionError: the path is a file.
     """
     options = storage or storage_options_of(None)
     return StoreTarget(path, options) if is_remote(path) else LocalTarget(path, options)
 
 
 class Target(ABC):
-    """A folder; names of files in it have `/` between their parts.
+    """Target folder. Names of files in it have `/` between their parts.
 
     Attributes:
-        path: its path or URL.
-        index_dir: a folder of this machine for indices of input files.
+        path: path or URL of the folder.
+        index_dir: local folder for indices of input files.
     """
 
     path: str
@@ -69,61 +69,61 @@ class Target(ABC):
 
     @abstractmethod
     def opened(self, name: str) -> io.BufferedReader[Any]:
-        """A file, to read; FileNotFoundError if there is none."""
+        """Open a file for reading. Raises FileNotFoundError if it does not exist."""
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file; it appears when it is whole."""
+        """Write a small file. It appears when it is complete."""
 
     @abstractmethod
     def put(self, path: str, name: str) -> None:
-        """Have a file of `scratch` appear under its name."""
+        """Move a file from `scratch` to its name."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Remove a file; it may be gone already."""
+        """Remove a file. It may be missing."""
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[str]:
-        """A folder of this machine for files that are being written; it is gone afterwards."""
+        """Yield a local folder for files that are being written. It is removed afterwards."""
 
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]:
-        """No other process converts to this folder, as far as that can be told."""
+        """Keep other processes from converting to this folder, as far as the storage has locks."""
 
     @abstractmethod
     def clean(self) -> None:
-        """Remove what is there only while a conversion is not done."""
+        """Remove the files that exist only during a conversion."""
 
     def undo(self) -> None:
-        """Remove what a conversion left that made no file."""
+        """Remove the traces of a conversion that wrote no file."""
         self.clean()
 
     def place(self, name: str) -> str:
-        """The path of a file."""
+        """Return the path of a file."""
         return os.path.join(self.path, name)
 
     def size(self, name: str) -> int:
-        """The bytes of a file; -1 if there is none."""
+        """Return the size of a file in bytes, or -1 if it does not exist."""
         try:
             return stamp_of(self.place(name), self._storage).size
         except (FileNotFoundError, NotADirectoryError):
             return -1
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of a file; all of it is brought here for that."""
+        """Return the SHA-256 of a file. A remote file is downloaded for it."""
         with self.opened(name) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def names_in(self, folder: str) -> list[str]:
-        """The base names of the files in a folder of this one, or in itself, ""; sorted."""
+        """Return the sorted base names of the files in a subfolder, or in the folder itself for ""."""
         try:
             return sorted(file_system_of(self.path, self._storage).names_in(self.place(folder)))
         except FileNotFoundError:
             return []
 
     def manifest(self) -> dict[str, Any] | None:
-        """The content of `manifest.json`, if there is one.
+        """Return the content of `manifest.json`, or None.
 
         Raises:
             ConversionError: it cannot be read.
@@ -131,11 +131,11 @@ class Target(ABC):
         return self._read(MANIFEST, dict)
 
     def plan(self) -> dict[str, Any] | None:
-        """The plan of a conversion that is not done, if there is one."""
+        """Return the plan of an unfinished conversion, or None."""
         return self._read(PLAN, _plan_of)
 
     def receipts(self) -> dict[str, Receipt]:
-        """The receipts of shards that are done and whose files are there."""
+        """Return the receipts of complete shards whose files exist."""
         found = of_each(lambda name: self._read(name, Receipt.from_json), self._receipt_names())
         return self.held([receipt for receipt in found if receipt is not None])
 
@@ -143,12 +143,12 @@ class Target(ABC):
         return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
-        """Those whose files are there, by their sizes."""
+        """Return those receipts whose files exist with the right sizes."""
         found = of_each(lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts)
         return {receipt.name: receipt for receipt, is_there in zip(receipts, found) if is_there}
 
     def there(self, names: Sequence[str]) -> list[str]:
-        """Those of some files that are there."""
+        """Return those of some files that exist."""
         return [name for name, size in zip(names, of_each(self.size, names)) if size >= 0]
 
     def forget(self) -> None:
@@ -156,11 +156,11 @@ class Target(ABC):
             self.remove(name)
 
     def keep(self, plan: Mapping[str, Any]) -> None:
-        """Keep the plan of a conversion that is not done."""
+        """Store the plan of an unfinished conversion."""
         self._write(PLAN, plan)
 
     def keep_omitted(self, former: Sequence[FormerSource]) -> tuple[dict[str, Any], ...]:
-        """Write the keys of records that are left out; what the manifest is to say of them."""
+        """Write the keys of omitted records. Returns what the manifest says about them."""
         entries = []
         for number, source in enumerate(former):
             entry, name, data = source.to_files(number)
@@ -174,12 +174,12 @@ class Target(ABC):
         self.clean()
 
     def publish(self, folder: str, files: Sequence[str], receipt: Receipt) -> None:
-        """Give whole files their names, in this order, and write their receipt.
+        """Move complete files to their names, in this order, and write their receipt.
 
         Args:
-            folder: where they were written, under the last parts of their names.
+            folder: folder that they were written to, under their base names.
             files: their names in the target.
-            receipt: what it is to say, without the files.
+            receipt: receipt, still without the files.
         """
         paths = [os.path.join(folder, os.path.basename(file)) for file in files]
         written = [WrittenFile(file, os.path.getsize(path), _digest_of(path)) for file, path in zip(files, paths)]
@@ -189,10 +189,10 @@ class Target(ABC):
 
     @contextmanager
     def writes(self, name: str) -> Iterator[None]:
-        """Turn errors of the system while a file is written into one that names the file, and what to do.
+        """Turn system errors into a ConversionError that names the file and the remedy.
 
         Raises:
-            ConversionError: it cannot be written.
+            ConversionError: the file cannot be written.
         """
         try:
             yield
@@ -222,7 +222,7 @@ class Target(ABC):
 
 
 class LocalTarget(Target):
-    """On this machine."""
+    """Target on this machine."""
 
     def __init__(self, path: str, storage: StorageOptions) -> None:
         self.path, self._storage = os.path.abspath(local_path(path)), storage
@@ -255,7 +255,7 @@ class LocalTarget(Target):
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
-        """In the folder itself, as only there a file can get a name at once."""
+        """Yield a folder inside the target, because files can be renamed only within one file system."""
         folder = self.place(f"{WORKPLACE}/{_SCRATCH}{secrets.token_hex(8)}")
         os.makedirs(folder)
         try:
@@ -265,7 +265,7 @@ class LocalTarget(Target):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """By a lock that goes with its process; what killed ones were writing is removed."""
+        """Hold a lock that ends with the process, and remove what killed processes were writing."""
         try:
             os.makedirs(self.place(WORKPLACE), exist_ok=True)
             file = os.open(self.place(f"{WORKPLACE}/lock"), TO_CHANGE)
@@ -294,7 +294,7 @@ class LocalTarget(Target):
         shutil.rmtree(self.place(WORKPLACE), ignore_errors=True)
 
     def undo(self) -> None:
-        """The folder itself goes, too, if it is empty."""
+        """Remove the folder too, if it is empty."""
         self.clean()
         with suppress(OSError):
             os.rmdir(self.path)
@@ -307,7 +307,7 @@ class LocalTarget(Target):
 
 
 class StoreTarget(Target):
-    """In a store, where a file appears when all of it was sent. There are no locks."""
+    """Target in a store. A file appears when all of it was sent. There are no locks."""
 
     def __init__(self, path: str, storage: StorageOptions) -> None:
         self.path, self._storage = path.rstrip("/"), storage
@@ -327,13 +327,13 @@ class StoreTarget(Target):
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
-        """In the system's folder for temporary files, which must have room for the shards that are being written."""
+        """Yield a temporary folder of the system. It must have space for the shards that are being written."""
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             yield folder
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nothing is locked: two that convert the same write the same bytes."""
+        """Do nothing: two processes that convert the same shard write the same bytes."""
         yield
 
     def clean(self) -> None:
@@ -346,7 +346,7 @@ def _digest_of(path: str) -> str:
 
 
 def _plan_of(values: Any) -> dict[str, Any]:
-    """The plan that these plain values are; raises as Python does if they are none."""
+    """Check plain values of a plan. Raises ValueError, TypeError or LookupError if they are not a plan."""
     check_names([str(shard["name"]) for shard in values["shards"]])
     shards = [
         {"name": str(shard["name"]), "parts": [asdict(InputPart(**part)) for part in shard["parts"]]}

@@ -1,7 +1,7 @@
-"""Rows of CSV files. In: a stream of bytes, and the type of each column. Out: dicts, with the number of their line.
+"""Read rows of CSV files as dicts, with the number of their line.
 
-The first line names the columns. There is no standard for types: they are guessed once, from the first rows of the first
-file that has some, and hold for all files, so that all shards have the same columns. Format: https://www.rfc-editor.org/rfc/rfc4180.
+The first line names the columns. CSV has no types: they are guessed once, from the first rows of the first file that has rows,
+and hold for all files, so that all shards have the same columns. Format: https://www.rfc-editor.org/rfc/rfc4180.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...errors import SourceError
 from ..job import OnDamage
 
 GUESSED_FROM = 1000
-"""So many rows."""
+"""Number of rows from which types are guessed."""
 
 FIELD_CHARACTERS = 1 << 28
-"""Of a value, at most: a quote that nobody closed does not fill the memory."""
+"""Maximum characters of a value, so that a quote without its end does not fill the memory."""
 
 
 def _number(kind: type) -> Callable[[str], Any]:
-    """Python takes `12_34` and digits of all scripts for numbers, too; here they are text."""
+    """Return a parser of numbers. Python also accepts `12_34` and digits of all scripts; here these are text."""
 
     def number(value: str) -> Any:
         if "_" in value or not value.isascii():
@@ -36,11 +36,11 @@ def _number(kind: type) -> Callable[[str], Any]:
 
 
 _TYPES: dict[str, Callable[[str], Any]] = {"int": _number(int), "float": _number(float), "text": str}
-"""From the narrowest to the widest."""
+"""Types from the narrowest to the widest."""
 
 
 def guessed_types(stream: BinaryIO, name: str) -> tuple[dict[str, str], int]:
-    r"""The narrowest type that all first values of each column have, and of how many rows; empty values do not count.
+    r"""Return the narrowest type that fits all first values of each column, and the number of rows. Empty values do not count.
 
     >>> guessed_types(io.BytesIO(b"a,b,c\n1,2.5,x\n2,,\n"), "x.csv")
     ({'a': 'int', 'b': 'float', 'c': 'text'}, 2)
@@ -57,16 +57,16 @@ def guessed_types(stream: BinaryIO, name: str) -> tuple[dict[str, str], int]:
 def read_records(
     stream: BinaryIO, name: str, types: Mapping[str, str], on_damage: OnDamage = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    r"""Gives each row as a dict, with the number of the line on which it begins.
+    r"""Yield each row as a dict, with the number of its first line.
 
     Args:
-        stream: stands at its beginning.
-        name: of the file, for messages.
-        types: "int", "float" or "text" by column, all of them in their order. An empty number is None.
-        on_damage: is told of each row that is left out. Default: that is an error.
+        stream: at its beginning.
+        name: name of the file, for messages.
+        types: "int", "float" or "text" for each column, in order. An empty number is None.
+        on_damage: called for each row that is skipped. Default: such a row is an error.
 
     Raises:
-        SourceError: the columns are others, or a row does not fit them.
+        SourceError: the columns differ from `types`, or a row does not fit them.
 
     >>> list(read_records(io.BytesIO(b"a,b\n1,x\n,y\n"), "x.csv", {"a": "int", "b": "text"}))
     [(2, {'a': 1, 'b': 'x'}), (3, {'a': None, 'b': 'y'})]
@@ -136,7 +136,7 @@ def _narrowest(values: list[str]) -> str:
 
 
 def _is_utf8(row: list[str]) -> bool:
-    """Bytes that are none were read as halves of surrogate pairs."""
+    """Return True if all values of a row are valid UTF-8. Invalid bytes were read as surrogates."""
     try:
         "".join(row).encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Finds the input that a user means. In: paths, a name, or an object. Out: an input."""
+"""Find the input that a user means by paths, a dataset name or an object."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from .from_files import FileInput
 from .from_source import SourceInput
 
 OTHER_FORMATS = ("images", "huggingface", "tfds")
-"""Of sources that are told by a path or a name, besides files."""
+"""Formats that a path or a name may have, besides files of records."""
 
 
 def find_input(
     source: Any, source_format: str | None, split: str | None, as_bytes: bool, opening: Opening
 ) -> RecordInput:
-    """The input that a source is.
+    """Return the input that `source` means.
 
     Args:
         source: paths of files; a folder of images or a Hugging Face dataset; a name or folder of TFDS; or any source.
-        source_format: of files, "images", "huggingface" or "tfds"; None: by the names of the files.
-        split: of a dataset that has several.
-        as_bytes: whether examples of TFDS are to stay what they are in its files.
-        opening: what is needed to open files.
+        source_format: format of files, "images", "huggingface" or "tfds". None: by the names of the files.
+        split: split of a dataset that has several.
+        as_bytes: True: leave the examples of TFDS as they are in its files.
+        opening: arguments to open files.
 
     Raises:
-        ConversionError: the format is unknown, or cannot be told.
-        SourceError: nothing is there, or it cannot be read.
+        ConversionError: the format is unknown, or cannot be determined.
+        SourceError: nothing is found, or it cannot be read.
     """
     if source_format is not None and source_format not in (*FORMATS, *OTHER_FORMATS):
         raise ConversionError(
@@ -78,7 +78,7 @@ def _nothing_in(folder: str, source_format: str | None, suffixes: list[str]) -> 
 
 
 def is_paths(source: Any) -> bool:
-    """True of a path, or a list of paths: names of files, no source by itself."""
+    """Return True for a path, or a list of paths, which are names of files and not a source."""
     paths = (str, os.PathLike)
     return isinstance(source, paths) or (
         isinstance(source, (list, tuple)) and bool(source) and all(isinstance(item, paths) for item in source)
@@ -86,7 +86,7 @@ def is_paths(source: Any) -> bool:
 
 
 def _is_hugging_face(source: Any) -> bool:
-    """True of a folder that `save_to_disk` of a dataset, or of a dict of them, made."""
+    """Return True for a folder that `save_to_disk` of a dataset, or of a dict of datasets, wrote."""
     if isinstance(source, (list, tuple)):
         return False
     folder = text_of(source)

@@ -1,6 +1,6 @@
-"""The formats of files that are read. In: a format's name, or that of a file. Out: what opens a file of it, from begin to end.
+"""Input file formats: find the format by its name or by a file name, and open files of it.
 
-Each format's library is imported when the first file is opened.
+The library of a format is imported when its first file is opened.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ..job import OnDamage
 COMPRESSED = (".gz", ".gzip", ".zst", ".zstd")
 
 Records = Iterator[tuple[int, Any]]
-"""Records with their places."""
+"""Records, each with its place in the file."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """The arguments to open files with, besides their paths."""
+    """Arguments to open files, besides their paths."""
 
     types: Mapping[str, str]  # of the columns of CSV files
     index_dir: str  # where indices are kept, of files that are read at random
@@ -45,31 +45,31 @@ class Opening:
 
 @dataclass(frozen=True)
 class Format:
-    """A format of files: read as a stream, or by a source with random access. Some have both."""
+    """File format that is read as a stream, by a source with random access, or by both."""
 
     name: str
     suffixes: tuple[str, ...]
-    """What names of files have; also before a compression's suffix, or a number as in `.tfrecord-00000-of-00010`."""
+    """Suffixes of file names. A compression suffix, or a number as in `.tfrecord-00000-of-00010`, may follow."""
     place: str  # what a record's place counts, in a stream
     stream: str | None = None  # the module whose `read_records` reads a stream
     source: Callable[[Any, Opening], Any] | None = None
     schema: Callable[[str, Opening], Any] | None = None
-    """The Arrow schema of a file's records, or None; where one is known without reading them."""
+    """Returns the Arrow schema of a file, or None. For formats whose schema is known without reading records."""
     encode: str = "example"  # how records that are no bytes become bytes: "example" or "json"
 
     @property
     def all_files(self) -> Callable[[list[str], Opening], Any] | None:
-        """Opens several files as one source, as a loader reads them."""
+        """Function that opens several files as one source, as a loader reads them."""
         return _tokens if self.name == "npy" else self.source
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The files of a folder that count."""
+        """Patterns of the files in a folder that count."""
         ends = ("", "-*-of-*", *(COMPRESSED if self.stream is not None else ()))
         return tuple(f"*{suffix}{end}" for suffix in self.suffixes for end in ends)
 
     def records(self, path: str, opening: Opening, on_damage: OnDamage) -> Records:
-        """The records of a stream, from its beginning on."""
+        """Return the records of a stream from its beginning."""
         assert self.stream is not None, self.name
         read = import_module(self.stream, __package__).read_records
         types = {"types": opening.types} if self.name == "csv" else {}
@@ -94,14 +94,14 @@ def _parquet_schema(path: str, opening: Opening) -> Any:
 
 
 def _npy(path: str, opening: Opening) -> Any:
-    """Documents, where a `TokenWriter` wrote the file; else rows, or pieces."""
+    """Open a `.npy` file: as documents if a `TokenWriter` wrote it, or as rows or pieces."""
     if file_system_of(path, opening.storage).is_file(offsets_path(path)):
         return sources.TokenSource(path, storage_options=opening.storage)
     return (NpyRows if opening.document_length is None else NpyPieces)(path, opening)
 
 
 def _tokens(paths: list[str], opening: Opening) -> Any:
-    """Documents; None of arrays that no loader reads as they are."""
+    """Open files of tokens as documents. None for arrays that no loader reads as they are."""
     system = file_system_of(paths[0], opening.storage)
     if not all(system.is_file(offsets_path(path)) for path in paths):
         return None
@@ -115,10 +115,10 @@ def _npy_schema(path: str, opening: Opening) -> Any:
 
 
 class NpyRows:
-    """The rows of an array that lies in a `.npy` file, which is mapped.
+    """Rows of an array in a mapped `.npy` file.
 
     Raises:
-        SourceError: the file is no `.npy` file, is cut off, or has a bare number or Python objects.
+        SourceError: the file is not a `.npy` file, is cut off, or contains a single number or Python objects.
 
     Attributes:
         columns: the array.
@@ -144,7 +144,7 @@ class NpyRows:
 
 
 class NpyPieces:
-    """An array of one axis in pieces of one length; the last one may be shorter.
+    """Array of one axis in pieces of one length. The last piece may be shorter.
 
     Raises:
         ConversionError: the array has several axes.
@@ -195,7 +195,7 @@ FORMATS = {format.name: format for format in _TABLE}
 
 
 def split_name(name: str) -> tuple[str, str, str]:
-    """The stem of a file's name, the suffix that says its format, and what stands after it: a number, not a compression.
+    """Split a file name into its stem, the suffix of its format, and the number after it. A compression suffix is dropped.
 
     >>> split_name("mnist-train.tfrecord-00000-of-00010"), split_name("a.jsonl.gz"), split_name("README")
     (('mnist-train', '.tfrecord', '-00000-of-00010'), ('a', '.jsonl', ''), ('README', '', ''))
@@ -212,10 +212,10 @@ def split_name(name: str) -> tuple[str, str, str]:
 
 
 def format_of(names: list[str]) -> Format:
-    """The format of files, by their names.
+    """Return the format of files, by their names.
 
     Raises:
-        ConversionError: it cannot be told, or there are several.
+        ConversionError: the format cannot be determined, or the files have several formats.
     """
     suffixes = {split_name(name_of(name))[1] for name in names}
     found = [format for format in _TABLE if suffixes.intersection(format.suffixes)]

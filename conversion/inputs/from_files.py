@@ -1,4 +1,4 @@
-"""Records of files, each read from its beginning to its end, or, where it has random access, from any record on."""
+"""Read the records of files, from beginning to end, or from any record if the format allows random access."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .from_source import CHUNK_BYTES, CHUNK_RECORDS, read_source
 
 
 class FileInput(RecordInput):
-    """Files of one format."""
+    """Input from files of one format."""
 
     unit = "B"
 
@@ -48,7 +48,7 @@ class FileInput(RecordInput):
 
     @cached_property
     def _opening(self) -> Opening:
-        """With the types of CSV columns; those of the first file with rows hold for all."""
+        """Arguments to open files, with the types of CSV columns. The first file with rows decides the types for all files."""
         if self.format != "csv":
             return self._given
         from .comma_separated import guessed_types
@@ -76,7 +76,7 @@ class FileInput(RecordInput):
         return sum(len(chunk.records) for chunk in self._from_stream(InputPart(name), on_damage))
 
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
-        """The records of a part; the file is the one that the conversion began with, from the first to the last."""
+        """Yield the records of a part. `part` names a file of the conversion."""
         before = self._stamps[part.name]
         check_unchanged(part.name, before, _stamp(part.name, self._given.storage))
         as_stream = self.form.stream is not None and part.is_whole
@@ -96,7 +96,7 @@ class FileInput(RecordInput):
         return f"{shorten(part.name)}, {self.form.place if part.is_whole else 'record'} {place}"
 
     def _at_random(self, name: str, on_damage: OnDamage) -> Any:
-        """A source of one file; None for one that can only be read from its beginning on, or is so damaged that it has to."""
+        """Return a source of one file, or None if the format or damage allows only reading from the beginning."""
         if self.form.source is None or compression_of(name) is not None:
             return None
         try:
@@ -109,7 +109,7 @@ class FileInput(RecordInput):
             return None
 
     def _from_stream(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
-        """Some records at a time: a number of them, or of bytes, where places tell."""
+        """Yield chunks of a number of records, or of bytes if the places of records tell their size."""
         tells = self.form.place == "byte" and compression_of(part.name) is None
         records = self._records_of(part, on_damage)
         first: int | None = None
@@ -133,7 +133,7 @@ class FileInput(RecordInput):
         return found
 
     def _records_of(self, part: InputPart, on_damage: OnDamage) -> Records:
-        """From the beginning of the file on, but only those of the part; damage before them is another part's."""
+        """Yield the records of a part. The file is read from its beginning; damage before the part belongs to another part."""
         passed = False
 
         def tell(error: Exception) -> None:

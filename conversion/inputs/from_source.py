@@ -1,4 +1,4 @@
-"""Records of a source with random access. In: parts, as ranges of record keys. Out: chunks of records."""
+"""Read the records of a source with random access, by ranges of record keys."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..outputs.parquet import LOOKED_AT, VALUE, schema_of
 
 CHUNK_RECORDS = 256
 CHUNK_BYTES = 1 << 22
-"""A chunk has so many records or bytes at most: it is what a worker holds in memory at a time."""
+"""Maximum records or bytes in a chunk, which a worker holds in memory at a time."""
 
 
 class SourceInput(RecordInput):
-    """Any source."""
+    """Input from any source."""
 
     unit, format, encode = "records", "", "example"
 
@@ -29,7 +29,7 @@ class SourceInput(RecordInput):
         return (type(self._source).__name__,)
 
     def identity(self) -> dict[str, Any]:
-        """Its fingerprint, and what labels mean."""
+        """Describe the source by its fingerprint and the meaning of its labels."""
         classes = getattr(self._source, "classes", None)
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
@@ -37,7 +37,7 @@ class SourceInput(RecordInput):
         return self._source
 
     def schema(self) -> Any:
-        """A Hugging Face dataset declares its types; those that files do not keep are found out from the first values."""
+        """Return the schema of a Hugging Face dataset. Types that files do not keep are found from the first values."""
         source = self._source
         if not isinstance(source, HuggingFaceDataSource):
             return schema_of_columns(getattr(source, "columns", None))
@@ -63,14 +63,14 @@ class SourceInput(RecordInput):
 
 
 def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_damage: OnDamage) -> Iterator[Chunk]:
-    """The records `[part.start, part.stop)` of a source, some at a time.
+    """Yield the records `[part.start, part.stop)` of a source in chunks.
 
     Args:
-        source: with random access.
-        part: which of its keys.
-        chunk: so many at a time.
-        weight: of one record.
-        on_damage: is told of each record that cannot be read.
+        source: a source with random access.
+        part: range of keys.
+        chunk: number of records in a chunk.
+        weight: weight of one record, for progress.
+        on_damage: called for each record that cannot be read.
     """
     read = reader_of(source)
     stop = len(source) if part.stop is None else part.stop
@@ -92,13 +92,13 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
 
 
 def schema_of_columns(columns: Any) -> Any:
-    """The types of columns that are arrays whose first axis counts records; further axes are lists of a fixed size.
+    """Return the types of columns whose first axis counts records. Further axes become lists of fixed size.
 
     Args:
         columns: an array, which becomes the column `value`, or a dict of arrays.
 
     Returns:
-        An Arrow schema; None for anything else, and if Arrow does not know a dtype.
+        An Arrow schema. None for anything else, and if Arrow does not know a dtype.
 
     >>> print(schema_of_columns(np.zeros((5, 2, 3), np.float32)))
     value: fixed_size_list<item: fixed_size_list<item: float>[3]>[2]

@@ -1,4 +1,4 @@
-"""An input without some records. In: an input, and what names the records. Out: an input that does not give these."""
+"""Leave records out of an input."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Int64s = npt.NDArray[np.int64]
 
 
 class WithoutRecords(RecordInput):
-    """The records of an input, but some. Its parts count all records, also those that are left out.
+    """Input without some of its records. Its parts still count all records.
 
     Attributes:
-        former: the source that the input is, as states know it; and those that it was written anew from.
+        former: the input as states know it, and the sources that it was itself rewritten from.
     """
 
     def __init__(self, given: RecordInput, omit: Any, storage: Any) -> None:
@@ -54,7 +54,7 @@ class WithoutRecords(RecordInput):
         return {**self._given.identity(), "omitted": f"{len(omitted)} {digest_of(omitted)}"}
 
     def data_source(self) -> None:
-        """None: there is no source without these records yet."""
+        """Return None: a source without these records does not exist yet."""
 
     def schema(self) -> Any:
         return self._given.schema()
@@ -82,7 +82,7 @@ class WithoutRecords(RecordInput):
 
 
 class _Numbered:
-    """Files whose records are numbered one file after the other, as a source on them numbers them."""
+    """Files whose records are numbered from the first file to the last, as in a source on all of them."""
 
     def __init__(self, names: Sequence[str], counts: Sequence[int]) -> None:
         self._names, self._counts = names, counts

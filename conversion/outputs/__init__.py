@@ -1,1 +1,1 @@
-"""Outputs of a conversion: ArrayRecord, Parquet, files of tokens."""
+"""Output formats of a conversion: ArrayRecord, bytes, Parquet and tokens."""

@@ -1,4 +1,4 @@
-"""Records as bytes, in ArrayRecord files. In: records. Out: a file of bytes that depend on records and options alone."""
+"""Write records as ArrayRecord files. The bytes depend only on the records and the options."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .encoding import Encode, Encoding
 
 
 class ArrayRecordOutput(Encoding):
-    """ArrayRecord.
+    """ArrayRecord output.
 
     Args:
-        encode: as of `Encoding`.
-        encode_identity: as of `Encoding`.
-        options: of the library's writer, over `group_size:1`, which suits random access.
+        encode: as in `Encoding`.
+        encode_identity: as in `Encoding`.
+        options: options of ArrayRecord's writer. They replace `group_size:1`, which is best for random access.
     """
 
     suffix = ".array_record"
@@ -62,7 +62,7 @@ class _ArrayRecordWriter:
             self._writer.close()
 
     def _check(self) -> None:
-        """The library tells what went wrong when it is closed, and takes records until then."""
+        """Raise the error of the library, which accepts records after a failure and reports it when it is closed."""
         if not self._writer.ok():
             self.close()
             raise OSError(f"{shorten(self._path)} cannot be written")

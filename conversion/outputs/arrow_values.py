@@ -1,10 +1,10 @@
-"""Values as Arrow arrays of a type that is given, if they are the same there. In: values of one column. Out: an array.
+"""Convert values of one column to an Arrow array of a given type, if that changes no value.
 
-Arrow converts without a word what a column's type cannot hold: 2.5 becomes 2, a time its day, a number a date. Here a value is
-held if reading the array gives an equal value of the same kind: a number (2 and 2.0 are equal), a truth value, text, bytes, a
-date, a time of day, a time span, or a point in time, with a time zone or without one.
+Arrow silently converts what a type cannot hold: 2.5 becomes 2, a time becomes its day, a number becomes a date. Here a value is
+accepted only if reading the array returns an equal value of the same kind: a number (2 and 2.0 are equal), a bool, text, bytes,
+a date, a time of day, a time span, or a point in time, with or without a time zone.
 
-Most columns are known to be exact by the types of their values alone, or are compared as whole arrays; the rest value by value.
+Most columns are known to be exact by the types of their values, or are compared as whole arrays; the rest value by value.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ...errors import ConversionError, MissingExtraError
 
 
 def pyarrow() -> Any:
-    """The library.
+    """Import pyarrow.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: pyarrow is not installed.
     """
     try:
         import pyarrow
@@ -37,10 +37,10 @@ def pyarrow() -> Any:
 
 
 def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
-    """The values of a column.
+    """Return the values of a column as an Arrow array.
 
     Raises:
-        ConversionError: some cannot be, or would be others, in an array of this type.
+        ConversionError: the type cannot hold a value, or would change it.
 
     >>> array_of("x", [1, 2.0, None], pyarrow().int64()).to_pylist()
     [1, 2, None]
@@ -60,7 +60,7 @@ def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
 
 
 def holds(array: Any, values: Sequence[Any]) -> bool:
-    """True if an array has exactly these values, from the first to the last.
+    """Return True if an array has exactly these values, in order.
 
     >>> import pyarrow
     >>> [holds(pyarrow.array([value], kind), [value]) for value in (2.0, 2.5) for kind in ("int64", "float64")]
@@ -127,12 +127,12 @@ _EXACT: dict[str, frozenset[type]] = {
     **dict.fromkeys(("string", "large_string", "string_view"), frozenset({str, np.str_})),
     **dict.fromkeys(("binary", "large_binary", "binary_view"), frozenset({bytes, bytearray, np.bytes_})),
 }
-"""Types of values that an array of some type holds, or cannot be made of: Arrow refuses integers that are too large."""
+"""Value types that an Arrow type holds exactly, or refuses: Arrow raises for integers that are too large."""
 
 _FLOATS = frozenset({float, np.float16, np.float32, np.float64})
 _NUMBERS = _FLOATS.union(*(kinds for name, kinds in _EXACT.items() if "int" in name))
 _LARGEST_WHOLE = 2.0**53
-"""Larger integers may be others as a float."""
+"""Largest magnitude of integers that are all exact as floats."""
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -152,7 +152,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _same(given: Any, held: Any) -> bool:
-    """True if two values are equal, and of one kind."""
+    """Return True if two values are equal and of the same kind."""
     if given is None or held is None:  # for "not a time" of NumPy, Arrow has nothing but a missing value
         is_nat = isinstance(given, (np.datetime64, np.timedelta64)) and bool(np.isnat(given))
         return held is None and (given is None or is_nat)
@@ -163,7 +163,7 @@ def _same(given: Any, held: Any) -> bool:
 
 
 def _plain(value: Any) -> tuple[str, Any]:
-    """The kind of a value, and something of it that can be compared: of times, seconds."""
+    """Return the kind of a value, and a comparable form of it; for times, seconds."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         unit, count = np.datetime_data(value.dtype)
         kind = "span" if isinstance(value, np.timedelta64) else "date" if unit == "D" else "instant"
@@ -194,12 +194,12 @@ def _plain(value: Any) -> tuple[str, Any]:
 
 
 def _seconds(span: datetime.timedelta) -> Fraction:
-    """Exactly; a span of pandas has nanoseconds."""
+    """Return a time span in exact seconds. A span of pandas has nanoseconds."""
     return Fraction(span // _MICROSECOND, 10**6) + Fraction(getattr(span, "nanoseconds", 0), 10**9)
 
 
 def _held(array: Any) -> Sequence[Any]:
-    """The values of an array; dates and times as kinds and seconds, as Python has no nanoseconds."""
+    """Return the values of an array. Dates and times come as kinds and seconds, because Python has no nanoseconds."""
     import pyarrow.types as types
 
     kind = array.type

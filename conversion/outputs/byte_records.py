@@ -1,4 +1,4 @@
-"""Records as bytes, one after the other. In: records. Out: files for `BytesSource`."""
+"""Write records as bytes, one after the other, for `BytesSource`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .encoding import Encode, Encoding
 
 
 class BytesOutput(Encoding):
-    """Files of bytes, with offsets beside them.
+    """Output of records of bytes, with offsets in a second file.
 
     Args:
-        encode: as of `Encoding`.
-        encode_identity: as of `Encoding`.
-        options: there are none.
+        encode: as in `Encoding`.
+        encode_identity: as in `Encoding`.
+        options: must be empty.
     """
 
     suffix = ".npy"
@@ -38,7 +38,7 @@ class BytesOutput(Encoding):
         return _BytesWriter(path)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """The offsets, which say nothing by themselves, and the bytes."""
+        """Return the offsets first. They have no effect until the file of bytes appears."""
         return (f"{name}.offsets", name)
 
 

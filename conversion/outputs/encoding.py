@@ -1,4 +1,4 @@
-"""Records as bytes. In: any records. Out: the bytes of each, which depend on records and options alone."""
+"""Encode records as bytes that depend only on the record and the options."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Encode: TypeAlias = Callable[[Any], bytes]
 
 
 class Encoding(Output):
-    """A base of formats whose records are bytes.
+    """Base of output formats whose records are bytes.
 
     Args:
-        encode: "example" or "json": how records that are no bytes become bytes; or a function for all of them.
-        encode_identity: what the function is, for the conversion's identity.
+        encode: how records that are not bytes become bytes: "example", "json", or a function for all records.
+        encode_identity: description of the function, for the identity of the conversion.
     """
 
     def __init__(self, encode: str | Encode, encode_identity: Any) -> None:
@@ -41,7 +41,7 @@ def _checked(encoded: Any) -> bytes:
 
 
 def as_example(record: Any) -> bytes:
-    """Text as UTF-8, an array, or a number of NumPy, as a `.npy` file, a dict as `tf.train.Example`.
+    """Encode a record: text as UTF-8, an array or a NumPy number as a `.npy` file, a dict as `tf.train.Example`.
 
     >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
     (b'a', 131)
@@ -80,7 +80,7 @@ def _example(record: Mapping[str, Any]) -> bytes:
 
 
 def _has_axes(value: Any) -> bool:
-    """True if it has several; an image of PIL, which NumPy takes for an array, too."""
+    """Return True if a value has several axes. An image of Pillow counts, because NumPy takes it for an array."""
     if isinstance(value, (list, tuple)):
         return bool(value) and isinstance(value[0], (list, tuple))
     axes = getattr(value, "ndim", None)
@@ -88,7 +88,7 @@ def _has_axes(value: Any) -> bool:
 
 
 def as_json(record: Any) -> bytes:
-    """A value as JSON in UTF-8; bytes as they are.
+    """Encode a value as JSON in UTF-8. Bytes are unchanged.
 
     >>> as_json({"x": np.float64(0.5), "t": [np.int8(1)], "a": np.arange(2)})
     b'{"x":0.5,"t":[1],"a":[0,1]}'

@@ -1,6 +1,6 @@
-"""Records as rows of Parquet files, in row groups that are small enough for random reads.
+"""Write records as rows of Parquet files, in row groups that are small enough for random reads.
 
-In: dicts with the columns of a schema, or arrays and numbers, which are one column. Out: files with that schema.
+Records are dicts with the columns of a schema, or arrays and numbers, which become a single column.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from ..job import Output
 from .arrow_values import array_of, pyarrow
 
 VALUE = "value"
-"""The column of records that are arrays or numbers."""
+"""Column of records that are arrays or numbers."""
 
 LOOKED_AT = 1000
-"""So many records tell the columns, where no schema does."""
+"""Number of records that decide the columns if no schema does."""
 
 GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
-"""A row group ends with so many rows, or bytes: one random read decodes a whole group."""
+"""Maximum rows, and bytes, of a row group. A random read decodes a whole group."""
 
 
 class ParquetOutput(Output):
-    """Parquet.
+    """Parquet output.
 
     Args:
-        schema: an Arrow schema, the same for all shards.
-        options: of `pyarrow.parquet.ParquetWriter`, and `row_group_size`.
+        schema: Arrow schema of all shards.
+        options: options of `pyarrow.parquet.ParquetWriter`, and `row_group_size`.
 
     Raises:
-        ConversionError: the writer does not take the options.
+        ConversionError: the writer does not accept the options.
     """
 
     suffix = ".parquet"
@@ -83,7 +83,7 @@ class ParquetOutput(Output):
 
 
 class _ParquetWriter:
-    """Puts rows together until they make a row group."""
+    """Writer that collects rows until they fill a row group."""
 
     def __init__(self, writer: Any, group_rows: int) -> None:
         self._writer, self._group_rows = writer, group_rows
@@ -115,10 +115,10 @@ class _ParquetWriter:
 
 
 def schema_of(records: Sequence[Any]) -> Any:
-    """The Arrow schema of the first records; types come from the values.
+    """Infer the Arrow schema from the values of the first records.
 
     Raises:
-        ConversionError: records are no dicts or have no columns, or a column has values of several types.
+        ConversionError: records are not dicts or have no columns, or a column has values of several types.
     """
     rows = list(map(_row, records))
     fields = []
@@ -144,7 +144,7 @@ def schema_of(records: Sequence[Any]) -> Any:
 
 
 def _check_times(values: Sequence[Any]) -> None:
-    """Refuse times of NumPy beside its numbers or text, at any depth: pyarrow ends the process in search of their type."""
+    """Refuse NumPy times mixed with numbers or text, at any depth: pyarrow crashes when it infers their type."""
     kinds = set(map(type, values))
     if np.datetime64 in kinds and any(issubclass(kind, np.generic) for kind in kinds - {np.datetime64}):
         raise TypeError("values of datetime64 stand beside others of NumPy")
@@ -159,7 +159,7 @@ def _check_times(values: Sequence[Any]) -> None:
 
 
 def _row(record: Any) -> Mapping[str, Any]:
-    """The columns of a record."""
+    """Return the columns of a record."""
     if isinstance(record, Mapping):
         return record
     if isinstance(record, (np.ndarray, np.generic, int, float)):
@@ -171,7 +171,7 @@ def _row(record: Any) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Arrow takes arrays of one axis; those with more become lists, and those with none the number in them."""
+    """Convert a value for Arrow, which accepts arrays of one axis only: more axes become lists, none becomes the number."""
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]
     if isinstance(value, np.datetime64) and value.dtype == np.dtype("datetime64[D]"):

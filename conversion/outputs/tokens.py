@@ -1,4 +1,4 @@
-"""Documents as tokens, each apart from the others. In: text, or tokens. Out: files for `TokenSource`."""
+"""Write documents of text or tokens as files of tokens, for `TokenSource`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..job import Output
 
 
 class TokensOutput(Output):
-    """Files of tokens.
+    """Output of files of tokens.
 
     Args:
-        tokenizer: the path of a tokenizer's file, of the library `tokenizers`; None: records have tokens.
-        column: of records that are dicts, default "text", or "tokens" without a tokenizer.
-        options: `dtype`, default what the tokenizer's vocabulary needs, or uint32; `add_special_tokens`, default True;
-            `document_length`, of documents that the input is divided into; `end_of_text`, a token that is put at the end of
-            each document that does not end with it.
+        tokenizer: path of a tokenizer file of the library `tokenizers`. None: records already are tokens.
+        column: field of records that are dicts. Default "text", or "tokens" without a tokenizer.
+        options: `dtype`, default what the vocabulary needs, or uint32; `add_special_tokens`, default True;
+            `document_length`, of documents that the input is divided into; `end_of_text`, a token that is appended to each
+            document that does not end with it.
     """
 
     suffix = ".npy"
@@ -88,7 +88,7 @@ class TokensOutput(Output):
         return record[self._column]
 
     def _fitting(self, tokens: Any) -> Any:
-        """As the file has them; `TokenWriter` would say the same, but end."""
+        """Check tokens, and convert them to the dtype of the file. `TokenWriter` would refuse them too, but would end."""
         try:
             found = np.asarray(tokens)
         except ValueError:  # lists of several lengths
@@ -115,7 +115,7 @@ class TokensOutput(Output):
         return TokenWriter(path, self._dtype, may_be_empty=True)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """The offsets, which say nothing by themselves, and the tokens."""
+        """Return the offsets first. They have no effect until the file of tokens appears."""
         return (f"{name}.offsets", name)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class TokensOutput(Output):
 
 
 def _token(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The number of a token, in the dtype of the files."""
+    """Return a token as a number of the files' dtype."""
     text, limits = str(value), np.iinfo(dtype)
     if not text.isdecimal() or int(text) > limits.max:
         raise ConversionError(
