@@ -73,7 +73,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
         `ArrayRecordDataSource("train*.array_record")[0]` is a `bytes` object.
     """
 
-    reads_ahead: ClassVar[int] = 2  # the reader's own threads serve one call; a second keeps them busy in between
+    reads_ahead: ClassVar[int] = 1  # the library has threads of its own, which serve one call
 
     _kind = "ArrayRecordDataSource"
     _settles = False

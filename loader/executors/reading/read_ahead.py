@@ -28,7 +28,7 @@ from ...work.tasks import RecordsAhead, SpanTask
 from ..pace import keys_ahead, reads_under_way
 from ..thread_pool import Pool
 from .read_pace import pace_of
-from .spans import InPlace, Keys, Piece, Reading, bytes_of_records
+from .spans import Call, InPlace, Keys, Piece, Reading, bytes_of_records
 
 if TYPE_CHECKING:
     from ....sources.asynchronous.event_loop import Coroutines
@@ -79,17 +79,34 @@ class Reads:
         self._begin(more)
         return reading
 
-    def ask(self, reading: Reading) -> None:
-        """A worker waits for a span: it comes first."""
+    def ask(self, reading: Reading) -> bool:
+        """A worker waits for a span: it comes first. True: the calling thread counts as a reader, and calls `work_here`."""
         with self._lock:
             reading.asked = True
             self._begun_ahead -= reading.begun
             self._bytes_ahead -= reading.nbytes
-            if reading.begun < reading.count and not self.closed and self._spans[0] is not reading:
+            waits = reading.begun < reading.count and not self.closed
+            if waits and self._spans[0] is not reading:
                 self._spans.remove(reading)
                 self._spans.appendleft(reading)
+            if waits and self._at_work < self._readers and reading.pace.is_called_here:
+                self._at_work += 1
+                return True
             more = self._readers_wanted()
         self._begin(more)
+        return False
+
+    def work_here(self, reading: Reading) -> None:
+        """Read in the calling thread, which counts as a reader, until somebody has begun all of a span."""
+        call: Call | None = None
+        try:
+            while reading.begun < reading.count:
+                if (call := self.take()) is None:
+                    return
+                self._make(call, Exception)
+        finally:
+            if call is not None:  # else `take` has noted that there is a reader less
+                self.leave()
 
     def enter(self) -> bool:
         """True if the calling thread may read: it counts as a reader from now on, until `leave`."""
@@ -112,40 +129,61 @@ class Reads:
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
-        may_begin = self._room(first) + (first.count - first.begun if first.asked else 0)
-        pieces = -(-min(self._waiting, may_begin) // self._next_piece(first))
+        if first.pace.is_called_here and not first.asked:
+            return 0
+        may_begin = self._may_begin(first)
+        pieces = -(-min(self._waiting, may_begin) // self._next_piece(first)) if may_begin else 0
         more = max(min(pieces + self._under_way, self._readers) - self._at_work, 0)
         self._at_work += more
         return more
 
-    def _room(self, first: Reading) -> int:
-        """Number of records that may be begun although no worker waits for them."""
-        room = max(self._ahead - self._begun_ahead, 0)
+    def _may_begin(self, first: Reading) -> int:
+        """Number of records that a reader may begin now; 0: none."""
+        room, capacity = self._room(first)
+        if first.asked:
+            return room + first.count - first.begun
+        return room if first.pace.is_worth_a_call(room, capacity) else 0
+
+    def _room(self, first: Reading) -> tuple[int, int]:
+        """Number of records that may be begun although no worker waits for them: now, and altogether."""
+        room, capacity = max(self._ahead - self._begun_ahead, 0), self._ahead
         each = first.pace.nbytes
         if each is None:
             pieces = max(MOST_UNKNOWN - self._under_way, 0)
-            return min(room, pieces * first.pace.piece(first.count, self._waiting, room))
-        left = self._most_bytes - self._bytes_ahead
-        return min(room, max(int(left / max(each, 1.0)), 1)) if left > 0 else 0
+            unknown = min(room, pieces * first.pace.piece(first.count, first.count, self._waiting, room))
+            return unknown, unknown
+        left, each = self._most_bytes - self._bytes_ahead, max(each, 1.0)
+        capacity = min(capacity, max(int(self._most_bytes / each), 1))
+        return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
-    def take(self) -> Piece | None:
-        """The next piece for a reader; None: there is nothing to do for it, it is at work no more."""
+    def take(self) -> Call | None:
+        """The next call for a reader; None: there is nothing to do for it, it is at work no more."""
         with self._lock:
             first = self._spans[0] if self._spans else None
-            if self.closed or first is None or not (first.asked or self._room(first)):
+            if self.closed or first is None or not self._may_begin(first):
                 self._at_work -= 1
                 return None
-            start = first.begun
-            stop = first.begun = min(start + self._next_piece(first), first.count)
-            if stop == first.count:
-                self._spans.popleft()
-            self._waiting -= stop - start
             self._under_way += 1
-            piece = Piece(first, start, stop, (stop - start) * (first.pace.nbytes or 0.0))
-            if not first.asked:
-                self._begun_ahead += stop - start
-            self._add_bytes(first, piece.nbytes)
-            return piece
+            length = self._next_piece(first)
+            pieces = [self._begun(first, length)]
+            left = length - pieces[0].count
+            while self._spans and (span := self._spans[0]).pace is first.pace and 0 < span.count <= 2 * left:
+                pieces.append(self._begun(span, span.count))  # whole, where there is room for half of it
+                left -= span.count
+            return Call(pieces)
+
+    def _begun(self, reading: Reading, most: int) -> Piece:
+        """Begin at most so many records of the first span."""
+        start = reading.begun
+        stop = reading.begun = min(start + most, reading.count)
+        if stop == reading.count:
+            self._spans.popleft()
+        piece = Piece(reading, start, stop, (stop - start) * (reading.pace.nbytes or 0.0))
+        self._waiting -= piece.count
+        if not reading.asked:
+            self._begun_ahead += piece.count
+        self._add_bytes(reading, piece.nbytes)
+        return piece
 
     def _add_bytes(self, reading: Reading, nbytes: float) -> None:
         reading.nbytes += nbytes
@@ -153,41 +191,51 @@ class Reads:
             self._bytes_ahead += nbytes
 
     def _next_piece(self, first: Reading) -> int:
-        room = first.count if first.asked else self._room(first)
-        return first.pace.piece(first.count, self._waiting, room)
+        left, (room, capacity) = first.count - first.begun, self._room(first)
+        if first.asked:
+            room = min(left + room, max(left, capacity))
+        return first.pace.piece(first.count, left, self._waiting, room)
 
-    def done(self, piece: Piece, records: Sequence[Any] | None, seconds: float, processor: float) -> None:
-        """A reader has read a piece; None: it could not."""
-        count = piece.stop - piece.start
+    def done(self, call: Call, records: Sequence[Any] | None, seconds: float, processor: float) -> None:
+        """A reader has made a call; None: it failed."""
+        pace, count = call.pace, call.count
         nbytes = 0.0 if records is None else bytes_of_records(records)
         with self._lock:
             self._under_way -= 1
-            piece.reading.pace.note(count, seconds, processor)
+            pace.note(count, seconds, processor)
             if records is not None:
-                piece.reading.pace.note_bytes(count, nbytes)
-            self._add_bytes(piece.reading, nbytes - piece.nbytes)
-            piece.reading.put(piece, records, seconds)
+                pace.note_bytes(count, nbytes)
+            for piece, some in call.divide(records):
+                share = piece.count / count
+                self._add_bytes(piece.reading, nbytes * share - piece.nbytes)
+                piece.reading.put(piece, some, seconds * share)
 
     def work(self) -> None:
         """Read pieces in this thread, until there is none."""
+        while (call := self.take()) is not None:
+            self._make(call, BaseException)
+            del call  # the next `take` may be long in coming
+
+    def _make(self, call: Call, ignored: type[BaseException]) -> None:
+        """Make a call in this thread. The worker meets again what is ignored, and tells the user."""
         thread = threading.get_ident()
-        while (piece := self.take()) is not None:
-            began, at_work, records = perf_counter(), thread_time(), None
-            self._pieces[thread] = OngoingRead(began, thread, piece.keys)
-            with suppress(BaseException):  # the worker meets it again, and tells the user
-                records = piece.reading.read(piece.keys)
+        began, at_work, records = perf_counter(), thread_time(), None
+        self._pieces[thread] = OngoingRead(began, thread, call.keys)
+        try:
+            with suppress(ignored):
+                records = call.read(call.keys)
+        finally:
             del self._pieces[thread]
-            self.done(piece, records, perf_counter() - began, thread_time() - at_work)
-            del piece, records  # the next `take` may be long in coming
+            self.done(call, records, perf_counter() - began, thread_time() - at_work)
 
     async def work_in_loop(self) -> None:
         """Read pieces in a coroutine, until there is none."""
-        while (piece := self.take()) is not None:
+        while (call := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):
-                records = await piece.reading.read(piece.keys)
-            self.done(piece, records, seconds := perf_counter() - began, seconds)
-            del piece, records
+                records = await call.read(call.keys)
+            self.done(call, records, seconds := perf_counter() - began, seconds)
+            del call, records
             with self._lock:
                 more = self._readers_wanted()  # the first records tell how many have room
             self._begin(more)

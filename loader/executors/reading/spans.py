@@ -32,8 +32,11 @@ class ReadQueue(Protocol):
     def add(self, reading: Reading) -> Reading:
         """Have a span read, after all others; return it."""
 
-    def ask(self, reading: Reading) -> None:
-        """Have a span read before all others: a worker waits for it."""
+    def ask(self, reading: Reading) -> bool:
+        """Have a span read before all others: a worker waits for it. True: its thread is to call `work_here`."""
+
+    def work_here(self, reading: Reading) -> None:
+        """Read in the calling thread until somebody has begun all of a span."""
 
     def enter(self) -> bool:
         """Return True if the calling thread may read; it counts as a reader then, until `leave`."""
@@ -66,11 +69,14 @@ class Reading:
         Raises:
             RuntimeError: nobody reads them any more.
         """
-        self.reads.ask(self)
+        self.pace.note_asked()
+        if self.reads.ask(self):
+            self.reads.work_here(self)
         while self.left > 0 and not self.reads.closed:
             self._arrived.acquire()
         if self.reads.closed:
             raise RuntimeError("reading ahead was closed while a worker waited for its records.")
+        self.pace.note_given(self.count)
         pieces, self._pieces = self._pieces, []
         if len(pieces) == 1 and not self._unread:
             return ReadRecords(pieces[0][2], (), self.seconds)
@@ -161,8 +167,31 @@ class Piece(NamedTuple):
     nbytes: float  # an estimate
 
     @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+    @property
     def keys(self) -> Keys:
         return self.reading.keys[self.start : self.stop]
+
+
+class Call:
+    """Pieces of one or several spans of a source, which are read in one call."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = pieces
+        self.read = pieces[0].reading.read
+        self.pace = pieces[0].reading.pace
+        self.count = sum(piece.count for piece in pieces)
+        self.keys = pieces[0].keys if len(pieces) == 1 else np.concatenate([piece.keys for piece in pieces])
+
+    def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
+        """Each piece with its share of the records that the call returned, or with None if the call failed."""
+        start = 0
+        for piece in self._pieces:
+            whole = records is None or piece.count == self.count
+            yield piece, records if whole or records is None else records[start : start + piece.count]
+            start += piece.count
 
 
 def bytes_of_records(records: Sequence[Any]) -> float:

@@ -97,7 +97,7 @@ def test_a_span_is_cut_as_the_source_says(calls, pieces):
     """Whole, into equal shares, or one by one as long as nothing is known."""
     pace, left, found = ReadPace(calls), 512, []
     for _ in pieces:
-        found.append(pace.piece(512, left, 500))
+        found.append(pace.piece(512, 512, left, 500))
         left -= found[-1]
     assert found == pieces or calls is None
 
@@ -105,7 +105,35 @@ def test_a_span_is_cut_as_the_source_says(calls, pieces):
 def test_pieces_of_records_that_are_read_one_by_one_take_a_millisecond(clock):
     """More of those that are quick; never more than there is room for."""
     pace = ReadPace(None)
-    assert pace.piece(512, 512, 500) == 1
+    assert pace.piece(512, 512, 512, 500) == 1
     note(pace, 1, COMPUTES)
-    assert pace.piece(512, 512, 500) == 5
-    assert pace.piece(512, 512, 3) == 3
+    assert pace.piece(512, 512, 512, 500) == 5
+    assert pace.piece(512, 512, 512, 3) == 3
+
+
+def test_calls_of_joined_spans_take_ten_milliseconds():
+    """As far as there is room; nothing is joined as long as nothing is known, or where a span alone takes that long."""
+    pace = ReadPace(1, joins=True)
+    assert pace.piece(32, 32, 320, 500) == 32
+    note(pace, 32, (5e-6, 1e-6))
+    assert pace.piece(32, 32, 320, 500) == 320
+    assert pace.piece(32, 32, 4000, 500) == 500
+    assert pace.piece(2048, 2048, 4096, 500) == 2048
+    for _ in range(30):
+        note(pace, 32, STORE)
+    assert pace.piece(32, 20, 4000, 500) == 20
+
+
+def test_a_call_that_is_made_where_records_are_needed_goes_to_a_thread_when_their_use_takes_long(clock):
+    """And comes back when it does not."""
+    pace = ReadPace(1, joins=True)
+    assert pace.is_called_here
+    note(pace, 100, (5e-6, 1e-6))
+    for used, here in ((1e-6, True), (2e-5, False), (1e-6, True)):
+        for _ in range(30):
+            pace.note_given(100)
+            clock[0] += 100 * used
+            pace.note_asked()
+        assert pace.is_called_here is here
+    assert not ReadPace(4, joins=True).is_called_here
+    assert not ReadPace(1).is_called_here

@@ -138,7 +138,81 @@ def test_a_source_of_many_keys_is_asked_for_pieces_as_many_as_it_says(batch_size
     assert most_under_way(loader, 4) == [4]
     with iter(loader) as iterator:
         longest = max(int(batch["together"].max()) for batch in itertools.islice(iterator, 8))
-    assert longest <= max(-(-batch_size // 4), min(batch_size, 125 + batch_size))
+    assert longest <= 125 + batch_size
+
+
+@pytest.mark.parametrize("calls", [1, 4])
+@pytest.mark.parametrize("batch_size", [1, 8, 32])
+def test_small_batches_are_read_in_one_call(calls, batch_size):
+    """A source that says how many calls help gets keys of several batches in a call, but no more than the buffer holds."""
+    source = Together(calls, pause=1e-3)
+    with iter(endless(source, [Batch(batch_size)], read_options=ReadOptions(16, 400))) as iterator:
+        taken = [key for batch in itertools.islice(iterator, 1600 // batch_size) for key in batch.tolist()]
+    assert taken == list(range(1600))
+    assert batch_size < max(map(len, source.calls)) <= 400 // calls + batch_size
+
+
+class Together:
+    """Many keys in a call; the calls are noted, and the threads that made them."""
+
+    def __init__(self, calls, bad=(), error=OSError, pause=0):
+        self.reads_ahead, self.bad, self.error, self.pause = calls, bad, error, pause
+        self.calls, self.threads = [], []
+
+    def __len__(self):
+        return 4000
+
+    def __getitem__(self, key):
+        return self.__getitems__([key])[0]
+
+    def __getitems__(self, keys):
+        self.calls.append(list(keys))
+        self.threads.append(threading.current_thread().name)
+        time.sleep(self.pause)
+        if bad := [key for key in keys if key in self.bad]:
+            raise self.error(f"cannot read {bad[0]}")
+        return list(keys)
+
+
+@pytest.mark.parametrize("calls", [1, 4])
+@pytest.mark.parametrize("where", ["inline", "threads"])
+def test_a_record_that_cannot_be_read_fails_alone_where_batches_are_read_together(calls, where):
+    """Batches before it come, the error names it, and without it all others come."""
+    sampler = IndexSampler(4000, num_epochs=1)
+    more = {"sampler": sampler, "operations": [Batch(8)], **WHERE[where]}
+    found = []
+    with pytest.raises(OSError, match="cannot read 3001") as caught:
+        for batch in DataLoader(data_source=Together(calls, bad=(3001,)), **more):
+            found += batch.tolist()
+    assert found == list(range(3000))
+    assert "record key 3001" in str(caught.value.__notes__)
+    skipping = DataLoader(data_source=Together(calls, bad=(37, 3001)), on_error="skip", **more)
+    assert np.concatenate(list(skipping)).tolist() == [key for key in range(4000) if key not in (37, 3001)]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_what_is_no_exception_comes_out_of_a_call_in_the_thread_that_needs_the_records(error):
+    """And the loop can be begun again."""
+    source = Together(1, bad=(1000,), error=error)
+    loader = endless(source, [Batch(10)])
+    with iter(loader) as iterator:
+        with pytest.raises(error):
+            list(iterator)
+        source.bad = ()
+    assert next(iter(loader)).tolist() == list(range(10))
+
+
+def test_one_call_at_a_time_is_made_by_the_thread_that_needs_the_records_unless_it_is_busy():
+    """Threads read ahead once a loop works for longer than the calls take."""
+    source, main = Together(1), threading.current_thread().name
+    with iter(endless(source, [Batch(8)])) as iterator:
+        next(iterator)
+        assert set(source.threads) == {main}
+        until = time.monotonic() + LIMIT_SECONDS
+        while set(source.threads) == {main} and time.monotonic() < until:
+            time.sleep(1e-3)
+            next(iterator)
+    assert set(source.threads) > {main}
 
 
 def test_a_batch_is_divided_into_equal_shares():
