@@ -10,7 +10,8 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `answers_exactly = True` | with both: `__getitems__` gives a list, tuple or array of one record per key. Nobody looks |
 | `fingerprint` | a small dict of plain JSON values that says which source this is (property or method) |
 | `reads_ahead` | how many reads at a time help: False for none, as in memory; a number; True (default) for any. With a |
-| | number, `__getitems__` is asked for pieces of a batch, so many at a time; with True, for a batch at once |
+| | number, `__getitems__` is asked for shares of a large batch or for several small batches, so many calls at a time; |
+| | with True, for a batch at once |
 | `reads_singly` | records are read one by one: readers share a batch, record by record. Default: it has no `__getitems__` |
 | `announce(keys)` | is told, on any thread, keys of many records that will be read soon; returns at once. None: no need of it |
 | `file_count` | in how many files the records lie, for `headrace.diagnose` |
