@@ -31,7 +31,7 @@ WAITING_SECONDS, WAITING_SHARE = 5e-6, 0.25
 """A source waits if a record takes longer than its processor time by both of these. Chosen: above the noise of two clocks."""
 
 USED_SHARE = 1 / 2
-"""Share of the time of a call below which it does not pay to read ahead what is used in that time. Measured with ArrayRecord."""
+"""Least use of records, as a share of the time of their read, that makes reading ahead pay. Measured with ArrayRecord."""
 
 LONG_WAIT_SECONDS = 1e-3
 """A record that waited this long calls threads at once; a shorter wait has to come twice, as another program may cause one."""
@@ -123,9 +123,9 @@ class ReadPace:
 
     @property
     def is_called_here(self) -> bool:
-        """True if the thread that needs records should make the call itself, in which others wait for nothing.
+        """True if the thread that needs records should make the call itself.
 
-        Only one call at a time helps, and the thread has little to do meanwhile: a hand-over would take longer than that.
+        It does so if only one call at a time helps, and the records' use takes short: a hand-over would take longer.
         """
         if not self.joins or self._calls != 1:
             return False
@@ -147,11 +147,12 @@ class ReadPace:
         self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
 
     def piece(self, count: int, left: int, waiting: int, room: int) -> int:
-        """Length of the next piece, which begins in a span of `count` records of which `left` are not begun.
+        """Length of the next piece, which begins in a span of `count` records, of which `left` are not begun.
 
-        `waiting` records of all spans wait. One by one, as many as take `PIECE_SECONDS`, one at first, but no more than there is
-        `room` for. Else a share of the span; more while other spans keep the calls busy. This may be more than the room. Where
-        spans are joined, the piece goes past the end of the span as far as there is room, and for `JOINED_SECONDS`.
+        `waiting` records of all spans wait. One by one, a piece has as many records as take `PIECE_SECONDS`, one at first, but
+        no more than there is `room` for. Else it is a share of the span, or more while other spans keep the calls busy; this
+        may be more than the room. Where spans are joined, it goes past the end of the span as far as there is room, if it
+        takes no longer than `JOINED_SECONDS`.
         """
         if self._calls is None:
             quick = 1 if self._seconds is None else max(min(int(PIECE_SECONDS / max(self._seconds, 1e-7)), room), 1)
