@@ -28,7 +28,7 @@ from ...work.tasks import RecordsAhead, SpanTask
 from ..pace import keys_ahead, reads_under_way
 from ..thread_pool import Pool
 from .read_pace import pace_of
-from .spans import Call, InPlace, Keys, Piece, Reading, bytes_of_records
+from .spans import ReadCall, InPlace, Keys, Piece, Reading, bytes_of_records
 
 if TYPE_CHECKING:
     from ....sources.asynchronous.event_loop import Coroutines
@@ -98,7 +98,7 @@ class Reads:
 
     def work_here(self, reading: Reading) -> None:
         """Read in the calling thread, which counts as a reader, until somebody has begun all of a span."""
-        call: Call | None = None
+        call: ReadCall | None = None
         try:
             while reading.begun < reading.count:
                 if (call := self.take()) is None:
@@ -156,7 +156,7 @@ class Reads:
         capacity = min(capacity, max(int(self._most_bytes / each), 1))
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
-    def take(self) -> Call | None:
+    def take(self) -> ReadCall | None:
         """The next call for a reader; None: there is nothing to do for it, it is at work no more."""
         with self._lock:
             first = self._spans[0] if self._spans else None
@@ -170,7 +170,7 @@ class Reads:
             while self._spans and (span := self._spans[0]).pace is first.pace and 0 < span.count <= 2 * left:
                 pieces.append(self._begun(span, span.count))  # whole, where there is room for half of it
                 left -= span.count
-            return Call(pieces)
+            return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
         """Begin at most so many records of the first span."""
@@ -196,7 +196,7 @@ class Reads:
             room = min(left + room, max(left, capacity))
         return first.pace.piece(first.count, left, self._waiting, room)
 
-    def done(self, call: Call, records: Sequence[Any] | None, seconds: float, processor: float) -> None:
+    def done(self, call: ReadCall, records: Sequence[Any] | None, seconds: float, processor: float) -> None:
         """A reader has made a call; None: it failed."""
         pace, count = call.pace, call.count
         nbytes = 0.0 if records is None else bytes_of_records(records)
@@ -216,7 +216,7 @@ class Reads:
             self._make(call, BaseException)
             del call  # the next `take` may be long in coming
 
-    def _make(self, call: Call, ignored: type[BaseException]) -> None:
+    def _make(self, call: ReadCall, ignored: type[BaseException]) -> None:
         """Make a call in this thread. The worker meets again what is ignored, and tells the user."""
         thread = threading.get_ident()
         began, at_work, records = perf_counter(), thread_time(), None

@@ -175,7 +175,7 @@ class Piece(NamedTuple):
         return self.reading.keys[self.start : self.stop]
 
 
-class Call:
+class ReadCall:
     """Pieces of one or several spans of a source, which are read in one call."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
