@@ -28,7 +28,7 @@ from ...work.tasks import RecordsAhead, SpanTask
 from ..pace import keys_ahead, reads_under_way
 from ..thread_pool import Pool
 from .read_pace import pace_of
-from .spans import ReadCall, InPlace, Keys, Piece, Reading, bytes_of_records
+from .spans import InPlace, Keys, Piece, ReadCall, Reading, bytes_of_records
 
 if TYPE_CHECKING:
     from ....sources.asynchronous.event_loop import Coroutines
