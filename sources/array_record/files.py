@@ -212,12 +212,14 @@ def _foreign(name: str) -> Iterator[None]:
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:
     """The records at these positions of a reader's file; raises RuntimeError, as the library does."""
+    records: list[bytes] = []
     if len(positions) > _FEW:
-        records: list[bytes] = reader.read(positions)
+        records += reader.read(positions)
         return records
-    records, end = [], perf_counter() + _CALL_SECONDS
+    end = perf_counter() + _CALL_SECONDS
     for place, position in enumerate(positions):
         if place < len(positions) - 1 and perf_counter() > end:
-            return records + reader.read(positions[place:])
+            records += reader.read(positions[place:])
+            break
         records += reader.read(position, position + 1)
     return records

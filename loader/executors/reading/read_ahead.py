@@ -166,7 +166,7 @@ class Reads:
             self._under_way += 1
             length = self._next_piece(first)
             pieces = [self._begun(first, length)]
-            left = length - pieces[0].count
+            left = length - pieces[0].length
             while self._spans and (span := self._spans[0]).pace is first.pace and 0 < span.count <= 2 * left:
                 pieces.append(self._begun(span, span.count))  # whole, where there is room for half of it
                 left -= span.count
@@ -179,9 +179,9 @@ class Reads:
         if stop == reading.count:
             self._spans.popleft()
         piece = Piece(reading, start, stop, (stop - start) * (reading.pace.nbytes or 0.0))
-        self._waiting -= piece.count
+        self._waiting -= piece.length
         if not reading.asked:
-            self._begun_ahead += piece.count
+            self._begun_ahead += piece.length
         self._add_bytes(reading, piece.nbytes)
         return piece
 
@@ -206,7 +206,7 @@ class Reads:
             if records is not None:
                 pace.note_bytes(count, nbytes)
             for piece, some in call.divide(records):
-                share = piece.count / count
+                share = piece.length / count
                 self._add_bytes(piece.reading, nbytes * share - piece.nbytes)
                 piece.reading.put(piece, some, seconds * share)
 

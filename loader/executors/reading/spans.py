@@ -167,7 +167,7 @@ class Piece(NamedTuple):
     nbytes: float  # an estimate
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         return self.stop - self.start
 
     @property
@@ -182,16 +182,16 @@ class ReadCall:
         self._pieces = pieces
         self.read = pieces[0].reading.read
         self.pace = pieces[0].reading.pace
-        self.count = sum(piece.count for piece in pieces)
+        self.count = sum(piece.length for piece in pieces)
         self.keys = pieces[0].keys if len(pieces) == 1 else np.concatenate([piece.keys for piece in pieces])
 
     def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
         """Each piece with its share of the records that the call returned, or with None if the call failed."""
         start = 0
         for piece in self._pieces:
-            whole = records is None or piece.count == self.count
-            yield piece, records if whole or records is None else records[start : start + piece.count]
-            start += piece.count
+            whole = records is None or piece.length == self.count
+            yield piece, records if whole or records is None else records[start : start + piece.length]
+            start += piece.length
 
 
 def bytes_of_records(records: Sequence[Any]) -> float:
