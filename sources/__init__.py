@@ -1,6 +1,6 @@
 """Sources: record keys in, records out.
 
-Importing this package imports none of the file formats' libraries; each is imported where a source of its kind is made.
+Importing this package imports no library of a file format. Each is imported when a source of its kind is made.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Accepts what users pass as a source. In: any object. Out: a source, or an error that says what to write instead.
+"""Turn what a user passes into a source, or raise an error that says what to write instead.
 
-Other libraries are known by the names of their classes: none is imported.
+Other libraries are recognised by the names of their classes; none is imported.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _TABLES = {
 
 
 def as_source(data: Any) -> DataSource[Any]:
-    """Makes a source of what a user passes as one.
+    """Make a source of an object that a user passes.
 
     A list, tuple, range, dict of arrays or array becomes a `MemorySource`, a `datasets.Dataset` a
-    `HuggingFaceDataSource`, a source whose reads are coroutines an `AsyncSource`; anything else with `__len__` and
-    `__getitem__` is a source already and comes back as it is.
+    `HuggingFaceDataSource`, and a source whose reads are coroutines an `AsyncSource`. Any other object with `__len__` and
+    `__getitem__` is a source already, and is returned unchanged.
 
     Raises:
-        TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, a table or a
-            dict of datasets, or it is a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
+        TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a table, a dict of
+            datasets, or a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
         ValueError: `data` is empty, or its arrays have unequal lengths.
 
     >>> as_source([1, 2, 3])[1]
@@ -86,7 +86,7 @@ def as_source(data: Any) -> DataSource[Any]:
 
 
 def _refuse_no_source(data: Any) -> None:
-    """Raise a TypeError for a path, a table, a stream, a class, or a dict of datasets or of lists, with a remedy."""
+    """Raise TypeError, with a remedy, for a path, a table, a stream, a class, or a dict of datasets or lists."""
     if isinstance(data, (str, bytes, os.PathLike)):
         path = os.fsdecode(data).lower()
         readers = [reader for suffix, reader in _READERS.items() if suffix in path]
@@ -116,7 +116,7 @@ def _refuse_no_source(data: Any) -> None:
 
 
 def _is_dataset(value: Any) -> bool:
-    """True of what gives records by number and is none of the containers that hold leaves."""
+    """Return True if a value has records by number, and is not a container of leaves."""
     plain = (str, bytes, list, tuple, range, Mapping)
     is_array = hasattr(value, "__array__")
     return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not is_array and not isinstance(value, plain)

@@ -1,6 +1,6 @@
-"""In: block numbers. Out: decoded blocks, each decoded once at a time, the least recently used forgotten first.
+"""Cache of decoded blocks. Each block is decoded once at a time, and the least recently used is dropped first.
 
-Several threads may ask for the same block: the first decodes it, outside the lock, and the others wait for its result.
+If several threads ask for the same block, the first decodes it, outside the lock, and the others wait for its result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..files.reader_pool import forget_after_fork
 
 
 class Sized(Protocol):
-    """A block that the cache keeps."""
+    """Protocol of a block that the cache keeps."""
 
     nbytes: int
 
@@ -27,8 +27,8 @@ class BlockCache(Generic[BlockT]):
     """At most `limit` bytes of decoded blocks, and always the last one used. Thread-safe.
 
     Args:
-        decode: makes the block of a number; called without the lock, on the thread that asks.
-        limit: bytes to keep; a larger block is still kept until another one is asked for.
+        decode: makes the block of a number. Called without the lock, on the thread that asks.
+        limit: maximum bytes. A larger block is kept until another one is requested.
 
     >>> import numpy as np
     >>> cache = BlockCache(lambda number: np.full(4, number), limit=100)
@@ -47,7 +47,7 @@ class BlockCache(Generic[BlockT]):
         forget_after_fork(self)
 
     def get(self, number: int) -> BlockT:
-        """Returns a block, decoding it if need be; what `decode` raises reaches every thread that waits for it."""
+        """Return a block, decoded if necessary. An exception of `decode` reaches every thread that waits for it."""
         with self._lock:
             block = self._blocks.get(number)
             if block is not None:
@@ -60,7 +60,7 @@ class BlockCache(Generic[BlockT]):
         return waiting.result() if waiting is not None else self._fill(number, mine)
 
     def forget(self) -> None:
-        """A new lock and nothing pending: called in the child after a fork, where the decoding threads are no more."""
+        """Reset the lock and pending work. Called in a child after a fork, where the decoding threads no longer exist."""
         self._lock = threading.Lock()
         self._pending = {}
         self._blocks, self._bytes = OrderedDict(), 0  # The parent may have been forked in the middle of a change.

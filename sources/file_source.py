@@ -1,4 +1,4 @@
-"""A base of sources on files. In: record keys over parts (files, row groups) that lie end to end. Out: their records."""
+"""Base of sources on files: records of consecutive parts (files or row groups), by key."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ RecordT = TypeVar("RecordT")
 
 
 class FileSource(GrowingFiles[Any], Generic[RecordT]):
-    """Records of files. Their files are closed at the end of a `with` block; the source stays usable: reading opens them again.
+    """Base of sources on files. A `with` block closes the files at its end; the source stays usable, and reading reopens them.
 
-    A subclass sets `_ends`, `_paths` and `_identity` in `_take`, and reads the records of one part. `_prepare` makes what is
-    not pickled, which `_unpickled` names.
+    A subclass sets `_ends`, `_paths` and `_identity` in `_take`, and reads the records of one part. `_prepare` creates what is
+    not pickled; `_unpickled` names it.
     """
 
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
     _kind: ClassVar[str] = ""
-    """In fingerprints; default: the name of the class."""
+    """Kind in fingerprints. Default: the name of the class."""
     _unit: str = "records"
     _unpickled: ClassVar[tuple[str, ...]] = ("_pool",)
 
@@ -40,9 +40,9 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
     """`int64[parts]`: the first key after each part."""
     _paths: tuple[str, ...]
     _identity: tuple[str, str]
-    """Digests of names, sizes and what else tells the files; and of their indices."""
+    """Digest of names, sizes and other facts about the files, and digest of their indices."""
     _pool: Any
-    """Of open files."""
+    """Pool of open files."""
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -52,11 +52,11 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return self.__getitems__(np.array([checked], np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> list[RecordT]:
-        """The records of `keys`, in their order; each part that they touch is read once.
+        """Return the records of `keys`, in order. Each part that they touch is read once.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read, or was changed; the message names the file and the key.
+            SourceError: a file cannot be read, or was modified. The message names the file and the key.
         """
         return read_by_part(check_keys(keys, len(self), type(self).__name__), self._ends, self._read_part)
 
@@ -67,11 +67,11 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return keys - self._ends[part - 1] if part else keys
 
     def file_place(self, key: int) -> FilePlace:
-        """The place of a record in its file."""
+        """Return the place of a record in its file."""
         raise NotImplementedError
 
     def file_runs(self) -> Iterator[FileRun]:
-        """The records of each part, one part after the other."""
+        """Yield the records of each part as one run."""
         first = 0
         for end in self._ends.tolist():
             if first < end:
@@ -85,7 +85,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Takes the keys of records that will be asked for soon, of files in stores."""
+        """Function that is called with the keys of records that will be read soon; for files in stores, else None."""
         return self._announce if self._is_in_store() else None
 
     def _is_in_store(self) -> bool:
@@ -96,12 +96,12 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Records, a digest of names and sizes of files, and one of their indices: the same wherever the files lie."""
+        """Number of records, and digests of file names, sizes and indices. It does not depend on the folder."""
         files, index = self._identity
         return {"kind": self._kind or type(self).__name__, "records": len(self), "files": files, "index": index}
 
     def close(self) -> None:
-        """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
+        """Close the open files, those in use when their read ends. The source stays usable: reading reopens them."""
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -111,7 +111,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         self.close()
 
     def _prepare(self) -> None:
-        """Makes what is not pickled; called by the constructor, and where the source was unpickled."""
+        """Create what is not pickled. Called by the constructor, and after unpickling."""
 
     def __getstate__(self) -> dict[str, Any]:
         kind = type(self)
@@ -128,12 +128,12 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
 
 def hex_digest(text: str, length: int = 16) -> str:
-    """The beginning of the SHA-256 of a text."""
+    """Return the beginning of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def open_files_limit(max_open_files: int | None) -> int | None:
-    """What the user passed as `max_open_files=`, checked."""
+    """Check the user's `max_open_files=`."""
     if max_open_files is None:
         return None
     return whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")

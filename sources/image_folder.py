@@ -1,7 +1,7 @@
-"""In: record keys. Out: the bytes of image files, with the number of their class, which is the name of their folder.
+"""Source of image files in folders: their bytes, and the number of their class, which is the name of their folder.
 
-Folders are listed when the source is made. A worker process lists them anew, rather than getting millions of names, and holds
-what it finds against a digest. A file is opened for as long as it is read.
+Folders are listed when the source is made. A worker process lists them again instead of receiving millions of names, and
+compares the result with a digest. A file is open only while it is read.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from .keys import Keys, check_key, check_keys
 from .provenance import FilePlace
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-"""How the names of images end, in small letters."""
+"""Suffixes of image files, in lower case."""
 
 
 class _Image(NamedTuple):
     path: str
     class_name: str
     place: str
-    """Its path below the folder of all classes."""
+    """Path relative to the folder of all classes."""
     stamp: Stamp | None
-    """None for one in a store, which is not asked about each file."""
+    """Stamp; None for a file in a store, because asking for each would take too long."""
 
 
 class _Listing:
-    """All images, without a Python object for each: there may be millions."""
+    """List of all images without a Python object for each: there may be millions."""
 
     def __init__(self, images: Sequence[_Image], classes: tuple[str, ...] | None) -> None:
         self.classes = tuple(sorted({image.class_name for image in images})) if classes is None else classes
@@ -69,27 +69,28 @@ class _Listing:
 
 
 class ImageFolderDataSource:
-    """Image files in folders, one for each class. Thread-safe, picklable, safe to fork.
+    """Image files in folders, one folder for each class. Thread-safe, picklable, safe to fork.
 
-    A record is `{"image": bytes, "label": number of the class}`: `DecodeImage` makes an array of the bytes.
+    A record is `{"image": bytes, "label": number of the class}`. `DecodeImage` makes an array of the bytes.
 
     Args:
-        paths: a folder with a folder for each class, in which images may lie at any depth; or a list of such folders, whose
-            classes of one name are one. A glob and a path of a file stand for files, whose class is the folder they lie in.
-            Files are sorted by their paths in each folder; a list keeps its order. Files and folders do not count whose names
-            begin with a dot (`.ipynb_checkpoints`, `._1.png`) or are `__MACOSX`.
-        classes: their names, in the order of their labels. Default: those that are found, sorted. For folders that lack some.
-        extensions: how the names of images end, in small or capital letters; other files do not count.
-        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
+        paths: a folder that contains a folder for each class, with images at any depth; or a list of such folders, in which
+            classes of the same name are merged. A glob or the path of a file means files, whose class is their folder. Files
+            are sorted by path in each folder; a list keeps its order. Names that begin with a dot
+            (`.ipynb_checkpoints`, `._1.png`), and `__MACOSX`, do not count.
+        classes: names of the classes, in the order of their labels. Default: the names that are found, sorted. Pass it for
+            folders that lack a class.
+        extensions: suffixes of images, in lower or upper case. Other files do not count.
+        storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
-        SourceError: there are no images, one lies beside the folders of classes, or is of a class that `classes` does not name.
+        SourceNotFoundError: a path matches no file.
+        SourceError: there are no images, an image lies beside the class folders, or its class is not in `classes`.
         ValueError: `paths` is an empty list, or a class is named twice.
-        TypeError: a path is no path, or names are not in a list.
+        TypeError: a path is not a path, or names are not in a list.
 
     Attributes:
-        classes: names of the classes; a label is a place in it.
+        classes: names of the classes. A label is an index into it.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -149,11 +150,11 @@ class ImageFolderDataSource:
         return self._read(check_key(key, len(self), "ImageFolderDataSource"))
 
     def __getitems__(self, keys: Keys) -> list[dict[str, Any]]:
-        """The records of `keys`, in their order.
+        """Return the records of `keys`, in order.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read, or was changed; the message names it and the key.
+            SourceError: a file cannot be read, or was modified. The message names the file and the key.
         """
         return [self._read(key) for key in check_keys(keys, len(self), "ImageFolderDataSource").tolist()]
 
@@ -170,7 +171,7 @@ class ImageFolderDataSource:
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Records, a digest of paths below the folders and sizes, and one of the classes: the same wherever the folders lie."""
+        """Number of records, and digests of relative paths, sizes and classes. It does not depend on the folders."""
         classes = hashlib.sha256(repr(self.classes).encode(errors="surrogateescape")).hexdigest()[:12]
         return {
             "kind": "ImageFolderDataSource",
@@ -232,7 +233,7 @@ def _image(path: str, class_name: str, place: str) -> _Image:
 
 
 def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """All files below a folder of this machine that are not hidden; links are followed, but for those that lead back."""
+    """Yield all local files below a folder that are not hidden. Links are followed, except those that lead back."""
     try:
         found = os.stat(folder)
         entries = [entry for entry in os.scandir(folder) if not is_hidden(entry.name)]

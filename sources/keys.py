@@ -1,6 +1,6 @@
-"""In: record keys as a user, a sampler or the loader gives them. Out: checked keys, or an error naming key and limit.
+"""Check record keys that a user, a sampler or the loader passes.
 
-Every source of this package uses these two functions, so that all of them refuse the same keys with the same words.
+Every source of this package uses these two functions, so that all refuse the same keys with the same message.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Keys = npt.NDArray[np.int64] | Sequence[SupportsIndex]
 
 
 def check_key(key: SupportsIndex, length: int, source: str) -> int:
-    """Returns `key` as a Python int in `[0, length)`.
+    """Return `key` as a Python int in `[0, length)`.
 
     Raises:
-        TypeError: `key` is no integer.
-        RecordKeyError: `key` lies outside `[0, length)`; negative keys do not count from the end.
+        TypeError: `key` is not an integer.
+        RecordKeyError: `key` lies outside `[0, length)`. Negative keys do not count from the end.
 
     >>> check_key(np.int64(3), 4, "MemorySource")
     3
@@ -41,11 +41,11 @@ def check_key(key: SupportsIndex, length: int, source: str) -> int:
 
 
 def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
-    """Returns `keys` as an `int64[n]` array with every key in `[0, length)`.
+    """Return `keys` as an `int64[n]` array with every key in `[0, length)`.
 
     Raises:
-        TypeError: the keys are not a one-dimensional sequence of integers.
-        RecordKeyError: a key lies outside `[0, length)`; the first such key is named.
+        TypeError: `keys` is not a one-dimensional sequence of integers.
+        RecordKeyError: a key lies outside `[0, length)`. The message names the first such key.
 
     >>> check_keys([2, 0], 3, "MemorySource")
     array([2, 0])

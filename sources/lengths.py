@@ -1,4 +1,4 @@
-"""Lengths of records, known before any is read. In: a source, and `lengths=` of the user's. Out: `int64[records]`.
+"""Lengths of records that are known without reading the records, `int64[records]`.
 
 A source may offer them: `lengths` (of its arrays), `lengths_by(name)` (of a field, or the number in it) and `record_bytes`.
 """
@@ -29,32 +29,32 @@ from .protocol import SourceLike, fingerprint_of, reader_of
 Int64s = npt.NDArray[np.int64]
 
 LengthsLike: TypeAlias = "str | os.PathLike[str] | Callable[[Any], Any] | npt.ArrayLike | Mapping[Any, Any]"
-"""As users say lengths: see `lengths_of`."""
+"""Ways in which users pass lengths; see `lengths_of`."""
 
 BYTES = "bytes"
-"""`lengths="bytes"`: the size of each record in its file."""
+"""Value of `lengths=` that means the size of each record in its file."""
 
 _AT_A_TIME = 1024
-"""Records that are read in one call, to be measured by a user's function."""
+"""Records that are read per call, to be measured by a user's function."""
 
 
 def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s:
-    """The length of each record, in the order of keys.
+    """Return the length of each record, in the order of keys.
 
     Args:
-        source: of any kind.
-        lengths: None takes what the source tells of its arrays. An array has one for each record. A str names a field: the
-            length of its array, list or text, or the number in it; "bytes" is the size of records in their files. A
-            function of a record gives its length: then all records are read here. A `pathlib.Path` is a file that
+        source: any source.
+        lengths: None: the lengths that the source tells. An array: one length for each record. A string: the name of a field,
+            whose length is that of its array, list or text, or the number in it; "bytes" is the size of records in their
+            files. A function: returns the length of a record; then all records are read here. A `pathlib.Path`: a file that
             `headrace.measure_lengths` wrote.
 
     Returns:
         `int64[len(source)]`, read-only.
 
     Raises:
-        LengthsError: the source does not tell them; there is another number of them than of records; one is negative, NaN or
+        LengthsError: the source does not tell lengths; there is not one length for each record; or a length is negative, NaN or
             not whole.
-        TypeError: `lengths` is nothing of these, or not of numbers.
+        TypeError: `lengths` has another type, or does not contain numbers.
 
     >>> lengths_of([np.zeros(3), np.zeros(5)], len).tolist()
     [3, 5]
@@ -92,10 +92,10 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
 
 
 def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
-    """The lengths that a function gives for the records, each of which is read here.
+    """Call a function of each record for its length. All records are read here.
 
     Raises:
-        LengthsError: it gives one that is no whole number of at least 0.
+        LengthsError: a result is not a whole number of at least 0.
     """
     found = np.empty(len(source), np.int64)
     read = reader_of(source)
@@ -108,12 +108,12 @@ def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
 
 
 def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s | None:
-    """The lengths that `keep_lengths` wrote for a source; None if they are of another one, or of another function.
+    """Read the lengths that `keep_lengths` wrote for a source. None if they belong to another source or function.
 
     Args:
-        path: of the file.
-        source: they are of.
-        function: that gave them; None: any.
+        path: path of the file.
+        source: source of the records.
+        function: function that measured the lengths. None: any.
     """
     place = text_of(path)
     found = read_index(place, _file_kind(source), Stamp(len(source), None)) if os.path.exists(place) else None
@@ -123,16 +123,16 @@ def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s
 
 
 def keep_lengths(path: PathLike, source: Any, function: str, lengths: Int64s) -> None:
-    """Write the lengths of a source's records, with its fingerprint; the file appears when it is whole.
+    """Write the lengths of a source's records with its fingerprint. The file appears when it is complete.
 
     Args:
-        path: of the file.
-        source: they are of.
-        function: the identity of what gave them, from before it was called: it may note something.
+        path: path of the file.
+        source: source of the records.
+        function: identity of the function, taken before it was called, because calls may change its state.
         lengths: `int64[records]`.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     arrays, words = {"lengths": lengths}, (function,)
     index = Index(len(lengths), Stamp(len(source), None), digest_of(arrays, words), arrays, words)
@@ -151,13 +151,13 @@ def _no_pass(file: OpenFile) -> FoundRecords:
 
 
 def lengths_kind(find: Callable[[OpenFile], FoundRecords], of: str, name: str, described: Any = None) -> IndexKind:
-    """The index of lengths that is kept of a file.
+    """Describe the index of lengths that is stored for a file.
 
     Args:
-        find: goes through the file.
-        of: the format of the file.
-        name: of the field.
-        described: plain values on which the lengths depend besides.
+        find: makes the index by a pass over the file.
+        of: format of the file.
+        name: name of the field.
+        described: further plain values that the lengths depend on.
     """
     said = repr((of, name, described))
     suffix = f".{hashlib.sha256(said.encode()).hexdigest()[:8]}{SUFFIX}"
@@ -205,7 +205,7 @@ def _named(source: Any, name: str) -> Any:
 
 
 def _leaves(lengths: Mapping[Any, Any], before: str = "") -> dict[str, Any]:
-    """The arrays of a tree by their path, such as "audio/samples"."""
+    """Flatten a tree of arrays into a dict by path, such as "audio/samples"."""
     found: dict[str, Any] = {}
     for key, value in lengths.items():
         path = f"{before}{key}"

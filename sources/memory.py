@@ -1,6 +1,6 @@
-"""In: record keys. Out: records that lie in memory: the items of a sequence, or row k of a tree of arrays.
+"""Source of records in memory: the items of a sequence, or the rows of a tree of arrays.
 
-Rows of arrays are views and read-only: an operation that changed its record in place would change the next epoch.
+Rows of arrays are read-only views, because an operation that changed its record in place would change the next epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .keys import Keys, check_key, check_keys
 Array = npt.NDArray[Any]
 
 _LOOKED_AT = 8
-"""Records that tell two sources of the same layout apart."""
+"""Number of records that are digested to tell two sources of the same layout apart."""
 
 
 class MemorySource:
@@ -31,19 +31,19 @@ class MemorySource:
 
     A list, tuple or any other object with `__len__` and integer `__getitem__` is a sequence: record k is `data[k]`.
     A dict, nested as you like, with NumPy arrays as leaves is columnar: record k is the same tree with `leaf[k]`.
-    A bare array of shape `(n, …)` is columnar with one leaf: record k is `data[k]`. Rows are read-only views.
+    A single array of shape `(n, …)` is columnar with one leaf: record k is `data[k]`. Rows are read-only views.
     A tuple of columns, `(X, y)`, is refused: write `{"x": X, "y": y}`.
 
     Args:
-        data: the records; not copied, and not to be changed while the source is in use.
+        data: the records. They are not copied; do not change them while the source is in use.
 
     Attributes:
-        columns: the tree of (read-only) arrays of a columnar source, None for a sequence.
-        items: the sequence itself; None for a tree of arrays.
+        columns: the tree of read-only arrays of a columnar source; None for a sequence.
+        items: the sequence; None for a tree of arrays.
 
     Raises:
         ValueError: there are no records, or leaves have unequal lengths.
-        TypeError: a leaf is no array or has no axis, `data` has no random access, or it is a tuple of columns.
+        TypeError: a leaf is not an array or has no axis, `data` has no random access, or it is a tuple of columns.
 
     >>> source = MemorySource({"image": np.zeros((3, 2, 2), np.uint8), "label": np.arange(3)})
     >>> len(source), source[2]["image"].shape, int(source[2]["label"])
@@ -75,13 +75,13 @@ class MemorySource:
         return self._rows.one(check_key(key, self._length, "MemorySource"))
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The records of `keys`, in their order."""
+        """Return the records of `keys`, in order."""
         checked = check_keys(keys, self._length, "MemorySource").tolist()
         return self._rows.many(checked) if checked else []
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The number of records, digests of some of them and, for arrays, of names, dtypes and shapes."""
+        """Number of records, and digests of some of them; for arrays, also of names, dtypes and shapes."""
         layout = ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in self._rows.leaves.items())
         told = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
         if self.columns is not None or isinstance(self._data, (list, tuple, range)):  # others may read at great cost
@@ -90,7 +90,7 @@ class MemorySource:
 
     @cached_property
     def lengths(self) -> Any:
-        """Lengths of arrays, `int64[records]`; of dicts a dict with such an array for each leaf that is one. None if none is.
+        """Lengths of arrays, `int64[records]`; for dicts, a dict of these for the leaves that are arrays; else None.
 
         >>> MemorySource([np.arange(3), np.arange(5)]).lengths
         array([3, 5])
@@ -100,10 +100,10 @@ class MemorySource:
         return _lengths_of(self._data) if isinstance(self._data, (list, tuple)) else None
 
     def lengths_by(self, name: str) -> Any:
-        """The lengths of a field of dicts, `int64[records]`: of its arrays, lists or texts, or the whole number in it.
+        """Return the length of a field of each record, `int64[records]`: of its array, list or text, or the integer in it.
 
         Raises:
-            LengthsError: a record has no such field, or one without a length.
+            LengthsError: a record has no such field, or the field has no length.
 
         >>> MemorySource({"id": np.array([7, 8]), "tokens": np.array([4, 9])}).lengths_by("tokens")
         array([4, 9])
@@ -123,7 +123,7 @@ class MemorySource:
 
 
 def _spread(length: int) -> list[int]:
-    """Some keys, the first and the last among them."""
+    """Return some keys, evenly spread, with the first and the last."""
     return sorted({(length - 1) * step // (_LOOKED_AT - 1) for step in range(_LOOKED_AT)})
 
 
@@ -146,7 +146,7 @@ class _Items:
 
 
 class _Rows(_Items):
-    """Record k is row k of one array."""
+    """Sequence of the rows of one array."""
 
     def __init__(self, array: Array) -> None:
         self.columns: Any = _frozen("the array", array)
@@ -156,7 +156,7 @@ class _Rows(_Items):
 
 
 class _FlatTable:
-    """Record k is a dict of row k of each array."""
+    """Sequence of dicts: a row of each array of a flat dict."""
 
     items = None
 
@@ -178,7 +178,7 @@ class _FlatTable:
 
 
 class _Tree:
-    """Record k is the tree with row k of each leaf."""
+    """Sequence of trees: a row of each leaf."""
 
     items = None
 
@@ -220,7 +220,7 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
 
 
 def _refuse_columns(data: tuple[Any, ...]) -> None:
-    """Raises for `(X, y)`: as a sequence it would be a source of two records, which nobody means."""
+    """Raise TypeError for `(X, y)`, which as a sequence would be a source of two records."""
     if len(data) < 2 or not all(isinstance(item, np.ndarray) and item.ndim for item in data):
         return
     length = len(data[0])
@@ -232,9 +232,9 @@ def _refuse_columns(data: tuple[Any, ...]) -> None:
 
 
 def _frozen(name: str, leaf: Any) -> Array:
-    """A read-only view of `leaf`, without the array subclasses that make every index slower (memmap).
+    """Return a read-only view of `leaf` as a plain ndarray. Subclasses such as memmap make every index slower.
 
-    To look at `np.ma` imports it, which takes each new worker tens of milliseconds; hence the order.
+    The order of checks avoids `np.ma`, whose import takes tens of milliseconds in each new worker.
     """
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
         raise TypeError(
@@ -263,9 +263,9 @@ def _common_length(leaves: dict[str, Array]) -> int:
 
 
 def _lengths_of(records: Sequence[Any]) -> Any:
-    """`int64[records]`, the lengths of arrays; of dicts a dict with such an array for each leaf that is one. None if none is.
+    """Return lengths of arrays, `int64[records]`; for dicts, a dict of these for the leaves that are arrays; else None.
 
-    Named tuples and dataclasses are as dicts.
+    Named tuples and dataclasses count as dicts.
 
     >>> _lengths_of([{"x": np.zeros(3), "id": 7}, {"x": np.zeros(5), "id": 8}])
     {'x': array([3, 5])}
@@ -288,7 +288,7 @@ def _leaf(records: Sequence[Any], key: Any) -> Any:
 
 
 def _lengths_of_columns(columns: Any) -> Any:
-    """The same, of a tree of arrays whose first axis counts records.
+    """Return the same as `_lengths_of`, for a tree of arrays whose first axis counts records.
 
     >>> _lengths_of_columns({"x": np.zeros((2, 3)), "id": np.zeros(2)})
     {'x': array([3, 3])}

@@ -1,7 +1,4 @@
-"""Parts (files, row groups) that lie end to end. In: record keys over them. Out: their records, each part read once.
-
-And what is to be known of each part: looked at once, several at the same time.
-"""
+"""Read records from consecutive parts, such as files or row groups, and look at many parts at the same time."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ FoundT = TypeVar("FoundT")
 
 
 def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
-    """Returns what `look` finds of each part, in their order. It is called on several threads, once for equal parts.
+    """Return the result of `look` for each part, in order. It is called on several threads, once for equal parts.
 
     >>> of_each(len, ["one", "three", "one"])
     [3, 5, 3]
@@ -34,12 +31,12 @@ def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[Fou
 
 
 def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[RecordT]]) -> list[RecordT]:
-    """Returns the records of `keys`, in their order, with one `read` per part that they touch.
+    """Return the records of `keys`, in order, with one `read` for each part that they touch.
 
     Args:
         keys: `int64[n]`, each in `[0, ends[-1])`.
         ends: `int64[parts]`, the first key after each part.
-        read: gives the records of some keys of one part: `read(part, keys)`.
+        read: `read(part, keys)` returns the records of keys within one part.
 
     >>> read_by_part(np.array([4, 0, 3]), np.array([2, 5]), lambda part, keys: [f"{part}:{key}" for key in keys])
     ['1:4', '0:0', '1:3']
@@ -55,7 +52,7 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
 
 
 def part_of(key: int, ends: Int64s) -> tuple[int, int]:
-    """The part that a key is in, and its number there.
+    """Return the part that a key is in, and its number in that part.
 
     >>> part_of(4, np.array([2, 5]))
     (1, 2)
@@ -65,7 +62,7 @@ def part_of(key: int, ends: Int64s) -> tuple[int, int]:
 
 
 def by_part(keys: Int64s, ends: Int64s) -> list[tuple[int, Int64s]]:
-    """The parts that keys touch, ascending, each with its keys.
+    """Return the parts that keys touch, ascending, each with its keys.
 
     >>> [(part, some.tolist()) for part, some in by_part(np.array([4, 0, 3]), np.array([2, 5]))]
     [(0, [0]), (1, [4, 3])]
@@ -76,18 +73,18 @@ def by_part(keys: Int64s, ends: Int64s) -> list[tuple[int, Int64s]]:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Records of several parts, those of each part together."""
+    """Records of several parts, grouped by part."""
 
     slices: list[tuple[int, int, int]]
     """Part, start and stop of each group."""
     indices: Int64s
-    """Of the records within their parts, group by group."""
+    """Numbers of the records within their parts, group by group."""
     back: Int64s
-    """Where each of the records that were asked for stands among them."""
+    """Place of each requested record in the groups."""
 
 
 def grouped(parts: Int64s, indices: Int64s) -> Groups:
-    """Sort records by their parts.
+    """Group records by part.
 
     >>> grouped(np.array([7, 2, 7]), np.array([10, 11, 12])).slices
     [(2, 0, 1), (7, 1, 3)]
@@ -103,7 +100,7 @@ def grouped(parts: Int64s, indices: Int64s) -> Groups:
 
 
 def in_order(found: Sequence[Sequence[RecordT]], groups: Groups) -> Sequence[RecordT]:
-    """The records of all groups, in the order in which they were asked for."""
+    """Return the records of all groups in the requested order."""
     records = list(chain.from_iterable(found))
     if len(records) < 2:  # itemgetter of one index returns no tuple
         return records
@@ -111,9 +108,9 @@ def in_order(found: Sequence[Sequence[RecordT]], groups: Groups) -> Sequence[Rec
 
 
 class LastResult(Generic[FoundT]):
-    """What a function finds of keys. The last result is kept, as each column of a batch asks for the same keys.
+    """Cache of the last result of a function of keys, because each column of a batch asks for the same keys.
 
-    Threads may share one: they replace keys and result together, and at worst find the same twice.
+    Threads may share it. Keys and result are replaced together; at worst two threads compute the same result.
     """
 
     def __init__(self, find: Callable[[Int64s], FoundT]) -> None:

@@ -1,8 +1,6 @@
-"""The records of sources that an element was made of, one by one.
+"""Find the records of sources that an element was made of, and their places in files.
 
-In: a source and a record key. Out: the records, or pieces of them, that stand behind the key; where each lies in its file.
-
-Only asked when somebody wants to know (`headrace.trace`), never while elements are made.
+Used for `headrace.trace` and similar questions, never while elements are made.
 """
 
 from __future__ import annotations
@@ -12,13 +10,13 @@ from typing import Any, NamedTuple
 
 
 class FilePlace(NamedTuple):
-    """The place of a record in a file, as `source.file_place(key)` gives it.
+    """Place of a record in a file, as `source.file_place(key)` returns it.
 
     Attributes:
         file: path or URL.
-        record: its number in the file, from 0.
-        note: what else tells it, such as its row group.
-        tokens: `(start, stop)` in the file, where the record is a piece of a file of tokens.
+        record: number of the record in the file, from 0.
+        note: more about the place, such as its row group.
+        tokens: `(start, stop)` in the file, if the record is a piece of a file of tokens.
     """
 
     file: str
@@ -28,13 +26,13 @@ class FilePlace(NamedTuple):
 
 
 class FileRun(NamedTuple):
-    """Records whose keys follow one another, as do their numbers in their file.
+    """Consecutive records with consecutive numbers in their file.
 
     Attributes:
         file: path or URL.
-        record: the number of the first one in the file.
-        key: of the first one.
-        records: how many they are.
+        record: number of the first record in the file.
+        key: key of the first record.
+        records: number of records.
     """
 
     file: str
@@ -44,7 +42,7 @@ class FileRun(NamedTuple):
 
 
 class TokenSpan(NamedTuple):
-    """Tokens `[start, stop)` of a document that has `length` of them, as it was packed."""
+    """Tokens `[start, stop)` of a document of `length` tokens, as it was packed."""
 
     start: int
     stop: int
@@ -52,15 +50,15 @@ class TokenSpan(NamedTuple):
 
 
 class UsedRecord(NamedTuple):
-    """A record, or a piece of one, that an element was made of.
+    """Record, or piece of a record, that an element was made of.
 
     Attributes:
-        source: that has it.
-        key: of the record, in that source.
-        datasets: names of the datasets that it is of, the outermost first.
-        row: of the batch that it is in; None: the element is no batch.
-        segment: of the packed row that it is in, from 1; None: it is in none.
-        tokens: of the document, for each leaf that is packed; none: all of it.
+        source: the source of the record.
+        key: key of the record in that source.
+        datasets: names of the datasets that contain it, the outermost first.
+        row: row of the batch that it is in; None if the element is not a batch.
+        segment: segment of the packed row that it is in, from 1; None if it is not packed.
+        tokens: tokens of the document, for each packed leaf; empty for the whole document.
     """
 
     source: Any
@@ -71,16 +69,16 @@ class UsedRecord(NamedTuple):
     tokens: tuple[TokenSpan, ...] = ()
 
     def named(self, name: str) -> UsedRecord:
-        """The same, of a dataset of that name; "" for one without a name."""
+        """Return the same record as part of a dataset called `name`; "" for a dataset without a name."""
         return self._replace(datasets=(name, *self.datasets)) if name else self
 
     def placed(self, **place: Any) -> UsedRecord:
-        """The same, in another place: a row, or a segment with its tokens."""
+        """Return the same record in another place: a row, or a segment with its tokens."""
         return self._replace(**place)
 
 
 def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
-    """The records behind a key: of a source that is made of others, what its `made_of(key)` says.
+    """Return the records behind a key. A source that is made of others has `made_of(key)`.
 
     >>> used_records(range(10), 3)[0].key
     3

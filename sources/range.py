@@ -1,4 +1,4 @@
-"""In: record keys. Out: Python ints of an arithmetic progression, computed, nothing stored."""
+"""Source of the integers of an arithmetic progression, which are computed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LIMIT = 2**63
 
 
 class RangeDataSource:
-    """The integers of `range(start, stop, step)` as records; `RangeDataSource(stop)` starts at 0.
+    """The integers of `range(start, stop, step)` as records. `RangeDataSource(stop)` starts at 0.
 
     Args:
-        start: first record (or `stop`, when it is the only argument).
-        stop: where the range ends; not itself a record.
-        step: distance of two records, not 0; default 1.
+        start: first record; or `stop`, if it is the only argument.
+        stop: end of the range, which is not a record.
+        step: distance of two records, not 0. Default 1.
 
     Raises:
         ValueError: the range is empty, `step` is 0, or an integer does not fit 64 bits.
@@ -50,7 +50,7 @@ class RangeDataSource:
         return self._range[check_key(key, len(self._range), "RangeDataSource")]
 
     def __getitems__(self, keys: Keys) -> list[int]:
-        """The integers of `keys`, in their order."""
+        """Return the integers of `keys`, in order."""
         checked = check_keys(keys, len(self._range), "RangeDataSource")
         values: list[int] = (np.int64(self._range.start) + np.int64(self._range.step) * checked).tolist()
         return values

@@ -1,6 +1,6 @@
-"""A dataset of a user's that can only be run through, as a source: its iterators, and their states as text.
+"""Source of a user's dataset that can only be iterated: its iterators, and their states as text.
 
-In: an object with `__iter__`, whose iterators have `get_state` and `set_state`. Out: an iterator that stands at a state.
+The dataset has `__iter__`, and its iterators have `get_state` and `set_state`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ ENDLESS = (1 << 63) - 1
 
 
 class RunThroughSource:
-    """A source that is read in order, in one worker. A state is any JSON value; bytes may be in it.
+    """Source that one worker reads in order. A state is any JSON value, and may contain bytes.
 
     Args:
-        dataset: that is run through.
-        has_workers: what it is made from has workers of its own, which it shall use.
+        dataset: the dataset to iterate.
+        has_workers: True: a dataset that it is made from uses workers of its own.
         parents: digests of the datasets that it is made from.
-        identity: the dataset that the fingerprint is of; None (default): this one.
+        identity: the dataset whose fingerprint counts. None (default): `dataset`.
     """
 
     in_order = True
@@ -54,7 +54,7 @@ class RunThroughSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Its kind, its parents, and a digest of its own `fingerprint`; without one, of its plain attributes."""
+        """Kind, parents, and a digest of the dataset's `fingerprint`, or of its plain attributes if it has none."""
         kind, attributes = type(self._identity).__qualname__, digest([plain_attributes(self._identity)], 8)
         given = getattr(self._identity, "fingerprint", None)
         own = attributes if given is None else digest([described(given() if callable(given) else given)], 8)
@@ -63,15 +63,15 @@ class RunThroughSource:
         )
 
     def fed_by(self, dataset: Any) -> RunThroughSource:
-        """The same elements, from a dataset that has workers make them."""
+        """Return the same elements from a dataset whose elements workers make."""
         return RunThroughSource(dataset, has_workers=True, parents=self._parents)
 
     def of(self, dataset: Any) -> RunThroughSource:
-        """The same elements, from a dataset that makes them in another way: a state of one is a state of the other."""
+        """Return the same elements from a dataset that makes them in another way. Both understand each other's states."""
         return RunThroughSource(dataset, self.has_workers, self._parents, identity=self._identity)
 
     def open(self, state: str) -> Iterator[Any]:
-        """An iterator, which stands at a state; "" for the beginning."""
+        """Open an iterator at a state; "" for the beginning."""
         iterator: Any = iter(self._dataset)
         for method in ("get_state", "set_state"):
             if not hasattr(iterator, method):

@@ -1,8 +1,7 @@
-"""In: record keys. Out: the examples of a prepared TFDS dataset, decoded to NumPy by its own features.
+"""Source of the examples of a prepared TFDS dataset, decoded to NumPy by its own features.
 
-What `tfds.data_source(...)` returns is a source as it is; `TfdsDataSource` is the short form of the same. It reads
-ArrayRecord files through our own source (2 µs a record, where TFDS's takes 7; decoding takes 30 to 50). Nothing is ever
-downloaded.
+The result of `tfds.data_source(...)` is a source, too; `TfdsDataSource` is the short form. It reads ArrayRecord files through
+headrace's own source (2 µs per record, TFDS's takes 7; decoding takes 30 to 50). Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from .keys import Keys, check_key, check_keys
 from .provenance import FilePlace
 
 _DATA = re.compile(r"-\d{5,}-of-\d{5,}")
-"""In the names of files with examples."""
+"""Part of the names of files with examples."""
 
 
 class TfdsDataSource:
-    """The examples of one split of a TFDS dataset that is prepared on disk. Thread-safe, picklable, safe to fork.
+    """Examples of one split of a TFDS dataset that is prepared on disk. Thread-safe, picklable, safe to fork.
 
     Args:
-        name: the dataset, as in `tfds.data_source`: `"mnist"`, `"my_data/config:1.0.0"`.
+        name: name of the dataset, as in `tfds.data_source`: `"mnist"`, `"my_data/config:1.0.0"`.
         split: a split or a part of one: `"train"`, `"train[:80%]"`.
-        data_dir: where the datasets lie, a folder or a URL (`s3://…`); default `$TFDS_DATA_DIR`, or TFDS's own folder.
-        decoders: decoders of features that are not to be decoded as usual, such as `tfds.decode.SkipDecoding()`.
-        storage_options: how files in stores are reached and kept (docs/how-to).
+        data_dir: folder or URL (`s3://…`) of the datasets. Default `$TFDS_DATA_DIR`, or TFDS's own folder.
+        decoders: decoders for features that are not decoded as usual, such as `tfds.decode.SkipDecoding()`.
+        storage_options: how files in stores are reached and cached (docs/how-to).
 
     Raises:
-        SourceError: there is no such dataset or split, or the dataset is not prepared in a format with random access.
+        SourceError: the dataset or split does not exist, or is not prepared in a format with random access.
         MissingExtraError: tensorflow_datasets is not installed.
 
     Example (needs a prepared dataset):
@@ -93,11 +92,11 @@ class TfdsDataSource:
         return self.__getitems__([check_key(key, len(self), "TfdsDataSource")])[0]
 
     def __getitems__(self, keys: Keys) -> list[Any]:
-        """The examples of `keys`, in their order.
+        """Return the examples of `keys`, in order.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read; the message names the file and the key.
+            SourceError: a file cannot be read. The message names the file and the key.
         """
         checked = check_keys(keys, len(self), "TfdsDataSource")
         if self._files is None:
@@ -106,7 +105,7 @@ class TfdsDataSource:
         return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
 
     def file_place(self, key: int) -> FilePlace | None:
-        """The place of an example; None in files of another format."""
+        """Return the place of an example, or None for formats other than ArrayRecord."""
         return None if self._files is None else self._files.file_place(key)
 
     @property
@@ -115,14 +114,14 @@ class TfdsDataSource:
 
     @property
     def serialized(self) -> ArrayRecordDataSource:
-        """The examples as they lie in the files, each a serialised `tf.train.Example`; raises SourceError for other formats."""
+        """Source of the serialised examples (`tf.train.Example`). Raises SourceError for formats other than ArrayRecord."""
         if self._files is None:
             raise SourceError(f"{shorten(self._name)}: its files are not ArrayRecord, and are read by TFDS alone.")
         return self._files
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The dataset's full name with its version, the split and the number of examples."""
+        """Full name of the dataset with its version, the split, and the number of examples."""
         return {**self._identity, "records": len(self)}
 
     def close(self) -> None:
@@ -134,7 +133,7 @@ class TfdsDataSource:
 
 
 def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: StorageOptions) -> tuple[Any, list[Any]]:
-    """A dataset by a copy of what TFDS writes about it, without the data; and which files hold the split, in the store."""
+    """Open a dataset in a store through a local copy of its metadata. Returns it, and the files of the split in the store."""
     with tempfile.TemporaryDirectory(prefix="headrace-") as temporary:
         folder = os.path.realpath(temporary)
         for file in file_system_of(url, storage).glob(f"{url}/{re.split('[/:]', str(name))[0]}/**/*"):
@@ -175,7 +174,7 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
 
 
 def _prepared(data_dir: str) -> str:
-    """The datasets under `data_dir` as they are asked for, `name/config:version`; folders that hold none are told as such."""
+    """List the prepared datasets under `data_dir` as `name/config:version`, for messages."""
     root = Path(data_dir)
     if not os.path.isdir(root):  # in place of Path's own, which raises for names that are too long
         return "none (no such folder)"

@@ -1,1 +1,1 @@
-"""Sources whose files become more: numbered generations, written down beside the data."""
+"""Sources whose number of files grows, in numbered generations that are recorded beside the data."""

@@ -1,10 +1,10 @@
-"""A folder that a conversion writes, or wrote. In: the folder. Out: its finished files in their order, and whether it is done.
+"""Read the state of a folder that `headrace.convert` writes: its complete files in order, and whether the conversion is done.
 
     FOLDER/manifest.json                    the conversion is done
-    FOLDER/.conversion/plan.json            it is not: all shards, in their order
-    FOLDER/.conversion/receipt-….json       appears when the files of a shard are whole, and have their names
+    FOLDER/.conversion/plan.json            the conversion is not done: all shards, in order
+    FOLDER/.conversion/receipt-….json       the files of a shard are complete
 
-Shards are finished in any order, and taken in that of the plan: the first that has no receipt ends the list.
+Shards are completed in any order, and read in the order of the plan: the first shard without a receipt ends the list.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from ...files.storage_options import StorageOptions
 MANIFEST = "manifest.json"
 KIND, VERSION = "headrace conversion", 1
 WORKPLACE = ".conversion"
-"""What is there only while a conversion is not done."""
+"""Folder that exists only during a conversion."""
 PLAN = f"{WORKPLACE}/plan.json"
 RECEIPT = "receipt-"
 
 
 class FinishedShards(NamedTuple):
-    """The files of a conversion, as paths from its folder."""
+    """Files of a conversion, as paths relative to its folder."""
 
     names: tuple[str, ...]
     is_done: bool
 
 
 def receipt_name(shard: str) -> str:
-    """The file name of the receipt of a shard.
+    """Return the file name of the receipt of a shard.
 
     >>> receipt_name("train-0.npy")
     'receipt-1661352410a6946fde911bc268a5be7f.json'
@@ -47,10 +47,10 @@ def receipt_name(shard: str) -> str:
 
 
 def finished_shards(folder: str, storage: StorageOptions) -> FinishedShards | None:
-    """The finished files of the conversion to a folder, first to last; None if there is no conversion.
+    """Return the complete files of a conversion, in order, or None if the folder has no conversion.
 
     Raises:
-        SourceError: its plan or manifest cannot be read.
+        SourceError: the plan or the manifest cannot be read.
     """
     done = _manifest(folder, storage)
     if done is not None:
@@ -85,7 +85,7 @@ def _manifest(folder: str, storage: StorageOptions) -> FinishedShards | None:
 
 
 def _json(path: str, storage: StorageOptions) -> Any:
-    """The content of a small file; None if there is none. Raises ValueError where it is no JSON."""
+    """Return the content of a JSON file, or None if it does not exist. Raises ValueError if it is not JSON."""
     try:
         file = open_file(path, storage)
     except SourceNotFoundError:
@@ -97,7 +97,7 @@ def _json(path: str, storage: StorageOptions) -> Any:
 
 
 def folder_of(path: str) -> str:
-    """The folder that a file is in; "." for a bare name.
+    """Return the folder of a file; "." for a bare name.
 
     >>> folder_of("out/a.npy"), folder_of("a.npy")
     ('out', '.')

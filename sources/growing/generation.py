@@ -1,4 +1,4 @@
-"""A generation: a fixed, numbered list of files. In: facts about files. Out: the same as plain JSON values, and back."""
+"""Generations of a growing source: fixed, numbered lists of files, and their JSON form."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ KIND, VERSION = "headrace generation", 1
 
 
 class FileFacts(NamedTuple):
-    """Facts about a file that was looked at."""
+    """Facts about a file."""
 
     records: int
     stamp: Stamp
     digest: str
-    """Of its index: what tells it from another file of the same size."""
+    """Digest of its index, which tells it from another file of the same size."""
 
 
 class GrownFile(NamedTuple):
-    """A file of a generation."""
+    """File of a generation."""
 
     name: str
-    """Its path from the folder of the data, with `/` between the parts."""
+    """Path relative to the folder of the data, with `/` between the parts."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     records: int
     digest: str
 
 
 @dataclass(frozen=True)
 class Generation:
-    """The files that came with one generation, and how many records and files there are up to its end."""
+    """Files that were new in one generation, and the numbers of records and files up to its end."""
 
     number: int
     records: int
@@ -48,7 +48,7 @@ class Generation:
 
     @classmethod
     def from_json(cls, values: Any) -> Generation:
-        """The generation that `to_json` gave; raises as Python does if it is none."""
+        """Read a generation that `to_json` returned. Raises ValueError, TypeError or LookupError if it is not a generation."""
         if values["kind"] != KIND or values["version"] != VERSION:
             raise ValueError(f"kind {values['kind']}, version {values['version']}")
         files = tuple(
@@ -60,7 +60,7 @@ class Generation:
 
 
 def following(before: Generation | None, files: tuple[GrownFile, ...], complete: bool = True) -> Generation:
-    """The generation that these files make after another.
+    """Make the next generation of these files.
 
     >>> following(following(None, (GrownFile("a", 9, 2, ""),)), (GrownFile("b", 9, 3, ""),)).records
     5

@@ -1,6 +1,6 @@
-"""The growing side of a source on files. In: what a source knows of one file. Out: the members of a growing source.
+"""Base of file sources that may grow: the growing part of the source protocol (see `sources/protocol.py`).
 
-`sources/protocol.py` says what each of them is for. A source looks at a file once, whatever number of generations it is in.
+A source looks at each file once, however many generations contain it.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from .growth import SETTLED_SECONDS, Growth, growth_of, is_settled
 _LOGGER = logging.getLogger("headrace")
 
 _PAUSE_SECONDS = 0.1
-"""Between two looks for the first file of a conversion."""
+"""Seconds between two looks for the first file of a conversion."""
 
 _WRITING_SECONDS = 60.0
-"""A file that cannot be read may still be written, where somebody wrote to it within this time."""
+"""A file that cannot be read, but was modified within this number of seconds, may still be written."""
 
 FoundT = TypeVar("FoundT")
 
 
 class GrowingFiles(Generic[FoundT]):
-    """A base of sources whose files may become more. `FoundT` is what a source knows of one file."""
+    """Base of sources whose files may grow in number. `FoundT` is what a source knows about one file."""
 
     _beside: ClassVar[tuple[str, ...]] = (".unfinished",)
-    """Endings of files beside the data that are ours."""
+    """Suffixes of files that headrace writes beside the data."""
     _settles: bool = True
-    """Whether a file that is not whole may look as if it were: it is taken when nobody has written to it for a while."""
+    """True if an incomplete file may look complete. Then a file is used only when it was not modified for a while."""
 
     _growth: Growth | None = None
     _known: dict[str, tuple[FoundT, FileFacts]] | None = None
-    """Files of a growing source that were looked at; it is not pickled."""
+    """Files of a growing source that were looked at. Not pickled."""
 
     def _look_at(self, path: str) -> FoundT:
-        """Find what is to be known of a file; raises SourceError where it is none of this format, or not whole."""
+        """Look at a file. Raises SourceError if it has another format, or is incomplete."""
         raise NotImplementedError
 
     def _look_at_all(self, paths: Sequence[str]) -> list[FoundT]:
-        """`_look_at` for each of the files of a source that does not grow."""
+        """Call `_look_at` for each file of a source that does not grow."""
         return of_each(self._look_at, paths)
 
     def _facts(self, found: FoundT) -> FileFacts:
         raise NotImplementedError
 
     def _check_alike(self, first: FoundT, other: FoundT) -> None:
-        """Raise SourceError where two files cannot be in one source."""
+        """Raise SourceError if two files cannot be in one source."""
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Read these files from now on; `_looked_at` tells of them."""
+        """Read these files from now on. `_looked_at` returns the facts about them."""
         raise NotImplementedError
 
     def _begin(
@@ -71,7 +71,7 @@ class GrowingFiles(Generic[FoundT]):
         generation: int | None,
         kind: Any = None,
     ) -> None:
-        """Take the files that the user's arguments mean; `kind`: plain values on which numbers of records depend."""
+        """Find the files that the user's arguments mean. `kind`: plain values that record counts depend on."""
         described = [type(self).__name__, kind]
         growth = growth_of(paths, growing, generation, patterns, described, self._beside, storage, self._settles)
         if growth is None:
@@ -84,7 +84,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take_generation(growth)
 
     def _looked_at(self, paths: Sequence[str]) -> list[FoundT]:
-        """Facts about files, in their order; each is looked at once."""
+        """Return facts about files, in order. Each file is looked at once."""
         if self._growth is None:
             return self._look_at_all(paths)
         known = self._known = {} if self._known is None else self._known
@@ -107,7 +107,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take([path for path, _ in files])
 
     def _check_files(self, growth: Growth, number: int) -> None:
-        """Hold the files of a generation against what was written down; those that changed since they were looked at, anew."""
+        """Compare the files of a generation with its record. Modified files are looked at again."""
         files = growth.files(number)
         for path, _ in files:
             self._forget_changed(growth, path)
@@ -133,7 +133,7 @@ class GrowingFiles(Generic[FoundT]):
             del known[path]
 
     def _first_look(self, growth: Growth) -> None:
-        """Wait for files that were written to a moment ago, and for the first file of a conversion."""
+        """Wait for files that were modified a moment ago, and for the first file of a conversion."""
         growth.refresh()
         settled, told = time.monotonic() + 1.5 * SETTLED_SECONDS, False
         while (look := growth.look()).unsettled and time.monotonic() < settled:
@@ -151,7 +151,7 @@ class GrowingFiles(Generic[FoundT]):
             look = growth.look()
 
     def _look(self, growth: Growth, strict: bool = False) -> bool:
-        """Write down the generation that new files make. Returns whether there is one; another process may have made it."""
+        """Record the generation that new files make. Returns True if there is one; another process may have recorded it."""
         growth.refresh()
         before = growth.newest
         first = [path for path, file in growth.files(before) if file.records][:1]
@@ -163,7 +163,7 @@ class GrowingFiles(Generic[FoundT]):
         return True
 
     def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
-        """Facts about those of some new files that are whole, and are like the first one that has records."""
+        """Return facts about those new files that are complete and compatible with the first file that has records."""
         of_each(lambda path: self._try(path, [], strict), paths)
         facts = []
         for path in paths:
@@ -174,7 +174,7 @@ class GrowingFiles(Generic[FoundT]):
         return facts
 
     def _try(self, path: str, first: Sequence[str], strict: bool) -> FileFacts | None:
-        """Facts about a new file; None for one that is not whole, vanished, or does not fit the first one."""
+        """Return facts about a new file, or None if it is incomplete, has vanished, or is incompatible with the first file."""
         try:
             (facts,) = self._facts_of([path])
             for other in self._looked_at(first):
@@ -193,29 +193,29 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def growing(self) -> bool:
-        """True if files may come; False too where a generation was asked for."""
+        """True if more files may appear. False also if a generation was chosen."""
         return self._growth is not None and not self._growth.pinned
 
     @property
     def generation(self) -> int:
-        """The number of the generation that this source reads, from 0."""
+        """Number of the generation that this source reads, from 0."""
         return 0 if self._growth is None else self._growth.number
 
     def generation_records(self, generation: int) -> int:
-        """The number of records of a generation that was written down.
+        """Return the number of records of a recorded generation.
 
         Raises:
-            SourceError: there is none of this number.
+            SourceError: the generation does not exist.
         """
         return self._grown().generation(generation).records
 
     def newest_generation(self) -> int:
-        """Look for new files, and write down the generation that they make. Returns the number of the last generation.
+        """Look for new files, and record the generation that they make. Returns the number of the last generation.
 
-        Files that are still being written are left for the next look. Of a source whose generation was asked for, it is that.
+        Files that are still being written are left for the next look. If a generation was chosen, its number is returned.
 
         Raises:
-            SourceError: a file of a generation shrank, vanished or was replaced; the message names it.
+            SourceError: a file of a generation has shrunk, vanished or been replaced. The message names it.
         """
         growth = self._grown()
         if growth.pinned:
@@ -226,10 +226,10 @@ class GrowingFiles(Generic[FoundT]):
         return growth.newest
 
     def at_generation(self, generation: int) -> Self:
-        """The same source with the files of a generation; keys of records that both have are the same.
+        """Return the same source with the files of another generation. Records of both have the same keys.
 
         Raises:
-            SourceError: there is none of this number, or a file was changed.
+            SourceError: the generation does not exist, or a file was modified.
         """
         growth = self._grown().at(generation)
         other = copy.copy(self)
@@ -239,20 +239,20 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def complete(self) -> bool:
-        """False while `headrace.convert` writes the files."""
+        """False while `headrace.convert` writes files."""
         return self._growth is None or self._growth.pinned or self._growth.complete
 
     def generation_complete(self, generation: int) -> bool:
-        """Return False if `headrace.convert` was still writing files when a generation was written down.
+        """Return False if `headrace.convert` was still writing files when a generation was recorded.
 
         Raises:
-            SourceError: there is none of this number.
+            SourceError: the generation does not exist.
         """
         return self._grown().generation(generation).complete
 
     @property
     def generation_folder(self) -> str | None:
-        """The folder in which generations are written down; None if it cannot be written."""
+        """Folder in which generations are recorded, or None if it is read-only."""
         return None if self._growth is None else self._growth.folder
 
     def _grown(self) -> Growth:

@@ -1,7 +1,7 @@
-"""The files of a growing source. In: the paths that a user passed. Out: the files of each generation, and those that are new.
+"""Find the files of each generation of a growing source, and the new ones.
 
-Files that are new at a look come after all others: those of a conversion in its order, the rest by path, then by name. Keys of
-records that are there never change.
+New files come after all known files: those of a conversion in its order, all others by path and name. The keys of known
+records never change.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from .generation import FileFacts, Generation, GrownFile, following
 from .log import FOLDER, GenerationLog
 
 _UNFINISHED = (".unfinished", ".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~")
-"""Endings of names of files that somebody still writes."""
+"""Suffixes of files that other programs are still writing."""
 
 SETTLED_SECONDS = 1.0
-"""A file whose format does not tell that it is whole is taken when nobody has written to it for so long."""
+"""Seconds without modification after which a file counts as complete, if its format does not tell."""
 
 
 class FileSelection(NamedTuple):
-    """The files that a source would read, as a user names them."""
+    """Files that a source reads, as the user names them."""
 
     paths: tuple[str, ...]
     patterns: tuple[str, ...]
-    """The files of a directory that count."""
+    """Patterns of the files in a directory that count."""
     left_out: tuple[str, ...]
-    """Endings of files beside the data that are ours."""
+    """Suffixes of files that headrace writes beside the data."""
     storage: StorageOptions
     settles: bool
-    """Whether a file that is not whole may look as if it were."""
+    """True if an incomplete file may look complete."""
 
 
 class Listing(NamedTuple):
-    """The files that are there."""
+    """Result of a look at the files."""
 
     new: list[str]
-    """Those that no generation has and that are whole, in the order in which they are taken."""
+    """Complete files that are in no generation, in the order in which they are added."""
     unsettled: bool
-    """Some more were written to a moment ago."""
+    """True if other files were modified a moment ago."""
     complete: bool
-    """No conversion was at work when the look began."""
+    """True if no conversion was running when the look began."""
 
 
 class Growth:
-    """The generations of a source, and which of them it reads. Picklable.
+    """Generations of a source, and the one that it reads. Picklable.
 
     Args:
         selection: the files.
-        kind: plain values on which the number of records in a file depends, besides the file.
-        folder: where generations are written down; None for beside the data.
+        kind: plain values, besides the files, that record counts depend on.
+        folder: where generations are recorded. None: beside the data.
     """
 
     number: int = -1
-    """The generation that is read."""
+    """Number of the generation that is read."""
     pinned: bool = False
 
     def __init__(self, selection: FileSelection, kind: Any, folder: str | None) -> None:
@@ -78,7 +78,7 @@ class Growth:
         self._generations: list[Generation] = []
 
     def _key(self, kind: Any) -> str:
-        """Digest of what the source reads. Of a list of files the first tells: the list may become longer."""
+        """Return a digest of what the source reads. Of a list of files only the first counts, because the list may grow."""
         named = [
             os.path.relpath(path, self._home) if not is_remote(path) else path.removeprefix(self._home)
             for path in self.selection.paths
@@ -87,10 +87,10 @@ class Growth:
         return digest([kind, named[:1] if only_files else named], 16)
 
     def at(self, number: int) -> Self:
-        """The same generations, of which another is read.
+        """Return the same generations with another one to read.
 
         Raises:
-            SourceError: there is none of this number.
+            SourceError: the generation does not exist.
         """
         self._check(number)
         other = copy.copy(self)
@@ -108,11 +108,11 @@ class Growth:
 
     @property
     def newest(self) -> int:
-        """The last generation that is known; -1 for none."""
+        """Number of the last known generation, or -1."""
         return len(self._generations) - 1
 
     def refresh(self) -> None:
-        """Read the generations that others wrote down meanwhile."""
+        """Read the generations that other processes recorded."""
         found = [*self._generations]  # another thread may do the same
         while (generation := self._log.read(len(found))) is not None:
             found.append(generation)
@@ -123,7 +123,7 @@ class Growth:
         return self._generations[number]
 
     def files(self, number: int) -> list[tuple[str, GrownFile]]:
-        """The paths of a generation's files, first to last, each with what was written down of it."""
+        """Return path and record of each file of a generation, in order."""
         if number >= 0:
             self._check(number)
         return [
@@ -131,7 +131,7 @@ class Growth:
         ]
 
     def append(self, facts: Sequence[tuple[str, FileFacts]], complete: bool) -> None:
-        """Write down the generation that new files make. Another process may have been faster: `newest` tells."""
+        """Record the generation that new files make. Another process may have been faster; `newest` then tells."""
         files = [GrownFile(self._name(path), found.stamp.size, found.records, found.digest) for path, found in facts]
         last = self._generations[-1] if self._generations else None
         self._log.add(following(last, tuple(files), complete))
@@ -147,7 +147,7 @@ class Growth:
         """List the files.
 
         Raises:
-            SourceError: one that a generation has is not there any more.
+            SourceError: a file of a generation no longer exists.
         """
         conversions = {folder: finished_shards(folder, self.selection.storage) for folder in self._folders}
         complete = all(each is None or each.is_done for each in conversions.values())
@@ -164,7 +164,7 @@ class Growth:
         return Listing(converted + settled, len(settled) < len(others), complete)
 
     def _folder_of(self, path: str) -> str:
-        """The one of the folders that a file lies in."""
+        """Return the folder of the source that a file lies in."""
         return next((folder for folder in self._folders if path.startswith(f"{folder}/")), folder_of(path))
 
     def _expanded(self, path: str, complete: bool) -> list[str]:
@@ -184,7 +184,7 @@ class Growth:
                 raise self.changed(path, "is not there any more, or not among the paths of the source")
 
     def changed(self, path: str, how: str) -> SourceError:
-        """The error for a file that is not what a generation has."""
+        """Make the error for a file that differs from its generation."""
         number = next(
             (each.number for each in self._generations for file in each.files if self._path(file.name) == path), 0
         )
@@ -195,7 +195,7 @@ class Growth:
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
-        """Hold a file that was looked at against what was written down of it."""
+        """Raise SourceError if a file differs from its record."""
         if found.records < file.records:
             raise self.changed(path, f"shrank from {file.records} to {found.records} records")
         if (found.stamp.size, found.records, found.digest) != (file.size, file.records, file.digest):
@@ -204,7 +204,7 @@ class Growth:
 
     @property
     def folder(self) -> str | None:
-        """The folder in which generations are written down, if they can be."""
+        """Folder in which generations are recorded, or None if it is read-only."""
         return self._log.written
 
     def _name(self, path: str) -> str:
@@ -229,11 +229,11 @@ def growth_of(
     storage: StorageOptions,
     settles: bool,
 ) -> Growth | None:
-    """The growth of a source with these arguments; None for one that does not grow.
+    """Return the growth of a source with these arguments, or None if it does not grow.
 
     Raises:
-        TypeError: `growing` is neither a truth value nor a path, or `generation` no whole number.
-        ValueError: `generation` is negative; generations would be written to a store; the path is empty.
+        TypeError: `growing` is neither a bool nor a path, or `generation` is not an integer.
+        ValueError: `generation` is negative; generations would be written to a store; or the path is empty.
     """
     if growing is False and generation is None:
         return None
@@ -258,7 +258,7 @@ def growth_of(
 
 
 def _home(path: str, storage: StorageOptions) -> str:
-    """The folder that is listed for a path: itself, or the one above a pattern or a file."""
+    """Return the folder that is listed for a path: the path itself, or the folder of a pattern or a file."""
     if not glob.has_magic(path) and file_system_of(path, storage).is_directory(path):
         return path
     folder = folder_of(path)
@@ -278,7 +278,7 @@ def _joined(folder: str, name: str) -> str:
 
 
 def is_settled(path: str, seconds: float = SETTLED_SECONDS) -> bool:
-    """True if nobody wrote to a file in the last seconds. Files of stores appear when they are whole."""
+    """Return True if a file was not modified in the last seconds. Files in stores always appear complete."""
     if is_remote(path):
         return True
     modified = local_stamp(path).modified

@@ -1,9 +1,9 @@
-"""A log, in which generations are written down. In: a number, and plain values. Out: the values that whoever came first wrote.
+"""Log of generations on disk. The first process that writes a number wins, and all read what it wrote.
 
     FOLDER/.headrace-generations/<digest of what the source reads>/000000.json, 000001.json …
 
-A file is written under a name of its own and then linked to its number, which fails where that is there: so it is whole or not
-there, and of two processes that look at the same moment one wins, and both read the same.
+A file is written under a temporary name and then linked to its number, which fails if that exists. So a file is complete or
+missing, and of two processes that look at the same moment one wins.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ...files.whole_files import sync
 from .generation import Generation
 
 FOLDER = ".headrace-generations"
-"""In the folder of the data."""
+"""Folder in the folder of the data."""
 
 
 class GenerationLog:
-    """A log of generations.
+    """Log of generations.
 
     Args:
-        folder: of the log; it is made when the first generation is written.
+        folder: folder of the log. It is created with the first generation.
     """
 
     folder: str
@@ -36,14 +36,14 @@ class GenerationLog:
 
     @property
     def written(self) -> str | None:
-        """The folder, if this process can write to it."""
+        """The folder, if this process can write to it; None otherwise."""
         return self.folder if os.access(self.folder, os.W_OK) else None
 
     def read(self, number: int) -> Generation | None:
-        """A generation, if there is one of this number.
+        """Return the generation of a number, or None.
 
         Raises:
-            SourceError: it cannot be read.
+            SourceError: the file cannot be read.
         """
         path = self._path(number)
         try:
@@ -59,7 +59,7 @@ class GenerationLog:
             ) from error
 
     def add(self, generation: Generation) -> None:
-        """Write a generation down, unless somebody else was first: `read` tells."""
+        """Write a generation, unless another process was first. Then `read` returns that one."""
         try:
             os.makedirs(self.folder, exist_ok=True)
             _write_first(self._path(generation.number), json.dumps(generation.to_json(), ensure_ascii=False).encode())
@@ -76,7 +76,7 @@ class GenerationLog:
 
 
 def _write_first(path: str, data: bytes) -> None:
-    """Write a file, whole and on the disk, or raise FileExistsError: it is never replaced."""
+    """Write a file, complete and on disk, or raise FileExistsError. It never replaces a file."""
     beside = f"{path}.{secrets.token_hex(4)}.unfinished"
     try:
         with open(beside, "xb") as file:

@@ -1,4 +1,4 @@
-"""In: record keys. Out: the values of the lines of JSON lines files."""
+"""Source of the lines of JSON lines files."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class JsonLinesDataSource(IndexedSource[Any]):
-    r"""The lines of files of JSON lines that are not compressed, at random. Thread-safe, picklable, safe to fork.
+    r"""Lines of JSON lines files that are not compressed, with random access. Thread-safe, picklable, safe to fork.
 
-    A record is what `json.loads` makes of a line, most often a dict. Blank lines do not count. A file is gone through once, to
-    find its lines; where they lie is kept beside it, as `<file>.headrace-index`, or in the user's cache folder, where that is
-    not possible.
+    A record is the result of `json.loads` of a line, most often a dict. Blank lines do not count. Each file is read once to
+    find its lines. Their places are stored beside it, as `<file>.headrace-index`, or in the user's cache folder if that is
+    read-only.
 
     Args:
-        paths: a path, a glob, a directory (its files named `*.jsonl` or `*.ndjson`), or a list of these. A glob and a
+        paths: a path, a glob, a directory (its files `*.jsonl` and `*.ndjson`), or a list of these. Files of a glob or
             directory are sorted by name; a list keeps its order.
-        index_dir: where indices are kept. Default: beside the files.
-        max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
-            quarter of what it may open (16 to 256).
-        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
-        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
-            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
-        generation: read the files of this generation, from 0, and look for no others.
+        index_dir: folder for indices. Default: beside the files.
+        max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
+            quarter of the process's limit open (16 to 256).
+        storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
+        growing: True: more files may appear, in numbered generations that are recorded beside the data in
+            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
-        SourceError: a file cannot be read, or is compressed; there are no lines at all. When it is read: a line is no JSON.
+        SourceNotFoundError: a path matches no file.
+        SourceError: a file cannot be read, or is compressed; there are no lines; or, when it is read, a line is not JSON.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
-        TypeError: a path is no path, or `max_open_files` is no integer.
+        TypeError: a path is not a path, or `max_open_files` is not an integer.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
-"""In: record keys over files that lie end to end. Out: their records, found through an index of each file.
+"""Base of sources on files whose records are found through an index.
 
-The index of a file is made once, when the first source on it is made, and kept (`formats/index.py`). Sources hold paths; the
-process that reads opens files and maps indices when it first needs them.
+The index of a file is made once, when the first source on it is made, and stored (`formats/index.py`). Sources hold paths. The
+process that reads opens files and maps indices on first use.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Offsets, and lengths in bytes."""
+"""Offsets and lengths, in bytes."""
 
 _AT_A_TIME = 1024
-"""Records that are read in one call, where all are."""
+"""Records per call, where all are read."""
 
 
 class IndexedSource(FileSource[RecordT]):
-    """The records of files, in the order of the files. Thread-safe, picklable, safe to fork.
+    """Records of files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
-    A subclass says which files it reads, and how records are read from one.
+    A subclass defines which files count, and how records are read from a file.
     """
 
     reads_ahead: ClassVar[int] = 4  # one thread waits for the disk while another makes records
 
     index_kind: ClassVar[IndexKind]
     patterns: ClassVar[tuple[str, ...]]
-    """The files of a directory that count."""
+    """Patterns of the files in a directory that count."""
 
     _unpickled = ("_pool", "_indices")
     _beside = (*SUFFIXES, ".unfinished")
@@ -68,7 +68,7 @@ class IndexedSource(FileSource[RecordT]):
         self._begin(self._named(paths), self.patterns, self._storage, growing, generation)
 
     def _named(self, paths: Paths) -> Paths:
-        """The files that lists among the paths name, in their place."""
+        """Replace lists of files among the paths by the files that they name."""
         return paths
 
     def _look_at(self, path: str) -> FileFacts:
@@ -77,7 +77,7 @@ class IndexedSource(FileSource[RecordT]):
         return FileFacts(index.count, index.stamp, index.digest)
 
     def _check_count(self, path: str, count: int) -> None:
-        """Raise SourceError if the user's arguments say that the file has another number of records."""
+        """Raise SourceError if the user's arguments give another number of records for the file."""
 
     def _look_at_all(self, paths: Sequence[str]) -> list[FileFacts]:
         return file_facts_of(paths, self.index_kind.name, self._look_at)
@@ -106,15 +106,15 @@ class IndexedSource(FileSource[RecordT]):
         self._pool: ReaderPool[OpenFile] = ReaderPool(opened, self._max_open_files)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[RecordT]:
-        """The records at these places of one file, in their order; raises SourceError where one cannot be read."""
+        """Return the records at these places of one file, in order. Raises SourceError if one cannot be read."""
         raise NotImplementedError
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """The ranges of the file that reading the records at these places takes."""
+        """Return the byte ranges that must be read for the records at these places."""
         raise NotImplementedError
 
     def _described(self) -> Any:
-        """Plain values, besides the files, on which the records depend."""
+        """Return plain values, besides the files, that the records depend on."""
         return None
 
     def file_place(self, key: int) -> FilePlace:
@@ -126,18 +126,18 @@ class IndexedSource(FileSource[RecordT]):
 
     @property
     def record_bytes(self) -> npt.NDArray[np.int64]:
-        """The size of each record in its file, `int64[records]`; nothing is read but the indices."""
+        """Size of each record in its file, `int64[records]`, from the indices alone."""
         indices = [self._index(number) for number in range(len(self._paths))]
         return np.concatenate([self._ranges(index, np.arange(index.count))[1] for index in indices])
 
     def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
-        """The length of a field of each record, or the number in it, `int64[records]`; see `headrace.lengths_of`.
+        """Return the length of a field of each record, or the number in it, `int64[records]`; see `headrace.lengths_of`.
 
-        All records are read for it once. The lengths are kept as the index of each file is, beside it, and made anew when
-        the file was changed.
+        This reads all records once. The lengths are stored like the index of each file, and are made anew if the file was
+        modified.
 
         Raises:
-            LengthsError: a record has no such field, or one without a length.
+            LengthsError: a record has no such field, or the field has no length.
             SourceError: a file cannot be read.
         """
         return np.concatenate(of_each(lambda number: self._lengths_in(number, name), range(len(self._paths))))
@@ -158,7 +158,7 @@ class IndexedSource(FileSource[RecordT]):
         return index_of(self._paths[number], kind, self._index_dir, self._storage, stamp).arrays["lengths"]
 
     def _fields(self, record: Any) -> Any:
-        """A record, by the names of its fields."""
+        """Return a record as a mapping of its fields."""
         return record
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:

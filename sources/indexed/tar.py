@@ -1,4 +1,4 @@
-"""In: record keys. Out: the samples of tar files, as webdataset writes them, read where they lie."""
+"""Source of the samples of tar files, as webdataset writes them. Samples are read where they lie."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LAYOUT = {
 
 
 _BETWEEN_MEMBERS = 1 << 15
-"""Bytes between two members of a sample, at most: headers, and what fills a block. More of them show a link."""
+"""Maximum bytes between two members of a sample: headers and padding. A larger gap means that a member is a link."""
 
 
 def _fits(found: FoundRecords, size: int) -> bool:
@@ -69,33 +69,33 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class TarDataSource(IndexedSource[dict[str, Any]]):
-    """The samples of tar files, as webdataset writes them, at random. Thread-safe, picklable, safe to fork.
+    """Samples of tar files, as webdataset writes them, with random access. Thread-safe, picklable, safe to fork.
 
-    Members that stand together and have one key are one sample: `a/1.jpg` and `a/1.cls` come as
+    Consecutive members with the same key are one sample: `a/1.jpg` and `a/1.cls` become
     `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. A member that is a hard or symbolic link has the content of the file in
-    the archive that it leads to. Nothing is unpacked. A file is gone through once, to find its samples;
-    where they lie is kept beside it, as `<file>.headrace-index`, or in the user's cache folder, where that is not possible.
-    An index that another program wrote saves this pass: `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and
-    size of each member. It is believed where headers of members stand at its places.
+    the archive that it leads to. Nothing is unpacked to disk. Each file is read once to find its samples. Their places are
+    stored beside it, as `<file>.headrace-index`, or in the user's cache folder if that is read-only. An index of another
+    program saves this pass: `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and size of each member. It is
+    used if member headers are found at its places.
 
     Args:
-        paths: a path, a glob, a directory (its `*.tar` files), or a list of these. A glob and a directory are sorted by name;
-            a list keeps its order. A path that ends in `.json` is a shard list of webdataset (`wids`), and names files.
-        index_dir: where indices are kept. Default: beside the files.
-        max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
-            quarter of what it may open (16 to 256).
-        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
-        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
-            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
-        generation: read the files of this generation, from 0, and look for no others.
+        paths: a path, a glob, a directory (its `*.tar` files), or a list of these. Files of a glob or directory are sorted by
+            name; a list keeps its order. A path that ends in `.json` is a shard list of webdataset (`wids`), and names files.
+        index_dir: folder for indices. Default: beside the files.
+        max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
+            quarter of the process's limit open (16 to 256).
+        storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
+        growing: True: more files may appear, in numbered generations that are recorded beside the data in
+            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
+        SourceNotFoundError: a path matches no file.
         SourceError: a file is empty, cut off, compressed, damaged or not tar; it has sparse members, or links that lead out of
-            it, to nothing or in a circle; a sample has two members of one name; there are no samples at all, or others than a
+            it, to nothing or in a circle; a sample has two members of one name; there are no samples, or not as many as a
             shard list says.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
-        TypeError: a path is no path, or `max_open_files` is no integer.
+        TypeError: a path is not a path, or `max_open_files` is not an integer.
 
     >>> import io, pathlib, tarfile, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +113,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     index_kind: ClassVar[IndexKind] = IndexKind("tar of members and links", _find, _LAYOUT, _fits)
     patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
     _told: Mapping[str, int | None] = MappingProxyType({})
-    """By shard lists: the number of samples in a file."""
+    """Number of samples of files, as shard lists tell it."""
 
     def _named(self, paths: Paths) -> Paths:
         named = path_list(paths)
@@ -137,7 +137,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
             )
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """From the first to the last member of each; where a member is a link, as many bytes from the first one on."""
+        """Return the range of each sample. If a member is a link, it has the sum of the sizes."""
         arrays = index.arrays
         first, last = arrays["firsts"][places], arrays["firsts"][places + 1] - 1
         starts, ends = arrays["offsets"], arrays["offsets"] + arrays["sizes"]
@@ -149,7 +149,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         return starts[first], sizes
 
     def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        """The sizes of members, from the index."""
+        """Return the sizes of members from the index."""
         index, first = self._index(number), int(self._ends[number - 1]) if number else 0
         arrays = index.arrays
         own = arrays["extensions"] == (index.words.index(name) if name in index.words else -1)

@@ -1,4 +1,4 @@
-"""In: record keys. Out: the records of TFRecord files: `bytes`, or the features of a `tf.train.Example`."""
+"""Source of the records of TFRecord files: `bytes`, or the features of a `tf.train.Example`."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class TFRecordDataSource(IndexedSource[Any]):
-    """The records of TFRecord files that are not compressed, at random. Thread-safe, picklable, safe to fork.
+    """Records of TFRecord files that are not compressed, with random access. Thread-safe, picklable, safe to fork.
 
-    A file is gone through once, to find its records; where they lie is kept beside it, as `<file>.headrace-index`, or in the
-    user's cache folder, where that is not possible. Each record that is read is held against its checksum.
+    Each file is read once to find its records. Their places are stored beside it, as `<file>.headrace-index`, or in the user's
+    cache folder if that is read-only. The checksum of each record is checked when it is read.
 
     Args:
-        paths: a path, a glob, a directory (its files named `*.tfrec*`), or a list of these. A glob and a directory are sorted
+        paths: a path, a glob, a directory (its files `*.tfrec*`), or a list of these. Files of a glob or directory are sorted
             by name; a list keeps its order.
-        decode: records are `tf.train.Example`s, and come as a dict: numbers as arrays with one axis, `int64` or `float32`;
+        decode: True: records are `tf.train.Example`s, and become dicts: numbers as arrays with one axis, `int64` or `float32`;
             one byte string as `bytes`, several as a list. Default False: records are `bytes`.
-        features: which features to give, and as what, which means `decode=True`: `{"image": bytes, "label": np.int64,
+        features: the features to return, each with its type; implies `decode=True`: `{"image": bytes, "label": np.int64,
             "box": (np.float32, (4,)), "tags": list}`; see `headrace.decode_example`.
-        index_dir: where indices are kept. Default: beside the files.
-        max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
-            quarter of what it may open (16 to 256).
-        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
-        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
-            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
-        generation: read the files of this generation, from 0, and look for no others.
+        index_dir: folder for indices. Default: beside the files.
+        max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
+            quarter of the process's limit open (16 to 256).
+        storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
+        growing: True: more files may appear, in numbered generations that are recorded beside the data in
+            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is cut off, compressed, or not TFRecord; there are no records at all.
+        SourceNotFoundError: a path matches no file.
+        SourceError: a file is cut off, compressed, or not TFRecord; or there are no records.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
-        TypeError: a path is no path, `features` means nothing, or `max_open_files` is no integer.
+        TypeError: a path is not a path, `features` has an unknown type, or `max_open_files` is not an integer.
         MissingExtraError: the library google-crc32c is not installed.
 
     Example (needs a file):

@@ -1,1 +1,1 @@
-"""Files of tokens: a source and a writer."""
+"""Files of tokens or bytes: sources and a writer."""

@@ -1,4 +1,4 @@
-"""The beginnings and ends of documents in a file of tokens. In: numbers of documents. Out: the tokens that they are."""
+"""Find the beginnings and ends of documents in a file of tokens."""
 
 from __future__ import annotations
 
@@ -16,74 +16,74 @@ from .files import Array, DType, Tokens, integers_of, offsets_path
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 _LOOKED_AT = 4096
-"""So many places of documents tell two files apart."""
+"""Number of document places that are digested to tell two files apart."""
 
 _AT_ONCE = 1 << 20
-"""Places that are checked at a time: there may be more of them than the memory holds."""
+"""Places that are checked at a time. All of them may not fit into memory."""
 
 
 class Bounds(Protocol):
-    """The bounds of all documents of one file. Thread-safe; nothing but `check` reads all of them."""
+    """Protocol of the bounds of all documents of one file. Thread-safe. Only `check` reads all of them."""
 
     def __len__(self) -> int:
-        """The number of documents."""
+        """Return the number of documents."""
         ...
 
     def of(self, places: Int64s) -> tuple[Array, Array]:
-        """The first token of each of these documents, and the one after its last."""
+        """Return the first token of each of these documents, and the one after its last."""
         ...
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError, which names the file, unless they fit a file of so many tokens."""
+        """Raise SourceError, which names the file, if the bounds do not fit a file of `tokens` tokens."""
         ...
 
     def looked_at(self) -> bytes:
-        """Some of them: what tells them from those of other files."""
+        """Return the bytes of some bounds, to tell the file from others."""
         ...
 
 
 class TokenFile(Protocol):
-    """A file of tokens that is to be opened."""
+    """Protocol of a file of tokens that a split opens."""
 
     path: str
 
     def tokens(self, dtype: DType | None, may_be_empty: bool = False) -> Tokens:
-        """Its tokens; `dtype`: of a raw file, which may have none."""
+        """Return the tokens of the file. `dtype` is that of a raw file, which may be empty."""
         ...
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
-        """A file beside it, on this machine."""
+        """Yield the local path of a file beside it."""
         ...
 
     def index(self, kind: IndexKind, folder: str | None) -> Index:
-        """The index that going through it makes; it is kept."""
+        """Return the index that a pass over the file makes. It is stored."""
         ...
 
 
 class Split(Protocol):
-    """A way to tell where documents begin. Picklable: it holds no file."""
+    """Protocol of the ways to find where documents begin. Picklable: it holds no file."""
 
     def beside(self, path: str) -> str | None:
-        """The file that tells it of the tokens at `path`, if there is one."""
+        """Return the file that tells where the documents of the tokens at `path` begin, or None."""
         ...
 
     def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:
-        """The tokens of a file, and the bounds of its documents.
+        """Return the tokens of a file, and the bounds of its documents.
 
         Raises:
             SourceNotFoundError: a file is missing.
-            SourceError: a file is empty, cut off or something else.
+            SourceError: a file is empty, cut off or of another kind.
         """
         ...
 
 
 class Offsets:
-    """Documents that follow each other: document k is `tokens[offsets[k]:offsets[k + 1]]`.
+    """Bounds of consecutive documents: document k is `tokens[offsets[k]:offsets[k + 1]]`.
 
     Args:
         offsets: n + 1 ascending integers.
-        name: of them, for messages.
-        whole: they tell of all tokens.
+        name: name of the offsets, for messages.
+        whole: True: the documents must cover all tokens.
     """
 
     def __init__(self, offsets: Array, name: str, whole: bool = False) -> None:
@@ -124,7 +124,7 @@ class Offsets:
 
 
 class OffsetsBeside(NamedTuple):
-    """Each file of tokens has its offsets beside it, as `TokenWriter` writes them."""
+    """Split by offsets in a file beside each file of tokens, as `TokenWriter` writes them."""
 
     raw: DType | None
 
@@ -144,7 +144,7 @@ class OffsetsBeside(NamedTuple):
 
 
 class OffsetsGiven(NamedTuple):
-    """The offsets of one file, in an array or in a file of the user's."""
+    """Split of one file by offsets that the user passes as an array or a file."""
 
     offsets: str | Array
     raw: DType | None
@@ -161,7 +161,7 @@ class OffsetsGiven(NamedTuple):
 
 
 class OneLength(NamedTuple):
-    """Documents of one length; what remains at the end is left out."""
+    """Split into documents of one length. The rest at the end is dropped."""
 
     length: int
     raw: DType | None
@@ -175,7 +175,7 @@ class OneLength(NamedTuple):
 
 
 def first_fall(values: Array) -> int | None:
-    """The place of the first number that is less than the one before it.
+    """Return the place of the first number that is less than its predecessor, or None.
 
     >>> first_fall(np.array([0, 3, 3, 2]))
     3
@@ -189,5 +189,5 @@ def first_fall(values: Array) -> int | None:
 
 
 def spread(count: int, most: int) -> Int64s:
-    """At most so many of the first `count` places, the first and the last among them."""
+    """Return at most `most` of the first `count` places, evenly spread, with the first and the last."""
     return np.unique(np.arange(most, dtype=np.int64) * (count - 1) // (most - 1)) if count else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""Records of bytes in one mapped file: what `headrace.convert(…, to="bytes")` writes."""
+"""Source of records of bytes in mapped files, which `headrace.convert(…, to="bytes")` writes."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _PATTERNS = ("*.npy",)
 class BytesSource(DocumentSource):
     """Records of bytes, of any length, in files that are mapped into memory. Thread-safe, picklable, safe to fork.
 
-    A record is a `bytes` object; it may be empty. To read one takes less than a microsecond, as the file is neither compressed
-    nor checked: for small records this is the fastest format, and for others ArrayRecord takes less space.
+    A record is a `bytes` object, which may be empty. Reading one takes less than a microsecond, because the file is neither
+    compressed nor checked. For small records this is the fastest format; ArrayRecord takes less space.
     `headrace.convert(…, to="bytes")` writes such files: `<path>.npy` has the bytes of all records (`uint8`, one axis), and
-    `<path>.npy.offsets` has n + 1 integers for n records. A file must not be changed while a source uses it.
+    `<path>.npy.offsets` has n + 1 integers for n records. Do not change a file while a source uses it.
 
     Args:
-        paths: `.npy` files: a path, a glob, a directory (its `*.npy` files) or a list of these. A glob and a directory are
-            sorted by name; a list keeps its order. The records of the files follow each other.
-        storage_options: how files in a store are reached and kept (docs/how-to/remote-files.md). Their records are read
-            when they are asked for.
-        growing: more files may come; see `TokenSource`.
-        generation: read the files of this generation, from 0, and look for no others.
+        paths: `.npy` files: a path, a glob, a directory (its `*.npy` files) or a list of these. Files of a glob or directory
+            are sorted by name; a list keeps its order. Records are numbered from the first file to the last.
+        storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their records are read
+            when they are requested.
+        growing: True: more files may appear; see `TokenSource`.
+        generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is empty, cut off or something else; the offsets do not fit it; there are no records.
+        SourceNotFoundError: a path matches no file.
+        SourceError: a file is empty, cut off or of another kind; the offsets do not fit it; there are no records.
         ValueError: `paths` is an empty list.
-        TypeError: a path is no path.
+        TypeError: a path is not a path.
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -75,5 +75,5 @@ class BytesSource(DocumentSource):
 
     @property
     def record_bytes(self) -> Int64s:
-        """The size of each record, `int64[records]`, read-only."""
+        """Size of each record, `int64[records]`, read-only."""
         return self._lengths

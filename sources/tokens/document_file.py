@@ -1,6 +1,6 @@
-"""One open file of tokens, and where its documents begin. In: places of documents. Out: their tokens.
+"""One open file of tokens, and the places of its documents.
 
-Nothing is read before somebody looks at it. No descriptor of a mapped file stays open.
+Nothing is read before it is needed. A mapped file needs no open descriptor.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from .bounds import Int64s, Split, spread
 from .files import Array, DType, MappedTokens, ReadTokens, Tokens
 
 _PIECE = 2048
-"""So many tokens of each piece tell two files apart."""
+"""Tokens of each piece that is digested to tell two files apart."""
 
 
 class DocumentFacts(NamedTuple):
-    """Facts about a file of tokens, whether it is open or not."""
+    """Facts about a file of tokens, which may be closed."""
 
     path: str
     dtype: DType
     documents: int
-    """How many there are."""
+    """Number of documents."""
     tokens: int
     stamps: tuple[Stamp, ...]
-    """Of the file of tokens, and of the one that tells where documents begin, if there is one."""
+    """Stamps of the file of tokens, and of the file with its offsets if there is one."""
     content: str | None
-    """A digest of some of it, if it was asked for."""
+    """Digest of some of the content, or None if it was not requested."""
 
 
 class DocumentFile:
-    """A file of tokens, and where its documents begin. Thread-safe, safe to fork.
+    """File of tokens with the places of its documents. Thread-safe, safe to fork.
 
     Args:
-        path: of the tokens.
-        split: tells where documents begin.
+        path: path or URL of the tokens.
+        split: finds where documents begin.
         storage: how files in a store are reached.
-        stamps: the versions that are to be read, as an earlier look found them; default any.
-        mapped: documents of a file on this machine are views of mapped memory; else they are read.
+        stamps: expected versions of the files, from an earlier look. Default: any.
+        mapped: True: documents of a local file are views of mapped memory. False: they are read.
 
     Raises:
         SourceNotFoundError: a file is missing.
-        SourceError: a file is empty, cut off or something else.
+        SourceError: a file is empty, cut off or of another kind.
     """
 
     path: str
@@ -66,10 +66,10 @@ class DocumentFile:
         self._tokens, self._bounds = split.open(self)
 
     def facts(self, pieces: int = 0) -> DocumentFacts:
-        """Check the documents, and tell what is to be known of the file.
+        """Check the documents, and return facts about the file.
 
         Args:
-            pieces: so many of them are digested.
+            pieces: number of pieces of the content to digest.
 
         Raises:
             SourceError: the documents do not fit the tokens.
@@ -80,30 +80,30 @@ class DocumentFile:
         return DocumentFacts(self.path, dtype, documents, tokens, stamps, content)
 
     def counts(self) -> tuple[int, int, DType]:
-        """Check the documents, and count them and the tokens, whose type comes last. Raises as `facts`."""
+        """Check the documents. Returns their number, the number of tokens and the dtype. Raises as `facts` does."""
         self._bounds.check(len(self._tokens))
         return len(self._bounds), len(self._tokens), self._tokens.dtype
 
     def check_unchanged(self) -> None:
-        """Raise SourceError where a file was changed: a page that is no longer in it would end the process (SIGBUS)."""
+        """Raise SourceError if a file was modified. Reading a mapped page that is gone would end the process (SIGBUS)."""
         for path, stamp in self._stamps.items():
             check_open_file(path, stamp)
 
     def read(self, places: Int64s) -> list[Array]:
-        """The tokens of the documents at these places, read-only; of a mapped file they are views.
+        """Return the tokens of the documents at these places, read-only. Documents of a mapped file are views.
 
         Raises:
-            SourceError: the file was changed, or cannot be read.
+            SourceError: the file was modified, or cannot be read.
         """
         self.check_unchanged()
         return self._tokens.pieces(*self._bounds.of(places))
 
     def prefetch(self, places: Int64s) -> None:
-        """Begin to bring documents closer: of a file in a store. Otherwise the system reads ahead."""
+        """Start to fetch documents of a file in a store. For local files, the system reads ahead."""
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:
-        """The first token of each document, and the one after its last."""
+        """Return the first token of each document, and the one after its last."""
         self.check_unchanged()
         return self._bounds.of(places)
 
@@ -112,14 +112,14 @@ class DocumentFile:
         return (stops - starts).astype(np.int64, copy=False)
 
     def looked_at(self, pieces: int) -> bytes:
-        """Some bounds, and so many pieces of the tokens: what tells this file from others."""
+        """Return some bounds and `pieces` pieces of the tokens, to tell this file from others."""
         self.check_unchanged()
         starts = spread(len(self._tokens), pieces)
         found = self._tokens.pieces(starts, np.minimum(starts + _PIECE, len(self._tokens)))
         return self._bounds.looked_at() + b"".join(array.tobytes() for array in found)
 
     def close(self) -> None:
-        """Let go of the files; documents that somebody holds stay readable. Called when no thread reads it any more."""
+        """Close the files. Documents that are in use stay readable. Called when no thread reads the file any more."""
         self._tokens.close()
 
     def tokens(self, dtype: DType | None, may_be_empty: bool = False) -> Tokens:

@@ -1,8 +1,8 @@
-"""In: record keys. Out: documents, as slices of files of tokens that are mapped into memory.
+"""Base of sources of documents: slices of files of tokens or bytes that are mapped into memory.
 
-Nothing is read before somebody looks at it, and nothing is copied: a document is a read-only view, and the system's page cache,
-which all worker processes share, holds what was read. Sources hold paths and open the files when they are first asked; no
-descriptor stays open, so that there may be thousands of files.
+Nothing is read before it is needed, and nothing is copied: a document is a read-only view, and all worker processes share the
+system's page cache. Sources hold paths, and open files on first use. No descriptor stays open, so that thousands of files are
+possible.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from .document_file import DocumentFacts, DocumentFile
 from .files import Array, DType
 
 _PIECES_LOOKED_AT = 8
-"""So many pieces of all files tell two sources apart; of each file at least two."""
+"""Pieces of all files together that are digested to tell two sources apart. At least two of each file."""
 
 _ALL_LOOKED_INTO, _MANY_LOOKED_INTO = 32768, 1024
-"""Up to so many files all are looked into, to tell two sources apart; of more, some."""
+"""Maximum number of files that are all digested, and number of files that are digested if there are more."""
 
 FoundT = TypeVar("FoundT")
 
 
 class DocumentSource(FileSource[Any]):
-    """A base of sources of documents. Thread-safe, picklable, safe to fork."""
+    """Base of sources of documents. Thread-safe, picklable, safe to fork."""
 
     _unit = "documents"
     _dtype: DType
     _token_counts: Int64s
-    """Of each file; one that is listed twice is there twice."""
+    """Number of tokens of each file. A file that is listed twice counts twice."""
     _stamps: tuple[Stamps, ...]
-    """Of all files of tokens, and of those that tell where documents begin, if there are any."""
+    """Stamps of all files of tokens, and of all files of offsets if there are any."""
     _name: str | None = None
-    """Of the array in a record; None: a record has no name for it."""
+    """Name of the array in a record, or None if records have no names."""
     _split: Split
     _digested: dict[int, tuple[int, Any]]
-    """By the pieces of each file: so many files, and their digest, with which that of a later generation begins."""
+    """By pieces per file: the number of digested files, and their digest. A later generation continues it."""
     _unpickled = ("_pool", "_digested")
 
     def _read_from(
@@ -67,7 +67,7 @@ class DocumentSource(FileSource[Any]):
         generation: int | None,
         kind: Any,
     ) -> None:
-        """Take the arguments of a constructor, and the `split` that it made of some of them."""
+        """Take the arguments of a constructor, with the `split` that it made of some of them."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name={short_repr(name)} must be a string, or None for records that are bare arrays.")
         self._name, self._split, self._storage = name, split, storage_options_of(storage_options)
@@ -98,7 +98,7 @@ class DocumentSource(FileSource[Any]):
         self._prepare()
 
     def _numbers(self) -> Int64s:
-        """Facts about all files as numbers, and their stamps."""
+        """Return facts about all files as numbers, and store their stamps."""
         if self._growth is None and len(self._paths) >= MANY_FILES and not self._is_in_store():
             stamps, numbers = facts_of(
                 self._paths,
@@ -122,10 +122,10 @@ class DocumentSource(FileSource[Any]):
         return (path,) if beside is None else (path, beside)
 
     def _check_paths(self, paths: Sequence[str]) -> None:
-        """Raise ValueError where so many files cannot be read."""
+        """Raise ValueError if the source cannot read so many files."""
 
     def _why_none(self) -> str:
-        """The end of the error about files without documents."""
+        """Return the end of the error message for files without documents."""
         return ""
 
     def _prepare(self) -> None:
@@ -144,10 +144,10 @@ class DocumentSource(FileSource[Any]):
         self._digested = {}
 
     def at_generation(self, generation: int) -> Self:
-        """The same source with the files of a generation; keys of records that both have are the same.
+        """Return the same source with the files of another generation. Records of both have the same keys.
 
         Raises:
-            SourceError: there is none of this number, or a file was changed.
+            SourceError: the generation does not exist, or a file was modified.
         """
         other = super().at_generation(generation)
         other._digested = self._digested
@@ -177,12 +177,12 @@ class DocumentSource(FileSource[Any]):
 
     @property
     def reads_ahead(self) -> bool:
-        """True of files in stores: of a mapped file a record is a view, and the disk is read by what looks at it."""
+        """True for files in stores. A record of a mapped file is a view, so the disk is read when it is used."""
         return self._is_in_store()
 
     @cached_property
     def _lengths(self) -> Int64s:
-        """The length of each document, `int64[documents]`, read-only."""
+        """Length of each document, `int64[documents]`, read-only."""
         lengths = np.concatenate(self._of_files(DocumentFile.lengths, range(len(self._paths))))
         lengths.flags.writeable = False
         return lengths
@@ -192,9 +192,9 @@ class DocumentSource(FileSource[Any]):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Documents, tokens, a digest of dtype, name, some offsets and some tokens; of several files one of their names, too.
+        """Numbers of documents and tokens, and a digest of dtype, name, some offsets and tokens.
 
-        The same wherever the files lie. Of more than 32,768 files 1,024 are looked into.
+        It does not depend on where the files are. Of more than 32,768 files, 1,024 are digested.
         """
         count = len(self._paths)
         pieces = max(_PIECES_LOOKED_AT // count, 2)
@@ -211,20 +211,20 @@ class DocumentSource(FileSource[Any]):
         return {"kind": type(self).__name__, **sums, "content": digest.hexdigest()[:16], **self._names()}
 
     def _names(self) -> dict[str, str]:
-        """A digest of the names of several files; the content of one alone tells which it is."""
+        """Return a digest of the names of several files. One file is identified by its content alone."""
         names = list(zip(map(name_of, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
 
 
 class TokenDocuments(DocumentSource):
-    """A base of sources of documents of tokens. A record is an array, or a dict with one."""
+    """Base of sources of documents of tokens. A record is an array, or a dict with one array."""
 
     def _records_of(self, documents: list[Array]) -> list[Any]:
         return documents if self._name is None else [{self._name: document} for document in documents]
 
     @property
     def lengths(self) -> Any:
-        """The number of tokens of each document, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
+        """Number of tokens of each document, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
         return self._lengths if self._name is None else {self._name: self._lengths}
 
 

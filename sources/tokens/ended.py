@@ -1,6 +1,6 @@
-"""Documents that a token ends, or begins. In: a file of bare tokens. Out: their bounds, found once and kept beside the file.
+"""Documents that a token ends or begins, in files of bare tokens. The places are found once, and stored beside the file.
 
-`formats/index.py` keeps them: of the same file they are found again, of one that was changed they are made anew.
+`formats/index.py` stores them, and makes them anew if the file was modified.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 class MarkedByToken(NamedTuple):
-    """A token marks where documents meet."""
+    """Split at a marker token."""
 
     token: int
     begins: bool
-    """The token is the first of its document, not the last."""
+    """True if the token is the first of its document, False if it is the last."""
     raw: DType | None
     index_dir: str | None
 
     @property
     def argument(self) -> str:
-        """The user's argument that says so."""
+        """Name of the user's argument that chose this split."""
         return f"{'begin' if self.begins else 'end'}_of_text={self.token}"
 
     def beside(self, path: str) -> str | None:

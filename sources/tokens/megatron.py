@@ -1,4 +1,4 @@
-"""Megatron-LM's indexed datasets. In: `.bin` and `.idx` files as Megatron writes them. Out: documents, or sequences, of tokens.
+"""Source of Megatron-LM's indexed datasets: documents, or sequences, of tokens in `.bin` and `.idx` files.
 
     .idx   9 bytes MAGIC | uint64 version, 1 | uint8 code of the tokens' dtype | uint64 sequences | uint64 documents + 1
            int32[sequences] lengths in tokens | int64[sequences] places in the .bin, in bytes
@@ -29,7 +29,7 @@ from .documents import TokenDocuments
 from .files import Array, DType, Tokens
 
 MAGIC = b"MMIDIDX\x00\x00"
-"""What an `.idx` file begins with."""
+"""First bytes of an `.idx` file."""
 
 _HEADER = struct.Struct("<9sQBQQ")
 _VERSION = 1
@@ -37,37 +37,36 @@ _DTYPES = {
     code: np.dtype(name)
     for code, name in enumerate(("u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2", "<u4", "<u8"), start=1)
 }
-"""By their codes. The last two are DeepSpeed's and fairseq's."""
+"""Dtypes by code. The last two are DeepSpeed's and fairseq's."""
 
 _LOOKED_AT = 4096
 _AT_ONCE = 1 << 20
 
 
 class MegatronSource(TokenDocuments):
-    """Documents of Megatron-LM's `.bin` and `.idx` files, read as they are. Thread-safe, picklable, safe to fork.
+    """Documents of Megatron-LM's `.bin` and `.idx` files, read without conversion. Thread-safe, picklable, safe to fork.
 
-    A record is a dict with one read-only array of the files' dtype, `{"tokens": array}`, which is a view of the mapped `.bin`;
-    it may be empty. Nothing is converted or built: the `.idx` tells where documents lie, and how long they are. A file must
-    not be changed while a source uses it.
+    A record is a dict with one read-only array of the files' dtype, `{"tokens": array}`, a view of the mapped `.bin`. It may
+    be empty. The `.idx` tells where documents are, and how long. Do not change a file while a source uses it.
 
     Args:
-        prefix: of the files, as Megatron's `--data-path` has it, such as `data/web_text_document`; or the path of the `.bin`
-            or the `.idx`, a glob of them, a directory (its `.bin` files), or a list of these. A glob and a directory are
-            sorted by name; a list keeps its order. The documents of the files follow each other.
-        sequences: records are the sequences of which documents consist, such as sentences. Default False: documents. Most
-            datasets have one sequence for each document.
-        name: of the array in the record, default "tokens". None: the record is the array itself.
-        storage_options: how files in a store are reached and kept (docs/how-to/remote-files.md). Their documents are read
-            when they are asked for; their `.idx` is copied into the cache.
-        growing: more files may come; see `TokenSource`.
-        generation: read the files of this generation, from 0, and look for no others.
+        prefix: prefix of the files, as in Megatron's `--data-path`, such as `data/web_text_document`; or the path of the
+            `.bin` or `.idx`, a glob of them, a directory (its `.bin` files), or a list of these. Files of a glob or directory
+            are sorted by name; a list keeps its order. Documents are numbered from the first file to the last.
+        sequences: True: records are the sequences that documents consist of, such as sentences. Default False: records are
+            documents. Most datasets have one sequence per document.
+        name: name of the array in the record, default "tokens". None: the record is the array itself.
+        storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their documents are read
+            when they are requested; their `.idx` is copied into the cache.
+        growing: True: more files may appear; see `TokenSource`.
+        generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is empty, cut off or something else; the `.idx` does not fit the `.bin`; sequences belong to no
-            document, or those of one do not follow each other; files have different dtypes; there are no documents.
+        SourceNotFoundError: a path matches no file.
+        SourceError: a file is empty, cut off or of another kind; the `.idx` does not fit the `.bin`; sequences belong to no
+            document, or those of a document are not consecutive; files have different dtypes; there are no documents.
         ValueError: `prefix` is an empty list.
-        TypeError: a path is no path, or `name` no string.
+        TypeError: a path is not a path, or `name` is not a string.
 
     Example (needs files):
         `MegatronSource("data/web_text_document")[0]` is `{"tokens": array([…], dtype=uint16)}`.
@@ -93,7 +92,7 @@ class MegatronSource(TokenDocuments):
 
 
 def _tokens_path(path: str, storage_options: StorageOptionsLike) -> str:
-    """The path of the tokens; of a folder or a glob, what it is."""
+    """Return the path of the `.bin` file for a prefix or path. Folders and globs are unchanged."""
     if path.endswith(".idx"):
         return _beside(path, ".bin")
     if path.endswith(".bin") or glob.has_magic(path):
@@ -107,7 +106,7 @@ def _beside(path: str, suffix: str) -> str:
 
 
 class IndexBeside(NamedTuple):
-    """Each `.bin` has its `.idx` beside it."""
+    """Split by the `.idx` beside each `.bin`."""
 
     sequences: bool
 
@@ -129,24 +128,24 @@ class IndexBeside(NamedTuple):
 
 
 class MegatronIndex(NamedTuple):
-    """The arrays of an `.idx`, mapped."""
+    """Mapped arrays of an `.idx`."""
 
     path: str
     dtype: DType
     lengths: Array
-    """In tokens, of each sequence."""
+    """Length of each sequence, in tokens."""
     pointers: Array
-    """In bytes."""
+    """Place of each sequence, in bytes."""
     documents: Array
-    """The first sequence of each, and the end of the last."""
+    """First sequence of each document, and the end of the last."""
 
     def sequences(self, places: Int64s) -> tuple[Array, Array]:
-        """The first token of each sequence, and the one after its last."""
+        """Return the first token of each sequence, and the one after its last."""
         starts = self.pointers[places] // self.dtype.itemsize
         return starts, starts + self.lengths[places]
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError unless each sequence lies in a file of so many tokens."""
+        """Raise SourceError if a sequence lies outside of a file of `tokens` tokens."""
         for first in range(0, len(self.lengths), _AT_ONCE):
             places = np.arange(first, min(first + _AT_ONCE, len(self.lengths)))
             starts, stops = self.sequences(places)
@@ -162,7 +161,7 @@ class MegatronIndex(NamedTuple):
 
 
 class SequenceBounds:
-    """Each sequence for itself."""
+    """Bounds of single sequences."""
 
     def __init__(self, index: MegatronIndex) -> None:
         self.of, self.check, self._index = index.sequences, index.check, index
@@ -175,7 +174,7 @@ class SequenceBounds:
 
 
 class DocumentBounds:
-    """Documents, whose sequences follow each other."""
+    """Bounds of documents, whose sequences are consecutive."""
 
     def __init__(self, index: MegatronIndex) -> None:
         self._index = index
@@ -226,7 +225,7 @@ def _bytes(bounds: Bounds) -> bytes:
 
 
 def _read_index(place: str, path: str) -> MegatronIndex:
-    """Read the file at `place`; `path` is for messages."""
+    """Read the file at `place`. `path` is for messages."""
     with closing(open_file(place)) as file:
         head = bytes(file.read(0, min(file.size, _HEADER.size)))
     if len(head) < _HEADER.size and (head + MAGIC[len(head) :]).startswith(MAGIC):

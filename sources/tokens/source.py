@@ -1,4 +1,4 @@
-"""Documents in files of tokens: `TokenWriter`'s, and those of others."""
+"""Source of documents in files of tokens, written by `TokenWriter` or by other programs."""
 
 from __future__ import annotations
 
@@ -20,47 +20,46 @@ from .ended import MarkedByToken
 from .files import Array, DType, integer_dtype
 
 _PATTERNS = ("*.npy",)
-"""The files of a directory that count."""
+"""Files of a directory that count."""
 
 
 class TokenSource(TokenDocuments):
     """Documents of tokens, as slices of files that are mapped into memory. Thread-safe, picklable, safe to fork.
 
-    A record is a dict with one read-only array of the files' dtype, `{"tokens": tokens[start:stop]}`; it may be empty.
-    Nothing is copied, and the memory that is taken does not grow with the files. `TokenWriter` and `headrace.convert` write
-    such files; those of others can be read, too. A file must not be changed while a source uses it: write new versions under
-    new names.
+    A record is a dict with one read-only array of the files' dtype, `{"tokens": tokens[start:stop]}`. It may be empty.
+    Nothing is copied, and memory does not grow with the files. `TokenWriter` and `headrace.convert` write such files; files
+    of other programs can be read, too. Do not change a file while a source uses it: write new versions under new names.
 
     Args:
         paths: `.npy` files with an integer array of one axis, or raw files of integers: a path, a glob, a directory (its
-            `*.npy` files) or a list of these. A glob and a directory are sorted by name; a list keeps its order. The
-            documents of the files follow each other.
-        offsets: where documents begin: n + 1 ascending integers for n documents, of which document k is
+            `*.npy` files) or a list of these. Files of a glob or directory are sorted by name; a list keeps its order.
+            Documents are numbered from the first file to the last.
+        offsets: where documents begin: n + 1 ascending integers for n documents; document k is
             `tokens[offsets[k]:offsets[k + 1]]`. An array, or the path of a `.npy` file, for one file of tokens. Default:
             for each file of tokens the file `<path>.offsets`.
-        dtype: of a raw file's tokens, such as `np.uint16`. A `.npy` file tells its own.
-        document_length: in place of offsets: all documents have so many tokens. What remains at the end of a file is left
-            out.
-        end_of_text: in place of offsets: the ID of the token that ends each document, such as GPT-2's 50256; it stays the last
-            one of its document. What follows the last of them is a document, too. The documents of a file are found once, and
-            kept in `<path>.to-<ID>.headrace-index`; a file that was changed since is gone through again.
+        dtype: dtype of a raw file, such as `np.uint16`. A `.npy` file has its own.
+        document_length: instead of offsets: the length of all documents, in tokens. The rest at the end of a file is dropped.
+        end_of_text: instead of offsets: the ID of the token that ends each document, such as GPT-2's 50256. It stays the last
+            token of its document. Tokens after the last one are a document, too. The documents of a file are found once,
+            and stored in `<path>.to-<ID>.headrace-index`; a file that was modified is searched again.
         begin_of_text: the same for a token that begins each document.
-        index_dir: a folder in which to keep what was found. Default: beside the file, or in the user's cache folder where that
-            cannot be written, or the file is in a store.
-        name: of the array in the record, default "tokens". None: the record is the array itself.
-        storage_options: how files in a store are reached and kept (docs/how-to/remote-files.md). Their documents are read
-            when they are asked for; their offsets are copied into the cache.
-        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
-            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
-        generation: read the files of this generation, from 0, and look for no others.
+        index_dir: folder for these indices. Default: beside the file, or in the user's cache folder if that is read-only or
+            the file is in a store.
+        name: name of the array in the record, default "tokens". None: the record is the array itself.
+        storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their documents are read
+            when they are requested; their offsets are copied into the cache.
+        growing: True: more files may appear, in numbered generations that are recorded beside the data in
+            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is empty, cut off or something else; the offsets do not ascend, or go beyond the last token; files
+        SourceNotFoundError: a path matches no file.
+        SourceError: a file is empty, cut off or of another kind; the offsets do not ascend, or exceed the last token; files
             have different dtypes; there are no documents.
-        ValueError: two of `offsets`, `document_length`, `end_of_text` and `begin_of_text` are given, `offsets` for several
-            files, `document_length` is less than 1, a token does not fit the files' dtype, or `paths` is an empty list.
-        TypeError: a path is no path, `dtype` no integer type, `name` no string, `offsets` no integers, or a token no integer.
+        ValueError: two of `offsets`, `document_length`, `end_of_text` and `begin_of_text` are given; `offsets` is given for
+            several files; `document_length` is less than 1; a token does not fit the dtype; or `paths` is an empty list.
+        TypeError: a path is not a path, `dtype` is not an integer type, `name` is not a string, or `offsets` or a token is not
+            an integer.
 
     >>> import pathlib, tempfile
     >>> from headrace import TokenWriter
@@ -120,7 +119,7 @@ class TokenSource(TokenDocuments):
 
 
 def _split(given: dict[str, Any], raw: DType | None, index_dir: PathLike | None) -> Split:
-    """The way to tell where documents begin, of the one argument that says it."""
+    """Return the split that the single given argument means."""
     if not given:
         return OffsetsBeside(raw)
     (name, value), *more = given.items()

@@ -1,7 +1,7 @@
-"""In: documents, one after the other. Out: a file of tokens and its offsets, for `TokenSource`: whole, or not there at all.
+"""Write documents to a file of tokens and its offsets, for `TokenSource`. The files appear complete, or not at all.
 
-Both are written under names of their own, with no more memory than a buffer each. When all is on the disk they get their names:
-the offsets first, which say nothing by themselves, and then the tokens.
+Both are written under temporary names, each with one buffer. When all bytes are on disk, they are renamed: first the offsets,
+which have no effect alone, and then the tokens.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from ...files.whole_files import WholeFile
 from .files import MAGIC, Array, integer_dtype, offsets_path
 
 _HEADER_BYTES = 128
-"""A multiple of 64, as the format asks for, with room for any number of values."""
+"""Size of the header. The format asks for a multiple of 64; this has space for any number of values."""
 
 _OFFSET = struct.Struct("<q")
 _OFFSET_DTYPE = np.dtype("<i8")
 
 
 class TokenWriter:
-    """Writes documents of tokens into one file, for `TokenSource`: whole, or not at all.
+    """Writer of documents of tokens to one file, for `TokenSource`. The file appears complete, or not at all.
 
-    `<path>` is a `.npy` file with the tokens of all documents, and `<path>.offsets` one with n + 1 numbers for n documents:
-    document k is `tokens[offsets[k]:offsets[k + 1]]`. They appear when the writer is closed, the one at `path` last. A
-    writer that was killed leaves at most files whose names end in `.unfinished`. Where the block of a `with` ends in an
-    exception, nothing is left. It takes a few MB of memory, however much is written.
+    `<path>` is a `.npy` file with the tokens of all documents, and `<path>.offsets` has n + 1 numbers for n documents:
+    document k is `tokens[offsets[k]:offsets[k + 1]]`. They appear when the writer is closed, `<path>` last. A killed writer
+    leaves at most files whose names end in `.unfinished`. If the block of a `with` statement ends in an exception, nothing is
+    left. The writer needs a few MB of memory, however much is written.
 
     Args:
-        path: ends in `.npy`; nothing is there yet. Folders above it are made.
-        dtype: of the tokens, an integer type, default `np.uint32`. `np.uint16` takes half the space, and is enough for
-            65,536 different tokens.
-        may_be_empty: whether it may be closed without any document, for a source on several files. Default: that is an error.
+        path: must end in `.npy` and not exist. Missing folders are created.
+        dtype: integer type of the tokens, default `np.uint32`. `np.uint16` takes half the space, and is enough for 65,536
+            different tokens.
+        may_be_empty: True: allow a file without documents, for a source on several files. Default False: that is an error.
 
     Raises:
         ValueError: the path does not end in `.npy`.
-        TypeError: the path is none, or `dtype` is no integer type.
-        FileExistsError: there is a file at `path`.
-        OSError: as the file system says, here and when writing.
+        TypeError: `path` is not a path, or `dtype` is not an integer type.
+        FileExistsError: the path exists.
+        OSError: the file system reports an error, here or while writing.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +59,7 @@ class TokenWriter:
     _path: str
     _dtype: np.dtype[Any]
     _parts: tuple[_NpyFile, _NpyFile] | None = None
-    """Tokens and offsets; None after the end."""
+    """Files of tokens and offsets; None after the end."""
 
     def __init__(self, path: PathLike, dtype: npt.DTypeLike = np.uint32, *, may_be_empty: bool = False) -> None:
         self._path, self._dtype, self._may_be_empty = text_of(path), integer_dtype(dtype), may_be_empty
@@ -80,8 +80,8 @@ class TokenWriter:
         """Write one document: integers with one axis, as an array or a list. It may be empty.
 
         Raises:
-            TypeError: they are no integers, or have not one axis.
-            ValueError: a token does not fit the dtype. Nothing was written, and the writer goes on.
+            TypeError: the tokens are not integers, or have not one axis.
+            ValueError: a token does not fit the dtype. Nothing is written, and the writer stays usable.
             ClosedError: the writer was closed.
         """
         if self._parts is None:
@@ -96,16 +96,16 @@ class TokenWriter:
             raise
 
     def extend(self, documents: Iterable[npt.ArrayLike]) -> None:
-        """Write many documents; raises as `append` does."""
+        """Write many documents. Raises as `append` does."""
         for document in documents:
             self.append(document)
 
     def close(self) -> None:
-        """Have the files appear, whole and on the disk. May be called twice.
+        """Finish the files. They appear, complete and on disk. May be called twice.
 
         Raises:
             ValueError: no document was written.
-            FileExistsError: there is a file at `path` meanwhile.
+            FileExistsError: another process has created `path` meanwhile.
         """
         if self._parts is None:
             return
@@ -127,7 +127,7 @@ class TokenWriter:
         self._parts = None
 
     def discard(self) -> None:
-        """Remove what was written; no file appears. After `close` it does nothing."""
+        """Remove what was written, so that no file appears. Does nothing after `close`."""
         parts, self._parts = self._parts, None
         for part in parts or ():
             part.discard()
@@ -150,7 +150,7 @@ class TokenWriter:
 
 
 class _NpyFile(WholeFile):
-    """A `.npy` file with one axis, in the making."""
+    """`.npy` file with one axis, while it is written."""
 
     def __init__(self, path: str, dtype: np.dtype[Any]) -> None:
         super().__init__(path)
