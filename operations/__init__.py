@@ -1,4 +1,4 @@
-"""Operations: records to records, and records to batches."""
+"""Operations: transform records, and combine records into batches."""
 
 from typing import TYPE_CHECKING
 

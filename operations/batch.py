@@ -1,10 +1,10 @@
-"""Batch: consecutive elements become one, stacked leaf by leaf.
+"""Batch: stack consecutive elements into one, leaf by leaf.
 
-In: elements of equal structure and shapes. Out: a tree of arrays with a new leading axis.
+Elements must have equal structures and shapes. The batch is a tree of arrays with a new leading axis.
 
-Incremental: the first element fixes the layout, and elements are copied into the batch's own memory while they are still
-in the caches, a few at a time if they are small, and then dropped. To collect a batch's elements and stack them at the end
-would touch twice the memory, and cold.
+Batching is incremental: the first element fixes the layout. Elements are copied into the batch's memory while they are still
+in the caches, a few at a time if they are small, and then dropped. Collecting all elements and stacking them at the end would
+touch twice the memory, and cold.
 """
 
 from __future__ import annotations
@@ -27,24 +27,22 @@ BatchFunction = Callable[[Sequence[Element]], Element]
 
 @explains_init
 class Batch(Operation):
-    """Puts `batch_size` consecutive elements into one.
+    """Combine `batch_size` consecutive elements into one.
 
-    Arrays and numbers are stacked into one array per leaf, of shape `[batch_size, *shape]`, with the dtype that
-    `np.stack` would give; where numbers of several dtypes come together, a `PromotionWarning` says so, once for each leaf.
-    Strings, bytes and other objects become an array of dtype object, which loses nothing. Dicts, tuples and lists of arrays are
-    trees, whose leaves are stacked one by one. A list of numbers is refused, as it may be meant for an array: map it to one, or
-    to a tuple.
+    Arrays and numbers are stacked into one array per leaf, of shape `[batch_size, *shape]`, with the dtype of `np.stack`. If
+    numbers of several dtypes are combined, a `PromotionWarning` says so, once for each leaf. Strings, bytes and other objects
+    become an array of dtype object. Dicts, tuples and lists of arrays are trees, whose leaves are stacked one by one. A list
+    of numbers is refused, because it may be meant as an array: convert it to an array, or to a tuple.
 
     Args:
         batch_size: number of elements, at least 1.
-        drop_remainder: False (default) gives a shorter last batch; True leaves the remainder out, an error where nothing
-            else would be left.
-        batch_fn: makes the batch from the list of its elements, in place of stacking; see `pad_batch`.
+        drop_remainder: False (default): the last batch may be shorter. True: drop it; an error if no batch would be left.
+        batch_fn: function that makes the batch from the list of its elements, instead of stacking; see `pad_batch`.
 
     Raises:
         ValueError: `batch_size` is not positive.
-        BatchError: while batching, when two elements differ in structure or in the shape of a leaf, or are a number here and
-            a string or object there; or when a leaf is masked.
+        BatchError: while batching, if two elements differ in structure or in the shape of a leaf, or one has a number where
+            the other has a string or object; or if a leaf is a masked array.
         NoElementError: an element is None.
 
     >>> from headrace import load
@@ -86,7 +84,7 @@ class Batch(Operation):
         return self.batch_fn
 
     def taking(self, count: int) -> Batch:
-        """The same with another batch size."""
+        """Return the same operation with another batch size."""
         other = copy.copy(self)
         other.batch_size = whole_number("batch_size", count, 1, None, "a positive int")
         return other
@@ -96,7 +94,7 @@ class Batch(Operation):
         return f"Batch({self.batch_size}{rest})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """All but the size: a stream may go on with another one."""
+        """Return all parameters but the size, because a stream may resume with another size."""
         return {name: value for name, value in vars(self).items() if name != "batch_size"}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -108,7 +106,7 @@ class Batch(Operation):
 
 
 def _check_called(batch_fn: Any) -> None:
-    """Raise for a maker of batch functions where a batch function is meant."""
+    """Raise TypeError for a function that makes batch functions, passed where a batch function is expected."""
     for maker, arguments in ((pad_batch, ""), (batch_and_pad, "batch_size=…")):
         if batch_fn is maker:
             name = maker.__name__
@@ -116,15 +114,15 @@ def _check_called(batch_fn: Any) -> None:
 
 
 class BatchStep:
-    """Batches in the making, one after another, each pushed on when it is full.
+    """Step that fills batches, and pushes each when it is full.
 
     Elements wait until there are `_limit` of them, and are then copied together.
 
     Args:
         batch: the operation.
         then: the step to push batches to.
-        context: of the chain. A batch goes on with the place of its first element.
-        number: of the operation.
+        context: context of the chain. A batch has the place of its first element.
+        number: number of the operation.
     """
 
     __slots__ = ("_context", "_count", "_drops", "_first", "_limit", "_number", "_rows", "_size", "_then", "_waiting")
@@ -144,14 +142,14 @@ class BatchStep:
         self._limit = 1  # the first row is copied at once: only now is its place known
 
     def push(self, element: Element) -> None:
-        """Take one element, which stands where the context says."""
+        """Take one element, whose place is in the context."""
         waiting = self._waiting
         waiting.append(element)
         if len(waiting) == self._limit:
             self._copy()
 
     def take_all(self, elements: Iterator[Element]) -> None:
-        """Take all there are, wherever they stand."""
+        """Take all elements of an iterator, whatever their places."""
         more = True
         while more:  # no longer: a function that raised StopIteration would be called again
             if not self._count and not self._waiting:
@@ -160,7 +158,7 @@ class BatchStep:
             more = self._take_large(elements) if alone else self._take_together(elements)
 
     def _take_large(self, elements: Iterator[Element]) -> bool:
-        """Take rows too large to wait for others; whether there may be more."""
+        """Take elements that are too large to wait for others. Returns True if there may be more."""
         for element in elements:
             self._waiting.append(element)
             del element  # so that the next one can have its memory, which is in the caches
@@ -178,7 +176,7 @@ class BatchStep:
         return more
 
     def look(self) -> None:
-        """Copy what waits, as something failed: what is wrong with an earlier element comes first, however many waited."""
+        """Copy the waiting elements after a failure elsewhere, so that an error of an earlier element is raised first."""
         if self._waiting:
             self._copy()
 
@@ -214,7 +212,7 @@ class BatchStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the last batch on, if there is one and it counts."""
+        """Push the last batch, unless it is empty or dropped."""
         if self._waiting:
             self._copy()
         if self._count and not self._drops:
@@ -223,12 +221,12 @@ class BatchStep:
 
 
 class Gather:
-    """Collects elements for a `batch_fn` of the user's. Attributes as of `Stack`."""
+    """Collector of elements for a user's `batch_fn`. Attributes as of `Stack`."""
 
     row = 0
 
     def resize(self, size: int) -> None:
-        """The same for any number of rows."""
+        """Expect batches of this number of rows."""
         self.size = size
 
     def __init__(self, size: int, batch_fn: BatchFunction, tell: Tell) -> None:
@@ -237,30 +235,31 @@ class Gather:
         self._elements: list[Element] = []
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
-        """Put elements at `row` and the rows after it; rows come in order."""
+        """Put elements at `row` and the following rows. Rows come in order."""
         if row == 0:
             self._elements = []
         self._elements.extend(elements)
 
     def finish(self, rows: int) -> Element:
-        """The batch."""
+        """Return the batch."""
         elements, self._elements = self._elements, []
         with telling(self._tell):
             return self._batch_fn(elements)
 
 
 class BatchMethods(ChainMethods[ChainT]):
-    """The method of a dataset for this operation."""
+    """Method of a dataset for this operation."""
 
     batch_class: ClassVar[type[Batch]] = Batch
 
     def batch(self, batch_size: int, *, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> ChainT:
-        """Consecutive elements as one, as `Batch` makes it.
+        """Combine consecutive elements into batches, as `Batch` does.
 
-        Each epoch of a `MapDataset` has its own batches, unless `repeat` came before.
+        Each epoch of a `MapDataset` has its own batches, unless `repeat` comes before.
 
         Raises:
-            ValueError: in a `MapDataset` a filter or flat map came before, so that an index does not tell what makes a batch.
+            ValueError: the dataset is a `MapDataset`, and a filter or flat map comes before, so that an index does not tell
+                which elements are in a batch.
 
         >>> from headrace import MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]

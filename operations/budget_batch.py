@@ -1,9 +1,7 @@
-"""BudgetBatch: records of unequal length become batches of few shapes, each within a budget of tokens.
+"""BudgetBatch: batches of records of similar length, in a few shapes, each within a budget of tokens.
 
-In: records with arrays of tokens. Out: batches of records of like length, padded, with their lengths and a mask.
-
-Where lengths are known before anything is read, the plan of the loader has the batches (`loader/plan/budget/`), and this
-operation only makes their arrays. Where they are not, it works on windows of a stream, as `Pack` does.
+If lengths are known before reading, the loader plans the batches (`loader/plan/budget/`), and this operation only makes their
+arrays. Otherwise it works on windows of a stream, as `Pack` does.
 """
 
 from __future__ import annotations
@@ -25,46 +23,46 @@ from .chain import ChainMethods, ChainT
 from .protocol import Context, Element, Operation, SeedFor, Step
 
 STREAM_WINDOW = 4096
-"""Records of a window of a stream, unless the user says otherwise."""
+"""Default number of records in a window of a stream."""
 
 
 class BudgetBatch(Operation):
-    """Batches of records of like length, whose padded size is at most `max_tokens`; in a few shapes.
+    """Batches of records of similar length, with a padded size of at most `max_tokens`, in a few shapes.
 
-    Records are dicts of arrays, whose first axes count tokens and may differ; a record's length is that of its longest array.
-    A record that is one array is batched as if it was `{"tokens": array}`. A batch is a dict:
+    Records are dicts of arrays, whose first axes count tokens and may differ. The length of a record is that of its longest
+    array. A record that is a single array is batched as `{"tokens": array}`. A batch is a dict:
 
     * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most `max_tokens`;
-    * `lengths`, `int32[rows]`: of each record; 0 for a row without a record;
+    * `lengths`, `int32[rows]`: length of each record; 0 for a row without a record;
     * `mask`, `bool[rows, length]`: True where there is a token.
 
-    Each length of `pad_to` has one number of rows. So a step that is compiled for each shape is compiled `len(pad_to)` times
-    at most. Batches come in a random order, and so do records of like length.
+    Each length of `pad_to` has one number of rows. So a jitted step compiles at most `len(pad_to)` times. Batches come in
+    random order, and so do records of similar length.
 
-    With known lengths, those of a source that tells them or `lengths=`, batches are planned before anything is read. Then
-    `len(loader)` and `records_at` work, and all shards have the same number of batches, at each step of one shape. Each epoch
-    has the batches of one plan with other records in each. Without, batches are made of windows of the stream, on one shard.
+    With known lengths, from the source or from `lengths=`, batches are planned before anything is read. Then `len(loader)` and
+    `records_at` work, and all shards have the same number of batches, with the same shape at each step. All epochs have the
+    same plan with other records. Without known lengths, batches are made of windows of the stream, on one shard only.
 
     Args:
-        max_tokens: rows times padded length of a batch, at most; of each shard.
-        pad_to: the lengths that records are padded to, `(128, 256, 512)`; or how many of them, which are then chosen so that
-            padding is least (default 8): that takes known lengths.
-        max_records: rows of a batch, at most. None (default): any number.
-        multiple_of: the number of rows is a multiple of this (default 1), of the number of local devices for example.
-        window: records of which batches are made together. None (default): those of an epoch where lengths are known, else
-            4,096. More of them leave less padding.
-        lengths: of the records, in the order of the source: an array, the name of a field, or a function of a record, which is
-            then called for all of them. None (default): those that the source tells, if nothing is done to records before.
-        too_long: what becomes of a record longer than all of `pad_to`: "error" (default) refuses it, "drop" leaves it out,
-            "truncate" cuts it.
-        pad_value: stands after the last token (default 0); a number, or a dict by leaf.
-        meta_features: keys of arrays that are no tokens: they are stacked as they are. Numbers and text always are.
-        seed: of the random orders. None (default): that of the sampler or the dataset.
+        max_tokens: maximum of rows times padded length of a batch, per shard.
+        pad_to: padded lengths, such as `(128, 256, 512)`; or how many (default 8), which are then chosen for the least padding.
+            The choice needs known lengths.
+        max_records: maximum number of rows. None (default): any.
+        multiple_of: the number of rows is a multiple of this (default 1), such as the number of local devices.
+        window: number of records that are batched together. None (default): those of an epoch if lengths are known, else
+            4,096. A larger window leaves less padding.
+        lengths: lengths of the records, in the order of the source: an array, the name of a field, or a function of a record,
+            which is called for every record. None (default): the lengths that the source tells, if no operation comes before.
+        too_long: how to treat a record longer than all of `pad_to`: "error" (default) raises, "drop" drops it, "truncate" cuts
+            it.
+        pad_value: padding (default 0); a number, or a dict by leaf.
+        meta_features: keys of arrays that are not tokens, and are stacked unchanged. Numbers and text always are.
+        seed: seed of the random orders. None (default): that of the sampler or the dataset.
 
     Raises:
-        TypeError, ValueError: an argument is not of its kind or outside its range; a length of `pad_to` is over the budget.
-        LengthsError: a record is too long, or longer than its length says; lengths are not known and needed.
-        BatchError: while batching, when records differ in structure.
+        TypeError, ValueError: an argument has a wrong type or is out of range; a length of `pad_to` exceeds the budget.
+        LengthsError: a record is too long, or longer than its known length; or lengths are needed and unknown.
+        BatchError: while batching, if records differ in structure.
 
     >>> import numpy as np
     >>> import headrace
@@ -118,7 +116,7 @@ class BudgetBatch(Operation):
         return self.window or STREAM_WINDOW
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> BudgetBatch:
-        """The same with a seed of its own; 0 where none was set."""
+        """Return the same operation with a seed of its own; 0 if none was set."""
         other = copy.copy(self)
         try:
             other.seed = seed_for("budget_batch", self.seed)
@@ -130,14 +128,14 @@ class BudgetBatch(Operation):
         return f"BudgetBatch({self.max_tokens}, pad_to={short_repr(self.pad_to)})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """All but the window, which a state keeps beside."""
+        """Return all parameters but the window, which a state stores separately."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def windows(self, lengths: Ints) -> BudgetWindows:
-        """The batches of records with these lengths.
+        """Plan the batches of records with these lengths.
 
         Raises:
-            LengthsError: one is too long, and `too_long` is "error".
+            LengthsError: a record is too long, and `too_long` is "error".
         """
         shapes = self.shapes
         if shapes is None:
@@ -150,10 +148,10 @@ class BudgetBatch(Operation):
         return BudgetWindows(self.fitted(lengths, shapes), shapes, self.window or max(len(lengths), 1))
 
     def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
-        """The lengths that records have in batches.
+        """Return the lengths that records have in batches.
 
         Raises:
-            LengthsError: one is too long, and `too_long` is "error".
+            LengthsError: a record is too long, and `too_long` is "error".
         """
         beyond = np.flatnonzero(lengths > shapes.longest)
         if len(beyond) and self.too_long == "error":
@@ -178,7 +176,7 @@ class BudgetBatch(Operation):
 
 
 def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
-    """The argument `pad_to`, checked."""
+    """Check the argument `pad_to`."""
     if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
         if not pad_to:
             raise ValueError("pad_to=() has no length; pass those to pad to, (128, 256, 512), or their number.")
@@ -187,14 +185,14 @@ def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
 
 
 class BudgetStep:
-    """Records wait until a window is full, and are pushed on as batches.
+    """Step that collects records until a window is full, and pushes its batches.
 
     Args:
-        operation: its settings.
-        shapes: of the batches.
+        operation: the operation.
+        shapes: shapes of the batches.
         then: the step to push batches to.
-        context: of the chain. A batch goes on with the place of the first record of its window, as a child of it.
-        number: of the operation.
+        context: context of the chain. A batch has the place of the first record of its window, as a child of it.
+        number: number of the operation.
     """
 
     def __init__(self, operation: BudgetBatch, shapes: BatchShapes, then: Step, context: Context, number: int) -> None:
@@ -205,7 +203,7 @@ class BudgetStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Take one record, which stands where the context says."""
+        """Take one record, whose place is in the context."""
         if not self._waiting:
             self._first = self._context.seed, self._context.position, self._context.row
         self._waiting.append(element)
@@ -213,7 +211,7 @@ class BudgetStep:
             self.finish()
 
     def finish(self) -> None:
-        """Push the batches of a window on, the last of which may be shorter."""
+        """Push the batches of a last, shorter window."""
         if not self._waiting:
             return
         context, records = self._context, self._waiting
@@ -237,7 +235,7 @@ class BudgetStep:
         context.seed, context.position, context.row = last
 
     def _batches(self, records: Sequence[Element]) -> list[tuple[list[int], int]]:
-        """The places in the window of the records of each batch, and the number of its shape."""
+        """Return for each batch the places of its records in the window, and the number of its shape."""
         own, (seed, position, row) = self._operation.seed, self._first
         lengths = self._operation.fitted(self._operation.padding.lengths_of(records), self._shapes)
         windows = BudgetWindows(lengths, self._shapes, len(records))
@@ -260,22 +258,22 @@ class BudgetStep:
 
 
 class BudgetBatchMethods(ChainMethods[ChainT]):
-    """The method of a dataset for this operation."""
+    """Method of a dataset for this operation."""
 
     def budget_batch(self, max_tokens: int, **settings: Any) -> ChainT:
-        """Batches of records of like length, within a budget of tokens, in a few shapes, as `BudgetBatch` makes them.
+        """Batch records of similar length within a budget of tokens, in a few shapes, as `BudgetBatch` does.
 
-        Of a `MapDataset` they are planned from the lengths of its elements: those that its source tells, if only their
-        order was changed, or `lengths=`, an array with one for each element, or a function of an element. Its stream
-        has equally many batches on all shards, at each step of one shape. `repeat` after it makes new batches in each epoch.
-        Of a stream they are made of windows, on one shard.
+        Batches of a `MapDataset` are planned from the lengths of its elements: those that its source tells, if only their order
+        was changed, or `lengths=`: an array with one length for each element, or a function of an element. Then all shards have
+        the same number of batches, with the same shape at each step. `repeat` after it makes new batches in each epoch. Batches
+        of a stream are made of windows, on one shard only.
 
         Args:
-            max_tokens: as of `BudgetBatch`.
+            max_tokens: as in `BudgetBatch`.
             **settings: other arguments of `BudgetBatch`.
 
         Raises:
-            LengthsError: the lengths of a `MapDataset` are not known.
+            LengthsError: the lengths of a `MapDataset` are unknown.
 
         >>> import numpy as np
         >>> from headrace import MapDataset

@@ -1,7 +1,7 @@
-"""A dataset, as far as an operation needs it to have a method there: the base of `MapDataset` and `IterDataset`.
+"""Base of `MapDataset` and `IterDataset`, as far as operations need it to add methods.
 
-An operation's file defines its methods in a class made from `ChainMethods`, which both datasets take as a base. An operation of
-another package is found by its entry point, when a method is asked for that a dataset has not.
+The module of an operation defines its dataset methods in a class derived from `ChainMethods`, which is a base of both datasets.
+An operation of another package is found by its entry point when a missing method is requested.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from .function import METHODS, is_transform_class
 from .protocol import Operation
 
 ChainT = TypeVar("ChainT")
-"""The dataset that a method gives."""
+"""Dataset that a method returns."""
 
 GROUP = "headrace.operations"
-"""The entry points of operations of other packages."""
+"""Entry point group for operations of other packages."""
 
 
 class ChainMethods(Generic[ChainT]):
-    """A dataset to which operations are applied."""
+    """Dataset to which operations are applied."""
 
     @abstractmethod
     def _then(self, operation: Operation) -> ChainT:
-        """The dataset with an operation that has its seed."""
+        """Return the dataset with an operation that already has its seed."""
 
     @abstractmethod
     def _seed_for(self, method: str, seed: int | None) -> int:
@@ -37,10 +37,10 @@ class ChainMethods(Generic[ChainT]):
     @property
     @abstractmethod
     def _operation_count(self) -> int:
-        """The number of operations that an element has gone through."""
+        """Number of operations that an element has passed through."""
 
     def then(self, operation: Operation) -> ChainT:
-        """The dataset with an operation after it; one with a method here is applied by that, as `map`.
+        """Return the dataset with an operation after it, applied by its method, such as `map`, if it has one.
 
         >>> from headrace import Filter, MapDataset
         >>> list(MapDataset.range(4).then(Filter(lambda x: x % 2)))
@@ -49,7 +49,7 @@ class ChainMethods(Generic[ChainT]):
         return self._then(operation.with_chain_seed(self._seed_for, self._operation_count))
 
     def apply(self, transformations: Any) -> ChainT:
-        """The dataset after a transform, or after each of a list: `map` for a `MapTransform` and so on.
+        """Return the dataset after a transform or a list of transforms: `map` for a `MapTransform`, and so on.
 
         >>> from headrace import Batch, MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(4).apply([lambda x: x + 1, Batch(2)])]
@@ -61,7 +61,7 @@ class ChainMethods(Generic[ChainT]):
         return dataset  # type: ignore[no-any-return]
 
     def pipe(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """`function(dataset, *arguments, **named)`.
+        """Return `function(dataset, *arguments, **named)`.
 
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).pipe(len)
@@ -77,7 +77,7 @@ class ChainMethods(Generic[ChainT]):
 
 
 def _as_method(dataset: Any, operation: Callable[..., Operation]) -> Callable[..., Any]:
-    """The method of a dataset that applies an operation of another package: with its signature and docstring."""
+    """Return the dataset method for an operation of another package, with the operation's signature and docstring."""
 
     @wraps(operation, updated=())
     def method(*arguments: Any, **named: Any) -> Any:
@@ -87,10 +87,10 @@ def _as_method(dataset: Any, operation: Callable[..., Operation]) -> Callable[..
 
 
 def _call_for(transform: Any) -> Callable[[Any], Any]:
-    """The call of a dataset that applies a transform.
+    """Return the dataset call that applies a transform.
 
     Raises:
-        TypeError: it is no transform.
+        TypeError: `transform` is not a transform.
     """
     ours = isinstance(transform, Operation)
     for method in METHODS:

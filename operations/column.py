@@ -1,9 +1,7 @@
-"""One leaf of a batch: a column, into which the leaves of elements are copied.
+"""Column: one leaf of a batch, into which the leaves of elements are copied.
 
-In: leaves, each with its row number. Out: an array with a leading axis.
-
-Leaves that are just like the first one are copied many in one call of NumPy. All others go one by one: of numbers of several
-dtypes the column gets the common one, as `np.stack` does, and says so.
+Leaves that are just like the first one are copied many at a time, by one NumPy call. All others are copied one by one. If
+numbers have several dtypes, the column gets their common dtype, as `np.stack` does, and reports it.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from .protocol import ArraySpec, Tell
 PYTHON_NUMBERS = (bool, int, float, complex)
 TEXTS = (str, bytes)
 NUMBERS = "biufc"
-"""Kinds of dtypes that are told apart by the type of their scalars, and of which a mixture is worth a word."""
+"""Kinds of dtypes whose mixture is reported to the user."""
 
 UNMADE = (GeneratorType, CoroutineType, AsyncGeneratorType)
-"""Values that are still to be made: what a function with `yield` or an `async` function gives."""
+"""Values without content yet: the result of a function with `yield`, or of an `async` function."""
 
 _dtype_of = attrgetter("dtype")
 
@@ -35,10 +33,10 @@ class Column:
     """One leaf of the batch.
 
     Args:
-        name: of the leaf.
-        size: rows.
+        name: name of the leaf.
+        size: number of rows.
         example: the leaf of the first element.
-        tell: takes what the user should be told.
+        tell: function that reports to the user.
 
     Raises:
         BatchError: the example cannot be stacked.
@@ -73,7 +71,7 @@ class Column:
         return self._type in PYTHON_NUMBERS and (self._type is not int or self.spec.dtype == np.int64)
 
     def fits(self, leaf: Any) -> bool:
-        """A batch whose first leaf is this one would get the same column."""
+        """Return True if a batch whose first leaf is `leaf` would get the same column."""
         alike = self.many_at_once and self._is_like(leaf) and np.shape(leaf) == self._shape
         return bool(alike and (self._type is not int or np.asarray(leaf).dtype == self.spec.dtype))
 
@@ -87,7 +85,7 @@ class Column:
             self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])
 
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
-        """Copy leaves into consecutive rows, if they are all of the first one's type, shape and dtype; whether they were."""
+        """Copy leaves into consecutive rows if all have the first one's type, shape and dtype. Returns True if so."""
         if not self.many_at_once or self.array.dtype != self.spec.dtype:  # it was widened: each row may widen it again
             return False
         count = len(leaves)
@@ -106,7 +104,7 @@ class Column:
         return True
 
     def put_one(self, row: int, leaf: Any) -> bool:
-        """Copy a leaf into a row, if it is of the first one's type, shape and dtype; whether it was."""
+        """Copy a leaf into a row if it has the first one's type, shape and dtype. Returns True if it was copied."""
         if not self.many_at_once or self.array.dtype != self.spec.dtype:
             return False
         try:
@@ -126,10 +124,10 @@ class Column:
         return True
 
     def put(self, row: int, leaf: Any) -> None:
-        """Copy a leaf into a row: of the same shape, in whatever guise or dtype.
+        """Copy a leaf of the same shape into a row, whatever its type or dtype.
 
         Raises:
-            BatchError: it has another shape, or a dtype that has none in common with those before it.
+            BatchError: the leaf has another shape, or a dtype that has no common dtype with the others.
         """
         array = as_array(leaf, self.name)
         if array.shape != self._shape:
@@ -139,11 +137,11 @@ class Column:
         self.array[row] = array[()]  # of a 0-d array of dtype object, the object
 
     def _mixes(self, leaf: Any) -> bool:
-        """Text is among bytes, or bytes among text."""
+        """Return True if the leaf would mix text and bytes."""
         return isinstance(leaf, TEXTS) and not isinstance(leaf, self._text or object)
 
     def _widen(self, rows: int, dtype: np.dtype[Any], kind: type) -> None:
-        """Take a dtype that holds this one too, in place of the one so far."""
+        """Replace the array by one of a wider dtype, which also holds the new leaf."""
         former = self.array
         common = _common(former.dtype, dtype)
         if common is None:
@@ -165,7 +163,7 @@ class Column:
         )
 
     def finish(self, rows: int) -> NDArray[Any]:
-        """The first `rows` rows, handed over."""
+        """Return the first `rows` rows, and keep no reference."""
         array, self.array, self._joined = self.array, _NOTHING, _NOTHING
         return array if rows == len(array) else array[:rows]
 
@@ -174,7 +172,7 @@ _NOTHING: NDArray[Any] = np.empty(0)
 
 
 def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
-    """A leaf as an array; strings, bytes and what NumPy has no dtype for as a 0-d array of dtype object."""
+    """Return a leaf as an array. Strings, bytes and other objects become a 0-d array of dtype object."""
     if isinstance(leaf, np.ndarray):
         if type(leaf) is not np.ndarray and b"\1" in getattr(leaf, "mask", _NOTHING).tobytes():
             raise BatchError(
@@ -201,7 +199,7 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
 
 
 def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
-    """The dtype that holds values of both as they are, or nearly so: numbers become no strings and no objects."""
+    """Return the dtype that holds values of both, or None. Numbers never become strings or objects."""
     try:
         common = np.result_type(one, other)
     except TypeError:
@@ -211,12 +209,12 @@ def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Both are of numbers, of different kinds or sizes."""
+    """Return True if both dtypes are numeric, and of different kinds or sizes."""
     return one.kind in NUMBERS and other.kind in NUMBERS and one.newbyteorder("=") != other.newbyteorder("=")
 
 
 def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.dtype[Any]) -> str:
-    """The text of the warning about numbers of two dtypes in one batch."""
+    """Format the warning about numbers of two dtypes in one batch."""
     first, second = sorted((str(one), str(other)))
     return (
         f"leaf {name} is of dtype {first} in some elements and {second} in others; batches of both are of dtype "
@@ -225,15 +223,15 @@ def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.d
 
 
 def common_dtype(name: str, arrays: Sequence[NDArray[Any]], tell: Tell) -> np.dtype[Any]:
-    """The dtype of a batch of arrays of unequal length. Empty arrays decide it only where all are empty.
+    """Return the dtype of a batch of arrays of unequal length. Empty arrays count only if all are empty.
 
     Args:
-        name: of the leaf, for texts.
-        arrays: at least one.
-        tell: called where numbers of several dtypes come together.
+        name: name of the leaf, for messages.
+        arrays: at least one array.
+        tell: called if numbers of several dtypes are combined.
 
     Raises:
-        BatchError: no dtype holds the values of all.
+        BatchError: no dtype holds the values of all arrays.
 
     >>> common_dtype("x", [np.array([]), np.array([1, 2])], print)
     dtype('int64')

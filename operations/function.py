@@ -1,7 +1,4 @@
-"""Operations that are one function of the user's: the base of those, and how a function or a foreign object becomes one.
-
-Out: an operation of the kind that a method is about, or an error that says what to pass.
-"""
+"""Operations that consist of one user function, and the conversion of functions and foreign objects to operations."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from ..common.messages import short_repr
 from .protocol import Operation
 
 METHODS = ("map", "random_map", "map_with_index", "filter", "flat_map")
-"""The methods by which transforms of ours and of other libraries are known."""
+"""Methods by which transforms of headrace and other libraries are recognised."""
 
 
 class FunctionOperation(Operation):
-    """An operation that is one function: passed to it, or a method of a subclass named by `method`."""
+    """Operation that is one function: passed to it, or a method of a subclass, whose name is `method`."""
 
     _function: Callable[..., Any] | None = None
 
@@ -29,7 +26,7 @@ class FunctionOperation(Operation):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function that works on one element."""
+        """Return the function that is called for each element."""
         own = getattr(self, self.method)
         overridden = getattr(own, "__func__", own) is not getattr(_declaring(type(self)), self.method)
         function = own if overridden else self._function
@@ -42,7 +39,7 @@ class FunctionOperation(Operation):
 
     @property
     def user_function(self) -> Callable[..., Any]:
-        """The same: it does all the work."""
+        """Return the function that does all the work."""
         return self.function
 
     def _call(self, *arguments: Any) -> Any:
@@ -57,7 +54,7 @@ class FunctionOperation(Operation):
 
 
 def _declaring(kind: type) -> type:
-    """The class of ours that `kind` is made from: the one that names its method."""
+    """Return the headrace class that `kind` derives from: the class that sets `method`."""
     return next(base for base in kind.__mro__ if "method" in vars(base))
 
 
@@ -65,10 +62,10 @@ KindT = TypeVar("KindT", bound=FunctionOperation)
 
 
 def as_kind(kind: type[KindT], transform: Any) -> KindT:
-    """A transform of this kind: the one that was passed, or one made of an object with its method, or of a function.
+    """Return a transform of this kind: `transform` itself, or one made from an object with its method, or from a function.
 
     Raises:
-        TypeError: it is none of these.
+        TypeError: `transform` is none of these.
     """
     if isinstance(transform, kind):
         _ = transform.function  # raises when there is nothing to do
@@ -84,6 +81,6 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
 
 
 def is_transform_class(transform: Any) -> bool:
-    """It is the class of a transform, where an instance is meant; `str` and its like, and datasets' classes, are functions."""
+    """Return True for the class of a transform, passed in place of an instance. `str` and dataset classes are functions."""
     made_of_many = hasattr(transform, "__iter__")
     return isinstance(transform, type) and not made_of_many and any(hasattr(transform, method) for method in METHODS)

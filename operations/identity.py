@@ -1,7 +1,4 @@
-"""The identity of an operation in a checkpoint: its kind, its name and its plain parameters.
-
-In: an operation. Out: eight hexadecimal digits, the same when the same program is started again.
-"""
+"""Identity of an operation in a checkpoint: a digest of its kind, name and plain parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ DIGITS = 8
 
 
 def fingerprint(operation: Operation) -> str:
-    """Eight hexadecimal digits that change when the operation's kind, name or a plain parameter does.
+    """Return eight hexadecimal digits that change with the operation's kind, its name or a plain parameter.
 
     >>> from headrace.operations import Batch
     >>> fingerprint(Batch(4)) == fingerprint(Batch(4, drop_remainder=True))

@@ -1,7 +1,4 @@
-"""Takes the memory of a batch, or says how large the batch would be.
-
-In: shapes and dtypes. Out: arrays.
-"""
+"""Allocate the memory of a batch, or raise an error that tells how large the batch would be."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ from ..errors import BatchMemoryError
 from .protocol import Allocate, ArraySpec
 
 _NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EINVAL)
-"""What the system says of sizes that it does not have; a lack of descriptors is none of the batch's size."""
+"""Error codes for sizes that the system cannot provide. A lack of descriptors is not among them."""
 
 
 def allocated(specs: Sequence[ArraySpec], names: Sequence[str], allocate: Allocate) -> list[NDArray[Any]]:
-    """The arrays of a batch, whose leaves have these names.
+    """Allocate the arrays of a batch, whose leaves have these names.
 
     Raises:
-        BatchMemoryError: there is no memory for them.
+        BatchMemoryError: there is not enough memory.
     """
     try:
         return allocate(specs)

@@ -1,7 +1,4 @@
-"""Ready-made `batch_fn`s for elements that cannot simply be stacked.
-
-In: the list of a batch's elements. Out: the batch.
-"""
+"""Batch functions (`batch_fn`) for elements that cannot simply be stacked."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ Masks = str | Mapping[Any, str] | None
 
 
 def _check_not_empty(function: str, elements: Sequence[Element]) -> None:
-    """Raise for a batch of nothing, which has no structure."""
+    """Raise BatchError for an empty batch, which has no structure."""
     if len(elements) == 0:
         raise BatchError(f"{function} got no elements, and the first one says how the batch looks; pass at least one.")
 
@@ -43,24 +40,23 @@ def stack(elements: Sequence[Element]) -> Element:
 
 
 class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batch(length=512)))
-    """Pads leaves of unequal length, then stacks. Made for `Batch(n, batch_fn=pad_batch(…))`.
+    """Pad leaves of unequal length, then stack. Use it as `Batch(n, batch_fn=pad_batch(…))`.
 
-    Ragged leaves, whose first axis has another length in another element, are padded at its end; further axes must agree.
-    All other leaves are stacked as they are. An empty array takes the dtype of the others.
+    Ragged leaves, whose first axis has different lengths in the elements, are padded at its end; the other axes must agree.
+    All other leaves are stacked unchanged. An empty array takes the dtype of the others.
 
     Args:
-        length: None (default) pads to the longest of the batch; an int pads what is ragged to that length; a dict by key of the
-            elements (`{"tokens": 512}`) pads these leaves, ragged or not, and others that are ragged to the longest. A longer
-            leaf is an error. What is ragged, each batch shows for itself: lengths may agree by chance, and a last batch may
-            have one element. So where elements have several leaves with an axis, only a dict gives all batches one shape.
-        value: what to pad with (default 0), a number; or a dict by key of the elements (`{"tokens": -1}`), where leaves that it
-            does not name get 0.
-        mask_key: adds a mask `bool[n, length]` to batches of dicts under this name, True where nothing was filled in. A dict
-            adds one for each of several leaves (`{"tokens": "tokens_mask"}`). None (default) adds none.
+        length: None (default): pad to the longest of the batch. An int: pad ragged leaves to that length. A dict by key of the
+            elements (`{"tokens": 512}`): pad these leaves, ragged or not, and other ragged leaves to the longest. A longer leaf
+            is an error. Whether a leaf is ragged is decided for each batch: lengths may agree by chance, and a last batch may
+            have one element. So with several leaves that have an axis, only a dict gives all batches one shape.
+        value: padding, a number (default 0); or a dict by key (`{"tokens": -1}`), in which missing leaves get 0.
+        mask_key: key of a mask `bool[n, length]` that is added to batches of dicts, True where there is no padding. A dict adds
+            a mask for each of several leaves (`{"tokens": "tokens_mask"}`). None (default): no mask.
 
     Raises:
-        BatchError: a leaf is longer than `length`; leaves differ in another axis; nothing in a batch is ragged, and several
-            leaves could be what an int `length` is meant for; or a mask cannot be added.
+        BatchError: a leaf is longer than `length`; leaves differ in another axis; nothing in a batch is ragged, and an int
+            `length` could mean several leaves; or a mask cannot be added.
 
     >>> import numpy as np
     >>> pad_batch(value=-1)([np.array([1, 2, 3]), np.array([4])]).tolist()
@@ -98,7 +94,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return batch
 
     def _targets(self, columns: Sequence[_Column]) -> dict[str, int]:
-        """To what length each leaf is to be padded that is."""
+        """Return the target length of each leaf that is padded."""
         if None in self.lengths:
             targets = dict.fromkeys((column.name for column in _meant(columns, self.lengths[None])), self.lengths[None])
         else:
@@ -114,7 +110,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return targets
 
     def _values(self, columns: Sequence[_Column]) -> dict[str, Any]:
-        """The value that each leaf is padded with."""
+        """Return the padding of each leaf."""
         if not isinstance(self.value, Mapping):
             return {column.name: self.value for column in columns}
         values = dict.fromkeys((column.name for column in columns), 0)
@@ -129,7 +125,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return values
 
     def _masks(self, columns: Sequence[_Column], targets: dict[str, int]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """The masks that are wanted, with their keys."""
+        """Yield the requested masks with their keys."""
         if isinstance(self.mask_key, Mapping):
             for key, mask_key in self.mask_key.items():
                 yield mask_key, _mask([column for column in columns if column.below(key)], targets)
@@ -138,7 +134,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
 
 
 def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
-    """The leaves of one place, those with an axis in this length; None leaves all as they are."""
+    """Pad the leaves of one place to this length. None leaves them unchanged."""
     if length is None:
         return [leaf[()] for leaf in column.leaves]
     filled = next((leaf.dtype for leaf in column.leaves if leaf.size), None)
@@ -147,7 +143,7 @@ def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
 
 
 class _Column:
-    """The leaves of one place in the elements of a batch."""
+    """Leaves of one place in the elements of a batch."""
 
     def __init__(self, name: str, leaves: Sequence[NDArray[Any]]) -> None:
         self.name = name
@@ -159,16 +155,16 @@ class _Column:
         self.ragged = min(self.lengths) < self.longest
 
     def below(self, key: Any) -> bool:
-        """It lies below a key of the elements."""
+        """Return True if the place lies below a key of the elements."""
         return self.name.startswith(f"[{key!r}]")
 
     def mask(self, length: int) -> NDArray[np.bool_]:
-        """`bool[leaves, length]`: where the leaves are."""
+        """Return `bool[leaves, length]`: True where the leaves have values."""
         return np.arange(length) < np.array(self.lengths)[:, None]
 
 
 def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.bool_]:
-    """The mask that is right for all leaves with an axis."""
+    """Return the one mask that fits all leaves with an axis."""
     found = [column for column in columns if column.has_axis]
     masks = [column.mask(targets.get(column.name, column.longest)) for column in found]
     if not masks or any(not np.array_equal(mask, masks[0]) for mask in masks):
@@ -181,7 +177,7 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
 
 
 def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
-    """The leaves that a single length is for: what is ragged. Equal lengths may be chance, and must not make another shape."""
+    """Return the leaves that an int `length` means: the ragged ones. Equal lengths by chance must not give another shape."""
     there = [column for column in columns if column.has_axis]
     found = [column for column in there if column.ragged or column.longest == length]
     if found or len(there) < 2:
@@ -199,21 +195,21 @@ def batch_and_pad(
     pad_value: Any = 0,
     mask_key: str | None = "mask",
 ) -> Element:
-    """Stack elements and fill a short last batch up to `batch_size`, so that every batch has one shape.
+    """Stack elements, and fill a short last batch up to `batch_size`, so that every batch has one shape.
 
-    Made for `Batch(n, batch_fn=batch_and_pad(batch_size=n))`.
+    Use it as `Batch(n, batch_fn=batch_and_pad(batch_size=n))`.
 
     Args:
-        elements: at most `batch_size` dicts of leaves with equal shapes. None (default): gives the function that does this
-            to the elements that it is called with.
-        batch_size: rows of every batch.
-        pad_value: fills the missing rows (default 0).
-        mask_key: name under which the batch gets a `bool[batch_size]`, True for real rows (default "mask"). None
-            leaves it out, and elements then need not be dicts.
+        elements: at most `batch_size` dicts of leaves with equal shapes. None (default): return a function of elements that
+            does this.
+        batch_size: number of rows of every batch.
+        pad_value: value of the missing rows (default 0).
+        mask_key: key under which the batch gets `bool[batch_size]`, True for real rows (default "mask"). None: no mask; then
+            elements need not be dicts.
 
     Raises:
-        ValueError: more elements than `batch_size`.
-        BatchError: a mask is wanted and elements are no dicts without that key.
+        ValueError: there are more elements than `batch_size`.
+        BatchError: a mask is requested, and elements are not dicts or already have that key.
 
     >>> batch = batch_and_pad([{"x": 1}, {"x": 2}], batch_size=3)
     >>> batch["x"].tolist(), batch["mask"].tolist()
@@ -228,7 +224,7 @@ def batch_and_pad(
 def filled_up(
     elements: Sequence[Element], batch_size: int, pad_value: Any, make: Callable[[Sequence[Element]], Element]
 ) -> Element:
-    """The batch that `make` makes of at most `batch_size` elements, with rows of `pad_value` in place of missing ones.
+    """Return the batch that `make` makes of at most `batch_size` elements, with rows of `pad_value` for missing ones.
 
     >>> filled_up([1, 2], 3, 0, stack).tolist()
     [1, 2, 0]

@@ -1,9 +1,7 @@
-"""The base of operations, each of which connects itself in front of what follows.
+"""Base of operations. Each operation creates a step, which pushes its results to the next step.
 
-In: one element at a time, pushed by a call. Out: none, one or more elements, pushed on by calls of `then`.
-
-A pipeline is a chain of such steps, made once for each thread that runs it and used until a span fails. Pushing goes depth
-first: a record runs through all operations while it is still warm in the caches, and nothing is collected in between.
+A pipeline is a chain of steps, made once for each thread that runs it, and used until a span fails. Pushing is depth first: a
+record passes through all operations while it is still in the caches, and nothing is collected in between.
 """
 
 from __future__ import annotations
@@ -25,18 +23,18 @@ Step = Callable[[Element], None]
 
 
 class ArraySpec(NamedTuple):
-    """Shape and dtype of an array to be allocated."""
+    """Shape and dtype of an array to allocate."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 class Fault(NamedTuple):
-    """A failure.
+    """Failure of an operation.
 
     Attributes:
-        number: of the operation.
-        row: of the batch that the operation was making, the row at fault; 0 for other operations.
+        number: number of the operation.
+        row: row at fault of the batch that the operation was making; 0 for other operations.
     """
 
     number: int
@@ -44,31 +42,31 @@ class Fault(NamedTuple):
 
 
 SeedFor = Callable[[str, int | None], int]
-"""Gives the seed of a chain's method: the one that was passed, or one made of `seed()` before."""
+"""Function that returns the seed of a chain's method: the seed that was passed, or one derived from `seed()` before."""
 
 Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
-"""Gives the arrays of one batch, uninitialised, on one piece of memory."""
+"""Function that returns the arrays of one batch, uninitialised, in one piece of memory."""
 
 
 Tell = Callable[[str, str], None]
-"""Called with the name of a leaf and what the user should be told of it."""
+"""Function that is called with the name of a leaf and a message for the user."""
 
 
 def tell_nobody(leaf: str, text: str) -> None:
-    """Drop it."""
+    """Drop the message."""
 
 
 _current: ContextVar[Tell] = ContextVar("headrace_tell", default=tell_nobody)
 
 
 def current_tell() -> Tell:
-    """The `Tell` of the operation that runs in this thread; outside of one, a function that drops texts."""
+    """Return the `Tell` of the operation that runs in this thread, or a function that drops messages."""
     return _current.get()
 
 
 @contextmanager
 def telling(tell: Tell) -> Iterator[None]:
-    """Have `current_tell()` be this one inside of the block."""
+    """Make `tell` the result of `current_tell()` inside the block."""
     token = _current.set(tell)
     try:
         yield
@@ -77,7 +75,7 @@ def telling(tell: Tell) -> Iterator[None]:
 
 
 class KeptTexts:
-    """Texts from threads that read ahead, one for each leaf, until a worker of this process takes them.
+    """Messages from threads that read ahead, one for each leaf, until a worker of this process takes them.
 
     >>> kept = KeptTexts()
     >>> kept.tell("x", "text"), kept.take(), kept.take()
@@ -91,38 +89,38 @@ class KeptTexts:
         self.texts.setdefault(leaf, text)
 
     def take(self) -> list[tuple[str, str]]:
-        """All texts, which are then forgotten."""
+        """Return all messages, and forget them."""
         return [self.texts.popitem() for _ in range(len(self.texts))]
 
 
 FROM_READERS = KeptTexts()
-"""Texts of sources that make batches while they are read."""
+"""Messages of sources that make batches while they are read."""
 
 
 def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-    """Fresh NumPy arrays."""
+    """Allocate plain NumPy arrays."""
     return [np.empty(spec.shape, spec.dtype) for spec in specs]
 
 
 @dataclass(slots=True)
 class Context:
-    """The place in the stream of the element that is being pushed. Steps read it; the runner and some steps set it.
+    """Place in the stream of the element that is being pushed. Steps read it; the runner and some steps set it.
 
     Attributes:
         seed: seed of the random operations.
-        position: global position of the record (of a batch: of its first record).
-        row: which of the position's rows; 0 until a flat map makes several.
-        input: number of the task's input that the element was made of; of a batch, of one of these.
-        packed: the documents of a window that is being packed, and the number of the row there; or the places in its window of
-            what is in a batch by budget, and None. None outside.
-        only: the place in a window of the only element that is to be pushed on; None: all are.
-        allocate: where batches are built.
-        tell: takes what the user should be told of a leaf.
-        most: how many inputs come to the stage, in what it does now: no batch has more rows.
-        take_all: by the number of a batch, how to push many rows into it at a time, from an iterator.
-        at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
-        at_failure: called in this order when one could not be, so that what is wrong with an element that waits comes first.
-        fault: of the exception that is on its way through the steps, if one is.
+        position: global position of the record; for a batch, that of its first record.
+        row: number of the row among those of the position; 0 unless a flat map makes several.
+        input: number of the task's input that the element was made of; for a batch, that of one of its inputs.
+        packed: while a window is packed, its documents and the number of the row; while a window is batched by budget, the
+            places of the batch in it, and None; else None.
+        only: place in a window of the only element to push on; None: push all.
+        allocate: function that allocates batches.
+        tell: function that reports to the user about a leaf.
+        most: maximum number of inputs of the stage at present. No batch has more rows.
+        take_all: functions that push many rows into a batch, from an iterator, by number of the batch.
+        at_end: functions that are called, in order, at the end of a span, so that open batches are finished.
+        at_failure: functions that are called, in order, after a failure, so that an error of a waiting element is raised first.
+        fault: operation at fault of the exception that is passing through the steps, or None.
     """
 
     seed: int = 0
@@ -140,7 +138,7 @@ class Context:
     fault: Fault | None = None
 
     def blame(self, number: int, row: int = 0) -> None:
-        """Note that an operation failed. Each step says so of what passes through it: the first is the one at fault."""
+        """Note that an operation failed. Every step that an exception passes through calls this; the first call counts."""
         if self.fault is None:
             self.fault = Fault(number, row)
 
@@ -148,26 +146,26 @@ class Context:
 class Operation:
     """Base of all operations: answers all that the loader asks about an operation. Users mostly subclass the transforms.
 
-    A subclass defines `connect`, and overrides what differs of the rest; docs/how-to/write-an-operation.md explains each.
+    A subclass defines `connect`, and overrides the attributes that differ. docs/how-to/write-an-operation.md explains each.
 
     Attributes:
-        takes: how many elements it makes one of; None for an operation that works on each alone.
-        drops_remainder: fewer elements than it takes, at the end, come to nothing.
-        needs_one: that all elements come to nothing so is an error.
-        only_stacks: what it takes becomes one tree of arrays, and nothing else is done.
-        keeps_elements: what it takes is pushed on one by one, in an order that does not depend on what becomes of it.
-        only_filters: it passes each element on as it is, or leaves it out.
-        one_to_one: it pushes exactly one element for each (or each `takes`) that it gets.
-        max_fan_out: most elements that one becomes, if it is not one-to-one and no filter; None: any number.
-        reads_position: its result depends on `Context.position`, `row` or `seed`.
-        reads_index: in a `MapDataset`, `Context.position` is the index that was asked for.
-        needs_seed: it is random.
-        puts_together: what it takes becomes items of one element, not rows of a batch.
-        plans_rows: it has the methods `plan` and `planned` of `Pack`, so that lengths alone decide its rows.
-        plans_batches: it is a `BudgetBatch`: where lengths are known, the plan makes its batches.
-        single_shard: why it works on one shard alone, and the remedy; "" (default): it works on any.
-        method: the method of a dataset that takes it: `apply` calls this one.
-        node_name: its name in the fingerprint of a `MapDataset`; "" (default): its class's.
+        takes: number of elements that become one; None if the operation works on each element alone.
+        drops_remainder: True if a rest of fewer elements than it takes is dropped.
+        needs_one: True if it is an error that all elements are dropped in this way.
+        only_stacks: True if it only combines elements into one tree of arrays.
+        keeps_elements: True if it pushes elements on one by one, in an order that does not depend on their contents.
+        only_filters: True if it passes each element on unchanged, or drops it.
+        one_to_one: True if it pushes exactly one element for each element (or each `takes` elements).
+        max_fan_out: maximum number of elements that one becomes, if it is neither one-to-one nor a filter; None: no limit.
+        reads_position: True if its result depends on `Context.position`, `row` or `seed`.
+        reads_index: True if `Context.position` is the requested index in a `MapDataset`.
+        needs_seed: True if it is random.
+        puts_together: True if the elements it takes become items of one element, and not rows of a batch.
+        plans_rows: True if it has the methods `plan` and `planned` of `Pack`, so that lengths alone decide its rows.
+        plans_batches: True for `BudgetBatch`, whose batches are planned if lengths are known.
+        single_shard: why it works on one shard only, and the remedy; "" (default): it works on any number.
+        method: name of the dataset method that takes it, which `apply` calls.
+        node_name: name in the fingerprint of a `MapDataset`; "" (default): the name of the class.
     """
 
     takes: int | None = None
@@ -189,25 +187,25 @@ class Operation:
     node_name: ClassVar[str] = ""
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
-        """Make the step that stands before `then`.
+        """Create the step that comes before `then`.
 
         Args:
             then: the step to push results to.
-            context: shared by all steps of the chain.
-            number: place of this operation in the pipeline; part of the key of its random numbers.
+            context: context that all steps of the chain share.
+            number: number of this operation in the pipeline, which is part of the key of its random numbers.
         """
         raise NotImplementedError
 
     def taking(self, count: int) -> Operation:
-        """The same operation, which takes another number of elements."""
+        """Return the same operation with another number of elements to take."""
         raise NotImplementedError
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> Operation:
-        """The operation in a chain, whose order has no seed: with one of its own, if it is random.
+        """Return the operation for use in a chain, whose order has no seed. A random operation gets a seed of its own.
 
         Args:
-            seed_for: gives the seed, from the method's name and the seed that was passed to it, if one was.
-            number: how many operations come before it.
+            seed_for: returns the seed, from the method's name and the seed that was passed, if any.
+            number: number of operations before it.
 
         Raises:
             SeedError: it is random and takes no seed of its own.
@@ -218,17 +216,17 @@ class Operation:
 
     @property
     def user_function(self) -> Callable[..., Any] | None:
-        """The user's function that does the work, if it is one function that does."""
+        """Return the user's function, if a single function does the work, else None."""
         return None
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """A function of an element alone that does all: gives the result, or says whether to keep it; None if none does."""
+        """Return the function of an element alone that does all the work (the result, or True to keep the element), or None."""
         return None
 
     @property
     def name_in_stats(self) -> str:
-        """The name in stats and verdicts: that of the user's function, or of the class.
+        """Name in stats and verdicts: that of the user's function, or of the class.
 
         >>> from headrace import Batch, MapTransform
         >>> def decode(record):
@@ -245,5 +243,5 @@ class Operation:
         return "lambda" if name == "<lambda>" else str(name)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """The attributes that tell this operation from others of its kind in a checkpoint."""
+        """Return the attributes that tell this operation from others of its kind in a checkpoint."""
         return vars(self)

@@ -1,4 +1,4 @@
-"""Operations on several elements at a time, which stay elements: shuffled within a window, or put together."""
+"""Operations on several elements at a time that keep elements whole: shuffle within a window, or zip."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .protocol import Context, Element, Operation, SeedFor, Step
 
 
 class WindowShuffle(Operation):
-    """Shuffles elements within windows: those of one come before those of the next.
+    """Shuffle elements within windows. All elements of a window come before those of the next.
 
     Args:
-        window_size: elements of a window, at least 1; the last window may have fewer.
-        seed: of this shuffle; None (default): the sampler's.
+        window_size: number of elements in a window, at least 1. The last window may have fewer.
+        seed: seed of this shuffle. None (default): that of the sampler.
 
     >>> from headrace import load
     >>> shuffled = [*load(range(8), transformations=[WindowShuffle(4, seed=1)], num_epochs=1)]
@@ -36,11 +36,11 @@ class WindowShuffle(Operation):
 
     @property
     def needs_seed(self) -> bool:  # type: ignore[override]
-        """Without a seed of its own."""
+        """True without a seed of its own."""
         return self.seed is None
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> WindowShuffle:
-        """The same shuffle with a seed of its own."""
+        """Return the same shuffle with a seed of its own."""
         other = copy.copy(self)
         other.seed = seed_for("window_shuffle", self.seed)
         return other
@@ -49,7 +49,7 @@ class WindowShuffle(Operation):
         return f"WindowShuffle({self.window_size})"
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """The function from the length of a window, and seed, position and row of its first element, to its order."""
+        """Return a function from the length of a window, and seed, position and row of its first element, to its order."""
         generator_at, own = KeyedGenerator(number).at, self.seed
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:
@@ -71,14 +71,14 @@ class WindowShuffle(Operation):
 
 
 class WindowShuffleMethods(ChainMethods[ChainT]):
-    """The method of a stream for this operation; that of a `MapDataset` changes the order of its indices."""
+    """Method of a stream for this operation. That of a `MapDataset` changes the order of indices."""
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> ChainT:
-        """Shuffles elements within windows: those of one come before those of the next.
+        """Shuffle elements within windows. All elements of a window come before those of the next.
 
         Args:
-            window_size: elements of a window.
-            seed: in `[0, 2^64)`; None (default): made of that of `seed()` before.
+            window_size: number of elements in a window.
+            seed: in `[0, 2^64)`. None (default): derived from `seed()` before.
 
         >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).to_iter_dataset().window_shuffle(3, seed=1))
@@ -89,11 +89,11 @@ class WindowShuffleMethods(ChainMethods[ChainT]):
 
 
 class ZipRows(Operation):
-    """Puts elements together that come one after the other, those of several datasets in turn.
+    """Combine consecutive elements, which come from several datasets in turn, into one.
 
     Args:
-        count: how many.
-        names: of the items of a dict; none (default): a tuple.
+        count: number of datasets.
+        names: keys of a dict; none (default): a tuple.
     """
 
     drops_remainder = True
@@ -106,7 +106,7 @@ class ZipRows(Operation):
 
     @property
     def fingerprint(self) -> list[Any]:
-        """The description in a checkpoint, under the name that it had first."""
+        """Description in a checkpoint."""
         return ["Together", {"takes": self.takes, "names": list(self.names)}]
 
     def __repr__(self) -> str:
@@ -125,9 +125,9 @@ class ZipRows(Operation):
 def in_groups(
     size: int, push_group: Callable[[Sequence[tuple[Any, ...]]], None], context: Context, number: int, keeps_rest: bool
 ) -> Step:
-    """A step that gathers elements, each with its place, and pushes them on when there are enough.
+    """Return a step that gathers elements with their places, and pushes them when there are enough.
 
-    An element's unit is that of its group, as a group lies in one.
+    A group lies within one unit, so each of its elements has the unit of the group.
     """
     group: list[tuple[Any, ...]] = []
 

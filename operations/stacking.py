@@ -1,10 +1,8 @@
-"""Rows into the memory of a batch, a few at a time.
+"""Copy rows into the memory of a batch, a few at a time.
 
-In: elements, each with its row number. Out: a tree of arrays with a leading axis.
-
-The first element fixes the layout: one column, `[batch_size, *shape]`, for each leaf. Later batches keep it as long as
-their first element fits. Rows that are just like the first one are copied column by column, many in one call of NumPy;
-all others take the slow way, one by one, which finds out what is wrong with them.
+The first element fixes the layout: one column, `[batch_size, *shape]`, for each leaf. Later batches keep the layout as long as
+their first element fits. Rows that are just like the first one are copied column by column, many by one NumPy call. All others
+are copied one by one, which also finds out what is wrong with them.
 """
 
 from __future__ import annotations
@@ -24,19 +22,19 @@ from .protocol import Allocate, Element, Tell, allocate_plainly, tell_nobody
 from .trees import Structure, bare_lists, flatten, is_leaf, leaf_names
 
 CHUNK_ROWS = 64
-"""Rows that wait to be copied together. `mnist` takes 1.5 times as long with one at a time, 1.17 with 8, 1.06 with 128."""
+"""Rows that are copied together. `mnist` takes 1.5 times as long with 1, 1.17 with 8, 1.06 with 128."""
 
 CHUNK_BYTES = 256 << 10
-"""Bytes of them, so that they are in the caches still. Rows of 30 KB take 1.2 times as long with a quarter of it."""
+"""Maximum bytes of these rows, which should still be cached. Rows of 30 KB take 1.2 times as long with a quarter."""
 
 
 class Stack:
-    """The batch in the making.
+    """Batch that is being filled.
 
     Attributes:
-        size: rows that there is room for.
-        chunk: rows that are worth copying at a time.
-        row: the one that is copied; after a failure, the one at fault.
+        size: number of rows.
+        chunk: number of rows that are copied together.
+        row: row that is being copied; after a failure, the row at fault.
     """
 
     def __init__(self, size: int, allocate: Allocate, tell: Tell = tell_nobody, lists_are_trees: bool = False) -> None:
@@ -49,14 +47,14 @@ class Stack:
         self.row = 0
 
     def resize(self, size: int) -> None:
-        """Make room for so many rows in the batches that begin from now on."""
+        """Make space for this number of rows in batches that begin from now on."""
         self.size, self._layout = size, None
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
-        """Copy elements into `row` and the rows after it; a batch begins with row 0.
+        """Copy elements into `row` and the following rows. A batch begins with row 0.
 
         Raises:
-            BatchError: one cannot be stacked, or differs from the first in structure, a leaf's shape, or too much in dtype.
+            BatchError: an element cannot be stacked, or differs from the first one in structure, shape or dtype.
         """
         layout = self._layout
         self.row = row
@@ -68,7 +66,7 @@ class Stack:
             self._begin(elements)
 
     def _begin(self, elements: Sequence[Element]) -> None:
-        """Begin a batch whose first element may need another layout."""
+        """Begin a batch, whose first element may need another layout."""
         self.row = 0
         first = elements[0]
         leaves, structure = flatten(first)
@@ -88,17 +86,17 @@ class Stack:
             layout.write(self.row, element)
 
     def finish(self, rows: int) -> Element:
-        """The batch of the first `rows` rows; its memory is the receiver's from now on."""
+        """Return the batch of the first `rows` rows. Its memory belongs to the caller."""
         assert self._layout is not None
         return self._layout.finish(rows)
 
 
 def stacked(elements: Sequence[Element], lists_are_trees: bool = False) -> Element:
-    """The batch of these elements, at least one, as a plain `Batch` makes it.
+    """Return the batch of these elements (at least one), as a plain `Batch` makes it.
 
     Args:
-        elements: of one structure.
-        lists_are_trees: whether lists of numbers are stacked item by item; else they are refused.
+        elements: elements of one structure.
+        lists_are_trees: True: stack lists of numbers item by item. False: refuse them.
 
     >>> stacked([1, 2]).tolist()
     [1, 2]
@@ -109,14 +107,14 @@ def stacked(elements: Sequence[Element], lists_are_trees: bool = False) -> Eleme
 
 
 class Layout:
-    """The columns of a batch whose first element has these leaves.
+    """Columns of a batch whose first element has these leaves.
 
     Args:
-        size: rows.
-        leaves: of the first element.
-        structure: of the first element.
-        exact: whether `put` refuses another order of keys, too, which makes no other batch.
-        tell: takes what is to be told of a leaf.
+        size: number of rows.
+        leaves: leaves of the first element.
+        structure: structure of the first element.
+        exact: True: `put` also refuses elements with another order of keys, which would give the same batch.
+        tell: function that reports to the user about a leaf.
     """
 
     def __init__(
@@ -139,11 +137,11 @@ class Layout:
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
     def fits(self, leaves: Sequence[Any], structure: Structure) -> bool:
-        """A batch with this first element would get the same columns."""
+        """Return True if a batch with this first element would have the same columns."""
         return structure == self._structure and all(map(Column.fits, self._columns, leaves))
 
     def begin(self, structure: Structure, allocate: Allocate) -> None:
-        """Take memory for a batch; `structure` has the order of keys of its first element."""
+        """Allocate a batch. `structure` has the order of keys of its first element."""
         self._structure = structure
         if self._flat is dict:
             self._order = list(structure.unflatten(self._columns))
@@ -157,9 +155,9 @@ class Layout:
                 column.begin(*allocated([column.spec], [column.name], allocate_plainly))
 
     def begin_with(self, elements: Sequence[Element], allocate: Allocate) -> bool:
-        """Begin a batch with these, if they are all like the first one of the batch before; whether they were.
+        """Begin a batch with these elements if all are like the first one of the batch before. Returns True if they are.
 
-        If they were not, there may be memory for a batch with some of them in it, and another one must be begun.
+        If not, memory with some of them in it may be allocated, and another batch must be begun.
         """
         if self._flat is dict:
             first = elements[0]
@@ -172,20 +170,20 @@ class Layout:
         return self.put(0, elements)
 
     def finish(self, rows: int) -> Element:
-        """Hand the batch over, cut to `rows`."""
+        """Return the batch, cut to `rows` rows."""
         return self._structure.unflatten(self.finish_columns(rows))
 
     def finish_columns(self, rows: int) -> list[NDArray[Any]]:
-        """Hand the columns over, cut to `rows`."""
+        """Return the columns, cut to `rows` rows."""
         return [column.finish(rows) for column in self._columns]
 
     def put(self, row: int, elements: Sequence[Element]) -> bool:
-        """Copy elements into consecutive rows, if they are all like the first one; whether they were."""
+        """Copy elements into consecutive rows if all are like the first one. Returns True if they were copied."""
         leaves = self._leaves_by_column(elements) if self._alike else None
         return leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves))
 
     def put_one(self, row: int, element: Any) -> bool:
-        """As `put`, of one that is too large to wait for others."""
+        """Copy one element, as `put` does, that is too large to wait for others."""
         if not self._alike:
             return False
         if self._is_leaf:
@@ -201,7 +199,7 @@ class Layout:
         return True
 
     def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
-        """The leaves of many elements, by column; None when an element is not of this structure."""
+        """Return the leaves of many elements by column, or None if an element has another structure."""
         if self._is_leaf:
             return [elements]
         count = len(elements)
@@ -221,7 +219,7 @@ class Layout:
             return None
 
     def write(self, row: int, element: Element) -> None:
-        """Copy an element into a row, whatever it is like."""
+        """Copy an element of any form into a row."""
         try:
             leaves = self._structure.flatten_up_to(element)
         except ValueError:
@@ -242,7 +240,7 @@ class Layout:
 
 
 def _check(element: Element, lists_are_trees: bool) -> None:
-    """Refuse what could be stacked, but into no batch that anybody wants."""
+    """Raise BatchError for an element that could be stacked, but only into a batch that nobody wants."""
     if element is None:
         raise _no_element()
     for name in () if lists_are_trees else bare_lists(element):

@@ -1,8 +1,8 @@
-"""Operations on single elements: map, random map, map with index, filter, flat map; and a dataset's methods for them.
+"""Operations on single elements: map, random map, map with index, filter and flat map; and the dataset methods for them.
 
 Each is used by subclassing it and overriding its one method, or by passing it a function.
 
-Every step says its operation's number when an exception passes through it: that costs nothing until one does.
+Every step reports its operation's number when an exception passes through it, which costs nothing otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORD = (1 << 64) - 1
 
 
 class MapTransform(FunctionOperation):
-    """One element in, one out.
+    """Map each element to another one.
 
     >>> MapTransform(lambda record: record * 2).map(21)
     42
@@ -40,12 +40,12 @@ class MapTransform(FunctionOperation):
     node_name = "Mapped"
 
     def map(self, element: Element, /) -> Element:
-        """The element that takes the place of `element`."""
+        """Return the element that replaces `element`."""
         return self._call(element)
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """The function."""
+        """Return the function."""
         return self.function if type(self).connect is MapTransform.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -62,9 +62,9 @@ class MapTransform(FunctionOperation):
 
 
 class RandomMapTransform(FunctionOperation):
-    """One element in, one out, with random numbers that depend on (seed, position, operation) only.
+    """Map each element to another one, with random numbers that depend on (seed, position, operation) only.
 
-    The sampler must have a seed. The generator is valid during the call: draw from it, do not keep it.
+    The sampler must have a seed. Use the generator during the call only.
 
     >>> import numpy as np
     >>> noise = RandomMapTransform(lambda element, rng: element + rng.normal())
@@ -77,11 +77,11 @@ class RandomMapTransform(FunctionOperation):
     needs_seed = True
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """The same map with a key of its own."""
+        """Return the same map with a key of its own."""
         return KeyedRandomMap(self, seed_for(self.method, None), number)
 
     def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
-        """The element that takes the place of `element`."""
+        """Return the element that replaces `element`."""
         return self._call(element, rng)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -99,12 +99,12 @@ class RandomMapTransform(FunctionOperation):
 
 
 class KeyedRandomMap(Operation):
-    """A random map that draws by (seed, position, row, number), of which seed and number are its own, not the pipeline's.
+    """Random map whose key is (seed, position, row, number), with its own seed and number instead of the pipeline's.
 
     Args:
         transform: the map.
-        seed: in `[0, 2^64)`; None: a chain gives one.
-        number: tells it from other random maps of the same seed.
+        seed: in `[0, 2^64)`. None: a chain sets it.
+        number: tells it from other random maps with the same seed.
     """
 
     node_name = "RandomMapped"
@@ -120,11 +120,11 @@ class KeyedRandomMap(Operation):
 
     @property
     def user_function(self) -> Callable[..., Any]:
-        """The transform's."""
+        """Return the function of the transform."""
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """The same map, as a chain numbers it."""
+        """Return the same map with the number that a chain gives it."""
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -142,7 +142,7 @@ class KeyedRandomMap(Operation):
 
 
 class MapWithIndexTransform(FunctionOperation):
-    """One element in, one out, with its position in the global order (of a batch: that of its first record).
+    """Map each element to another one, with its position in the global order; for a batch, that of its first record.
 
     >>> MapWithIndexTransform(lambda index, element: (index, element)).map_with_index(3, "a")
     (3, 'a')
@@ -154,7 +154,7 @@ class MapWithIndexTransform(FunctionOperation):
     reads_index = True
 
     def map_with_index(self, index: int, element: Element, /) -> Element:
-        """The element that takes the place of `element`."""
+        """Return the element that replaces `element`."""
         return self._call(index, element)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -171,7 +171,7 @@ class MapWithIndexTransform(FunctionOperation):
 
 
 class Filter(FunctionOperation):
-    """Keeps the elements for which the function is true.
+    """Keep the elements for which the function returns True.
 
     >>> Filter(lambda element: element % 2 == 0).filter(3)
     False
@@ -183,12 +183,12 @@ class Filter(FunctionOperation):
     only_filters = True
 
     def filter(self, element: Element, /) -> bool:
-        """True keeps `element`."""
+        """Return True to keep `element`."""
         return bool(self._call(element))
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """The function."""
+        """Return the function."""
         return self.function if type(self).connect is Filter.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -206,12 +206,12 @@ class Filter(FunctionOperation):
 
 
 class FlatMap(FunctionOperation):
-    """One element in, none, one or several out.
+    """Map each element to none, one or several elements.
 
     Args:
-        function: gives an iterable of elements.
-        max_fan_out: most elements that one may become; more are an error. None (default): no limit. Subclasses may set
-            it as an attribute.
+        function: function of an element that returns an iterable of elements.
+        max_fan_out: maximum number of elements that one may become; more are an error. None (default): no limit. Subclasses
+            may set it as an attribute.
 
     >>> list(FlatMap(lambda text: text.split()).flat_map("to be or not"))
     ['to', 'be', 'or', 'not']
@@ -227,7 +227,7 @@ class FlatMap(FunctionOperation):
             self.max_fan_out = whole_number("max_fan_out", max_fan_out, 0, None, "an int, or None for no limit")
 
     def flat_map(self, element: Element, /) -> Iterable[Element]:
-        """The elements that take the place of `element`."""
+        """Return the elements that replace `element`."""
         return self._call(element)  # type: ignore[no-any-return]
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -257,10 +257,10 @@ class FlatMap(FunctionOperation):
 
 
 class TransformMethods(ChainMethods[ChainT]):
-    """The methods of a dataset for these operations."""
+    """Dataset methods for these operations."""
 
     def map(self, transform: MapTransform | Callable[[Any], Any]) -> ChainT:
-        """A function of each element.
+        """Apply a function to each element.
 
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).map(lambda x: x + 1)[2]
@@ -269,11 +269,11 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(MapTransform, transform))
 
     def random_map(self, transform: RandomMapTransform | Callable[..., Any], *, seed: int | None = None) -> ChainT:
-        """A function of each element and a generator, which depends on the seed and on where the element stands alone.
+        """Apply a function of each element and a random generator, which depends only on the seed and the element's place.
 
         Args:
             transform: a function `(element, rng)`, or a `RandomMapTransform`.
-            seed: in `[0, 2^64)`; None (default): made of that of `seed()` before.
+            seed: in `[0, 2^64)`. None (default): derived from `seed()` before.
 
         Raises:
             SeedError: there is no seed.
@@ -286,10 +286,10 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(KeyedRandomMap(as_kind(RandomMapTransform, transform), seed))
 
     def map_with_index(self, transform: MapWithIndexTransform | Callable[[int, Any], Any]) -> ChainT:
-        """A function of an index and the element: of a `MapDataset`, the index that is asked for.
+        """Apply a function of an index and the element. In a `MapDataset`, the index is the requested one.
 
-        In a stream it is the index that the element had in the `MapDataset`, whatever was left out before; for a batch, and
-        for what a flat map gave, that of the (first) record that it was made of.
+        In a stream it is the index that the element had in the `MapDataset`, even if elements before it were dropped. For a
+        batch, and for results of a flat map, it is the index of the (first) record.
 
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).map_with_index(lambda index, x: (index, x))[7]
@@ -301,7 +301,7 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(MapWithIndexTransform, transform))
 
     def filter(self, transform: Filter | Callable[[Any], bool]) -> ChainT:
-        """The elements that a function is true of; None for the others in a `MapDataset`, whose length stays.
+        """Keep the elements for which a function returns True. A `MapDataset` keeps its length, and has None for the others.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).filter(lambda x: x % 2)
@@ -311,16 +311,17 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(Filter, transform))
 
     def flat_map(self, transform: Any, max_fan_out: int | None = None) -> ChainT:
-        """The elements that a function gives for each, in a list or another iterable.
+        """Replace each element by the elements that a function returns for it, in a list or another iterable.
 
-        A `MapDataset` has `max_fan_out` indices for each element; those that are not needed have None.
+        A `MapDataset` has `max_fan_out` indices for each element; unused ones have None.
 
         Args:
             transform: the function, or a `FlatMap`.
-            max_fan_out: most elements of one; more are an error. None (default): that of the `FlatMap`, or no limit.
+            max_fan_out: maximum number of elements for one; more are an error. None (default): that of the `FlatMap`, or no
+                limit.
 
         Raises:
-            ValueError: a `MapDataset` has no `max_fan_out`.
+            ValueError: the dataset is a `MapDataset`, and `max_fan_out` is not set.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.source(["to be", "or"]).flat_map(str.split, max_fan_out=3)
@@ -331,7 +332,7 @@ class TransformMethods(ChainMethods[ChainT]):
 
 
 def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
-    """A flat map, with the limit that was passed with it, or that it has itself."""
+    """Return a flat map with the limit that was passed, or its own."""
     if isinstance(transform, FlatMap) and max_fan_out is None:
         return as_kind(FlatMap, transform)
     limit = getattr(transform, "max_fan_out", None) if max_fan_out is None else max_fan_out
@@ -339,10 +340,10 @@ def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
 
 
 def as_operation(operation: Any) -> Operation:
-    """An operation as it is; any other callable becomes a map.
+    """Return an operation unchanged, and any other callable as a map.
 
     Raises:
-        TypeError: neither, or an operation's class where an instance is meant.
+        TypeError: `operation` is neither, or is the class of an operation.
     """
     if isinstance(operation, Operation):
         if isinstance(operation, FunctionOperation):

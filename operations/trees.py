@@ -1,7 +1,7 @@
-"""Trees of arrays: dicts and other mappings, lists, tuples, named tuples and dataclasses, with arrays or scalars at the leaves.
+"""Trees of arrays: dicts and other mappings, lists, tuples, named tuples and dataclasses, with arrays or scalars as leaves.
 
-In: an element. Out: its leaves and its structure, and back. The work is optree's. This file adds dataclasses, mappings, and
-classes with the methods of JAX's pytrees: optree takes them for leaves until they are registered.
+optree does the work. This module adds dataclasses, mappings, and classes with the methods of JAX's pytrees, which optree takes
+for leaves until they are registered.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Structure = optree.PyTreeSpec
 def flatten(
     tree: Any, is_leaf: Callable[[Any], bool] | None = None, nodes: Nodes | None = None
 ) -> tuple[list[Any], Structure]:
-    """Leaves, and the structure that puts them together again. None is structure, not a leaf.
+    """Return the leaves of a tree, and the structure that rebuilds it. None is part of the structure, and not a leaf.
 
-    A mapping that is no dict is put together as a dict.
+    A mapping that is not a dict is rebuilt as a dict.
 
     Args:
-        tree: of leaves.
-        is_leaf: True for further ones, which would be trees.
-        nodes: the classes that are no leaves; None (default): `NODES`.
+        tree: the tree.
+        is_leaf: function that returns True for trees to treat as leaves.
+        nodes: classes that are not leaves. None (default): `NODES`.
 
     >>> leaves, structure = flatten({"b": 1, "a": (2, 3)})
     >>> leaves
@@ -48,12 +48,12 @@ def flatten(
 
 
 def is_leaf(tree: Any) -> bool:
-    """True if the tree is a single leaf."""
+    """Return True if the tree is a single leaf."""
     return optree.tree_is_leaf(tree, namespace=NAMESPACE) and node_of(tree) is None
 
 
 def leaf_names(structure: Structure) -> list[str]:
-    """A readable path for each leaf: `['image']`, `[0].tokens`; "" for a tree that is one leaf.
+    """Return a readable path for each leaf: `['image']`, `[0].tokens`; "" for a tree that is one leaf.
 
     >>> leaf_names(flatten({"a": (2, 3)})[1])
     ["['a'][0]", "['a'][1]"]
@@ -62,10 +62,10 @@ def leaf_names(structure: Structure) -> list[str]:
 
 
 def rows_of(batch: Any) -> Iterator[Any]:
-    """The rows of a batch, in order; the arrays of a row are views.
+    """Yield the rows of a batch, in order. The arrays of a row are views.
 
     Raises:
-        BatchError: a leaf is no array with a leading axis, or leaves have unequal numbers of rows.
+        BatchError: a leaf is not an array with a leading axis, or leaves have different numbers of rows.
 
     >>> import numpy as np
     >>> [int(row["x"]) for row in rows_of({"x": np.arange(3)})]
@@ -81,7 +81,7 @@ def rows_of(batch: Any) -> Iterator[Any]:
 
 
 def bare_lists(tree: Any) -> list[str]:
-    """The names of lists without an array in them: of numbers, of strings, or empty.
+    """Return the names of lists that contain no array: of numbers, of strings, or empty.
 
     >>> bare_lists({"tokens": [1, 2, 3], "size": (4, 5)})
     ["['tokens']"]
@@ -95,16 +95,16 @@ def _is_bare_list(tree: Any) -> bool:
 
 
 Node = tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Any]
-"""A class as optree takes it: a function that takes apart, one that puts together, and the kind of its paths."""
+"""Class as optree takes it: a function that flattens, a function that rebuilds, and the kind of its paths."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """The classes that are nodes of trees, besides those that optree knows.
+    """Classes that are tree nodes besides those of optree.
 
     Attributes:
-        namespace: of optree's registry.
-        node_of: gives the node that a leaf's class is, or None for a leaf. It is called for leaves that are not plain.
+        namespace: namespace in optree's registry.
+        node_of: returns the node of a leaf's class, or None for a real leaf. Called for leaves that are not plain.
     """
 
     namespace: str
@@ -122,7 +122,7 @@ class Nodes:
 
 
 class _NoEntry(optree.PyTreeEntry):
-    """The way from a mapping to the dict of its items, which no path shows."""
+    """Path entry from a mapping to the dict of its items, which is not shown."""
 
     def __call__(self, mapping: Any) -> Any:
         return dict(mapping)
@@ -132,7 +132,7 @@ class _NoEntry(optree.PyTreeEntry):
 
 
 def node_of(leaf: Any) -> Node | None:
-    """The node that a class is: one with methods for it, a dataclass, or a mapping."""
+    """Return the node of a class: one with pytree methods, a dataclass, or a mapping; else None."""
     kind: Any = type(leaf)
     return _node_of_class(kind)
 
@@ -150,7 +150,7 @@ def _node_of_class(kind: Any) -> Node | None:
 
 
 def _by_methods(kind: Any, take_apart: Callable[[Any], Any]) -> Node:
-    """A class with the methods that `jax.tree_util.register_pytree_node_class` asks for."""
+    """Return the node of a class with the methods that `jax.tree_util.register_pytree_node_class` needs."""
     return take_apart, lambda metadata, children: kind.tree_unflatten(metadata, children), optree.FlattenedEntry
 
 
@@ -168,7 +168,7 @@ def _as_dict(_: None, children: Any) -> Any:
 
 
 def _dataclass_node(kind: Any) -> Node:
-    """A dataclass. Fields that Flax or JAX mark as static are part of the structure."""
+    """Return the node of a dataclass. Fields that Flax or JAX mark as static are part of the structure."""
     fields = dataclasses.fields(kind)
     static = tuple(field.name for field in fields if _is_static(field))
     names = tuple(field.name for field in fields if field.name not in static)
@@ -194,10 +194,10 @@ def _if_dataclass(leaf: Any) -> Node | None:
 
 
 NODES = Nodes("headrace", node_of)
-"""Of batches."""
+"""Nodes of batches."""
 
 ROWS = Nodes("headrace rows", _if_dataclass)
-"""Of rows between processes: what is no dataclass keeps its class, as it is pickled."""
+"""Nodes of rows between processes: objects other than dataclasses keep their class, because they are pickled."""
 
 NAMESPACE = NODES.namespace
 

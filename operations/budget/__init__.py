@@ -1,1 +1,1 @@
-"""Batches of records of like length: the shapes that they have, and their arrays."""
+"""Batches of records of similar length: their shapes and their arrays."""

@@ -1,7 +1,4 @@
-"""The arrays of a batch of records of unequal length.
-
-In: records, and a shape. Out: a dict of arrays with a row for each record, padded; their lengths, and a mask.
-"""
+"""Make the arrays of a batch of records of unequal length: one padded row per record, lengths, and a mask."""
 
 from __future__ import annotations
 
@@ -22,25 +19,25 @@ from ..trees import bare_lists, flatten
 from .shapes import Ints
 
 BARE = "tokens"
-"""The name that a record gets which is one array and no dict."""
+"""Name of a record that is a single array."""
 
 MASK, LENGTHS = "mask", "lengths"
 
 
 @dataclass(frozen=True)
 class RowPadding:
-    """The settings by which records become rows.
+    """Settings by which records become rows.
 
     Attributes:
-        pad_value: stands after the last token; a number, or a dict by leaf.
-        meta_features: keys of leaves that are stacked as they are.
+        pad_value: padding; a number, or a dict by leaf.
+        meta_features: keys of leaves that are stacked unchanged.
     """
 
     pad_value: Any
     meta_features: tuple[Any, ...]
 
     def lengths_of(self, records: Sequence[Element]) -> Ints:
-        """The length of each record: that of its longest array."""
+        """Return the length of each record: that of its longest array."""
         return np.array([max(map(len, _arrays(self._sequences(record))), default=0) for record in records], np.int64)
 
     def _sequences(self, record: Element) -> Any:
@@ -56,19 +53,18 @@ class RowPadding:
         tell: Tell,
         check: Callable[[Ints], None] | None = None,
     ) -> dict[str, Any]:
-        """The batch of the first `count` records.
+        """Make the batch of the first `count` records.
 
         Args:
-            records: at least one, from which the batch has its form.
-            count: of them that are in it; the other rows are padding.
-            rows: of the batch.
-            length: of its rows; what is over is cut.
-            tell: is called where numbers of several dtypes come together.
-            check: is called with the lengths that the records have.
+            records: at least one record. The first one decides the form of the batch.
+            count: number of records in the batch. The other rows are padding.
+            rows: number of rows.
+            length: length of the rows. Longer arrays are cut.
+            tell: called if numbers of several dtypes are combined.
+            check: called with the real lengths of the records.
 
         Raises:
-            BatchError: records differ in their form or in dtypes that have none in common, or have a leaf that is none, or no
-                array.
+            BatchError: records differ in form, or their dtypes have no common one; or a leaf is None or not an array.
         """
         named = [_named(record) for record in records]
         flat = [flatten(record) for record in named]
@@ -119,7 +115,7 @@ class RowPadding:
 
 
 def _named(record: Element) -> Mapping[Any, Any]:
-    """A record as a dict."""
+    """Return a record as a dict."""
     if isinstance(record, np.ndarray):
         return {BARE: record}
     if isinstance(record, Mapping):
@@ -133,7 +129,7 @@ def _arrays(record: Element) -> list[NDArray[Any]]:
 
 
 def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, tell: Tell) -> NDArray[Any]:
-    """Leaves that are not padded; rows without a record have 0, or None."""
+    """Stack leaves that are not padded. Rows without a record have 0, or None."""
     shape = _same_shape(path, [array.shape for array in arrays])
     dtype = common_dtype(_name(path), arrays, tell)
     plain = dtype.kind in "biufc"
@@ -144,7 +140,7 @@ def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, t
 
 
 def _name(path: Sequence[Any]) -> str:
-    """A leaf as messages name it."""
+    """Format the path of a leaf for messages."""
     return shorten("".join(f"[{key!r}]" for key in path), 100)
 
 
@@ -159,10 +155,10 @@ def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]
 
 
 def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None:
-    """Refuse a record that is longer than its length says; `name_of` gives the name of the one in a row.
+    """Check that no record is longer than its known length. `name_of` returns the name of the record in a row.
 
     Raises:
-        LengthsError: there is one.
+        LengthsError: a record is longer.
     """
     for row in np.flatnonzero(real > said)[:1].tolist():
         raise LengthsError(
@@ -172,10 +168,10 @@ def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None
 
 
 def check_kinds(pad_value: Any, meta_features: Any) -> tuple[Any, ...]:
-    """The keys of `meta_features`.
+    """Check the types of both arguments, and return the keys of `meta_features`.
 
     Raises:
-        TypeError: an argument is not of its kind.
+        TypeError: an argument has a wrong type.
     """
     for value in pad_value.values() if isinstance(pad_value, Mapping) else (pad_value,):
         if not isinstance(value, (int, float, np.number, np.bool_, Mapping)):

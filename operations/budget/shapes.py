@@ -1,7 +1,4 @@
-"""The few shapes that batches have: padded lengths, and for each the number of rows. Pure arithmetic.
-
-In: a budget, and padded lengths or the lengths of records. Out: shapes; of each length the number of its shape.
-"""
+"""The few shapes of batches by budget: padded lengths, and the number of rows of each. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -19,22 +16,22 @@ from ..protocol import Operation
 Ints = NDArray[np.int64]
 
 MOST_SHAPES = 64
-"""A larger number is taken for a padded length that was meant. A step compiles as often as there are shapes."""
+"""Maximum number of shapes. A jitted step compiles for each. A larger number is probably a padded length."""
 
 CANDIDATES = 1024
-"""Lengths among which the padded ones are chosen; of more, those that part the tokens evenly. The choice takes 30 ms."""
+"""Number of lengths among which padded lengths are chosen. More are thinned out evenly by tokens. Takes 30 ms."""
 
 COUNTED = 1 << 20
-"""Lengths up to it are counted in a table: without sorting them."""
+"""Lengths up to this one are counted in a table, without sorting."""
 
 
 @dataclass(frozen=True)
 class BatchShapes:
-    """The shapes of batches, the shortest first.
+    """Shapes of batches, the shortest first.
 
     Attributes:
-        lengths: padded, ascending.
-        rows: of a batch of each length.
+        lengths: padded lengths, ascending.
+        rows: number of rows of each shape.
     """
 
     lengths: tuple[int, ...]
@@ -42,10 +39,10 @@ class BatchShapes:
 
     @classmethod
     def of(cls, lengths: Sequence[int], max_tokens: int, max_records: int | None, multiple_of: int) -> BatchShapes:
-        """The shapes of these padded lengths, each with the most rows that fit the budget.
+        """Return the shape of each padded length, with as many rows as fit the budget.
 
         Raises:
-            ValueError: a batch of one of them has no row.
+            ValueError: not even one row of a length fits.
         """
         rows = []
         for length in lengths:
@@ -61,7 +58,7 @@ class BatchShapes:
         return cls(tuple(lengths), tuple(rows))
 
     def check_stacked(self, by: Operation) -> None:
-        """Refuse to stack batches of several shapes. Raises ValueError: the operation after them does so."""
+        """Raise ValueError if the operation `by` would stack batches of several shapes."""
         if by.only_stacks and by.takes != 1 and len(self.lengths) > 1:
             raise ValueError(
                 f"{short_repr(by)} after BudgetBatch would stack batches of {len(self.lengths)} shapes, which are whole "
@@ -69,21 +66,21 @@ class BatchShapes:
             )
 
     def numbers(self, lengths: Any) -> Ints:
-        """The number of the smallest shape that holds each length; `len(self.lengths)` for one that none holds."""
+        """Return the number of the smallest shape that holds each length; `len(self.lengths)` if none does."""
         numbers: Ints = np.searchsorted(np.array(self.lengths), lengths, side="left")
         return numbers
 
     @property
     def longest(self) -> int:
-        """The largest padded length."""
+        """Largest padded length."""
         return self.lengths[-1]
 
 
 def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
-    """The padded lengths, `count` at most, with which the records need the least memory; the largest record fits.
+    """Choose at most `count` padded lengths with which the records need the least memory. The longest record fits.
 
-    An exact choice by dynamic programming over the lengths that occur: the cost of a padded length is itself times the
-    records that have it.
+    The choice is exact, by dynamic programming over the lengths that occur: a padded length costs itself times its number of
+    records.
 
     >>> chosen_lengths(np.array([1, 2, 2, 9, 10]), 2)
     (2, 10)
@@ -117,7 +114,7 @@ def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
 
 
 def _counted(lengths: Ints) -> tuple[Ints, Ints]:
-    """The lengths that occur, ascending, and how often."""
+    """Return the lengths that occur, ascending, and how often."""
     if int(lengths.max()) > max(len(lengths), COUNTED):
         return np.unique(lengths, return_counts=True)
     counts = np.bincount(lengths)

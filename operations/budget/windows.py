@@ -1,10 +1,8 @@
-"""The records of windows by shape, and the steps that they make on some number of shards. Pure arithmetic.
+"""Divide the records of windows by shape, and plan the steps on a number of shards. Pure arithmetic.
 
-In: the lengths of records. Out: numbers of steps; for a step its shape, and which slots of its window are in its batches.
-
-A window has one line of *slots*: first its records of the largest shape, then those of the next one. A step takes a piece of
-the line, as many slots as its batches have rows. The last step of a shape takes slots of the next shape, too, so that only the
-last step of a window is not full. No smaller number of steps would do: records need steps of their shape or of a larger one.
+A window has one line of *slots*: first its records of the largest shape, then those of the next one, and so on. A step takes a
+piece of the line, as many slots as its batches have rows. The last step of a shape also takes slots of the next shape, so that
+only the last step of a window is not full. Fewer steps are impossible: a record needs a step of its shape or of a larger one.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from .shapes import BatchShapes, Ints
 
 
 class WindowSteps(NamedTuple):
-    """The steps of all windows of an epoch, on some number of shards.
+    """Steps of all windows of an epoch on a number of shards.
 
     Attributes:
-        before: `int64[windows + 1]`, steps before each window, and of all.
-        steps: `int64[windows, shapes]`, steps of each shape, the largest first, up to and with that shape.
-        slots: `int64[windows, shapes]`, the slot that the first step of each shape begins with.
+        before: `int64[windows + 1]`, number of steps before each window, and of all windows.
+        steps: `int64[windows, shapes]`, cumulative number of steps by shape, the largest shape first.
+        slots: `int64[windows, shapes]`, first slot of the first step of each shape.
     """
 
     before: Ints
@@ -35,9 +33,9 @@ class BudgetWindows:
     """Records in windows of consecutive places.
 
     Args:
-        lengths: of the records at these places; one that no shape holds is in no batch.
-        shapes: of the batches.
-        window: places in a window.
+        lengths: lengths of the records at these places. A record that fits no shape is in no batch.
+        shapes: shapes of the batches.
+        window: number of places in a window.
 
     >>> windows = BudgetWindows(np.array([5, 1, 2, 6, 1]), BatchShapes.of((2, 8), 8, None, 1), 5)
     >>> windows.places.tolist(), windows.counts.tolist(), windows.steps_on(1).before.tolist()
@@ -64,11 +62,11 @@ class BudgetWindows:
         return len(self.counts)
 
     def sizes(self, windows: Ints) -> Ints:
-        """The number of slots of windows."""
+        """Return the number of slots of windows."""
         return self.starts[windows + 1] - self.starts[windows]
 
     def steps_on(self, shards: int) -> WindowSteps:
-        """The steps of all windows on so many shards."""
+        """Plan the steps of all windows on a number of shards."""
         if shards not in self._known:
             self._known[shards] = self._made(shards)
         return self._known[shards]
@@ -84,13 +82,13 @@ class BudgetWindows:
         return WindowSteps(np.concatenate([[0], np.cumsum(steps.sum(axis=1))]), np.cumsum(steps, axis=1), slots)
 
     def pieces(self, shards: int, windows: Ints, steps: Ints, shard: Ints) -> tuple[Ints, Ints, Ints]:
-        """The slots `[start, stop)` of batches, and the numbers of their shapes.
+        """Return the slots `[start, stop)` of batches, and the numbers of their shapes.
 
         Args:
-            shards: of the run.
-            windows: `int64[n]`, of the epoch.
-            steps: `int64[n]`, in the window, in the order of its line.
-            shard: `int64[n]`, whose batch; or `int64[shards, 1]`, for those of all of them.
+            shards: number of shards.
+            windows: `int64[n]`, windows of the epoch.
+            steps: `int64[n]`, steps of these windows, in the order of the line.
+            shard: `int64[n]`, shard of each batch; or `int64[shards, 1]`, for the batches of all shards.
         """
         made = self.steps_on(shards)
         rank = (made.steps[windows] <= steps[:, None]).sum(axis=1)
@@ -101,7 +99,7 @@ class BudgetWindows:
         return start + size * shard // shards, start + size * (shard + 1) // shards, len(self._rows) - 1 - rank
 
     def step_of_slot(self, shards: int, window: int, slot: int) -> tuple[int, int, int]:
-        """The step in the line of a window, the shard, and the row of a slot."""
+        """Return the step in its window's line, the shard, and the row of a slot."""
         made = self.steps_on(shards)
         rank = int(np.flatnonzero((made.slots[window] <= slot) & (np.diff(made.steps[window], prepend=0) > 0))[-1])
         room = int(self._rows[rank]) * shards

@@ -1,1 +1,1 @@
-"""Operations on images: bytes to arrays of height × width × channels, other sizes, random crops and flips."""
+"""Operations on images: decode bytes to arrays [height, width, channels], resize, and crop and flip at random."""

@@ -1,7 +1,7 @@
-"""In: the bytes of an image file. Out: an array `[height, width, channels]`.
+"""Decode the bytes of an image file to an array `[height, width, channels]`.
 
-JPEG is read by libjpeg-turbo, all else by OpenCV. A JPEG that is to become smaller is read at some eighths of its size, which
-costs less than to read all of it, and every pixel counts.
+JPEG is decoded by libjpeg-turbo, all else by OpenCV. A JPEG that is to become smaller is decoded at some eighths of its size,
+which costs less, and still uses every pixel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .tiff import PlainTiff, plain_tiff, straight
 
 _JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _AVIF = b"ftyp"
-"""At byte 4."""
+"""Bytes 4 to 7 of an AVIF file."""
 
 _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _DTYPES = ("uint8", "uint16", "float32")
@@ -36,31 +36,31 @@ _PATHS, _BYTES = (str, os.PathLike), (bytes, bytearray, memoryview)
 
 
 class DecodeImage(OnImages, MapTransform):
-    """Bytes of a JPEG, PNG or other image file, or its path → an array `[height, width, channels]`.
+    """Decode the bytes or the path of a JPEG, PNG or other image file to an array `[height, width, channels]`.
 
-    A list, a tuple or an array of these, the frames of a clip, → an array `[frames, height, width, channels]`.
+    A list, tuple or array of these, the frames of a clip, becomes an array `[frames, height, width, channels]`.
 
-    Bytes are `bytes`, other objects of bytes, or an array `uint8[size]`. A path is a string (also a URL in a store) or a
-    `pathlib.Path`; the file is read by the thread that decodes it.
+    Bytes are `bytes`, other bytes-like objects, or an array `uint8[size]`. A path is a string (also a URL in a store) or a
+    `pathlib.Path`. The thread that decodes a file also reads it.
 
-    Colours are in the order red, green, blue, not multiplied by the opacity. A note in the file that the image is to be turned
-    (EXIF, the orientation of TIFF) does not count.
+    Colours are red, green, blue, not multiplied by the opacity. The orientation that a file asks for (in EXIF or TIFF) is
+    ignored.
 
     Args:
-        size: (height, width) that all images are to have; JPEGs are read at a smaller scale where that saves work. Default:
-            that of the file.
+        size: (height, width) of all results. JPEGs are decoded at a smaller scale if that saves work. Default: the size of
+            the file.
         channels: 3 (default: red, green, blue), 1 (grey) or 4 (with opacity), whatever the file has.
-        dtype: `np.uint8` (default), `np.uint16` (what files with 16 bits hold; others times 257), or `np.float32`, 0 to 1.
-        key: which item of an element that is a dict is the image, default "image". Other elements are images themselves.
-        fast: read JPEGs by quicker arithmetic: up to 1.3 times as fast, and some values are a few steps off (colours at edges
-            more). Default False: the values of libjpeg, as Pillow gives them.
-        max_pixels: the largest image that is decoded, height × width as a JPEG or PNG says before its content, default 2^28
-            (16,384 × 16,384): a file of some kilobytes may ask for any memory. OpenCV refuses others of more than 2^30.
+        dtype: `np.uint8` (default); `np.uint16` (values of files with 16 bits, others times 257); or `np.float32`, 0 to 1.
+        key: item of a dict element that is the image, default "image". Other elements are images themselves.
+        fast: True: decode JPEGs by faster arithmetic, up to 1.3 times as fast. Some values differ by a few steps, more at
+            colour edges. Default False: the values of libjpeg, as Pillow returns them.
+        max_pixels: maximum height × width, which a JPEG or PNG tells before its content. Default 2^28 (16,384 × 16,384). It
+            protects against small files that would fill the memory. OpenCV refuses other files of more than 2^30 pixels.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
         ValueError: an argument is out of range.
-        TypeError: `size` is no pair of integers.
+        TypeError: `size` is not a pair of integers.
 
     >>> import cv2
     >>> data = cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1].tobytes()
@@ -93,10 +93,10 @@ class DecodeImage(OnImages, MapTransform):
             self._max_pixels = limit
 
     def map(self, element: Any) -> Any:
-        """The element with its image decoded.
+        """Return the element with its image decoded.
 
         Raises:
-            ImageError: it cannot be.
+            ImageError: the image cannot be decoded.
         """
         return self.with_image(element, self._image_or_clip)
 
@@ -144,10 +144,10 @@ class DecodeImage(OnImages, MapTransform):
 
 
 def _content_of(image: Any) -> bytes:
-    """The bytes of an image file, of what an element has of it.
+    """Return the bytes of an image file.
 
     Raises:
-        ImageError: it is neither bytes nor a path.
+        ImageError: `image` is neither bytes nor a path.
         SourceError: the file cannot be read.
     """
     if isinstance(image, bytes):
@@ -164,7 +164,7 @@ def _content_of(image: Any) -> bytes:
 
 
 def _told_size(data: bytes) -> tuple[int, int]:
-    """Height and width, as a JPEG or PNG says before its content; (0, 0) of others, and of what is damaged there."""
+    """Return height and width from the header of a JPEG or PNG; (0, 0) for other or damaged files."""
     if data.startswith(_PNG):
         return int.from_bytes(data[20:24]), int.from_bytes(data[16:20])
     if not data.startswith(_JPEG):
@@ -210,7 +210,7 @@ def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
 
 
 def _with_opacity(data: bytes, tiff: PlainTiff, channels: int, deep: bool) -> Image:
-    """A TIFF image of grey and opacity, or of colours and opacity."""
+    """Decode a TIFF image of grey or colours with opacity."""
     cv2 = opencv()
     image = _read(tiff.data, cv2.IMREAD_UNCHANGED)
     if image.shape[2] == 4:

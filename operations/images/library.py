@@ -1,7 +1,6 @@
-"""The libraries whose kernels work on images: simplejpeg (libjpeg-turbo) and OpenCV. Both let go of Python's lock.
+"""Import the libraries that work on images: simplejpeg (libjpeg-turbo) and OpenCV. Both release Python's lock.
 
-In: nothing, or an array and a function of OpenCV. Out: the modules, imported when the first image comes, and arrays that keep
-their axis of channels. Whoever only describes a pipeline imports neither.
+They are imported with the first image, so that code that only describes a pipeline does not import them.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from ...common.messages import short_repr
 from ...errors import ImageError, MissingExtraError
 
 Image = npt.NDArray[Any]
-"""`[height, width, channels]`."""
+"""Array `[height, width, channels]`."""
 
 Images = npt.NDArray[Any]
-"""An image, or a clip: `[…, height, width, channels]`, with axes of frames before those of an image."""
+"""Image or clip: `[…, height, width, channels]`."""
 
 
 def check_libraries(operation: str) -> None:
-    """See that what works on images is installed, without importing it.
+    """Check, without importing them, that the libraries are installed.
 
     Raises:
-        MissingExtraError: it is not.
+        MissingExtraError: one is not.
     """
     packages = {"cv2": "opencv-python-headless", "simplejpeg": "simplejpeg"}
     missing = [package for module, package in packages.items() if find_spec(module) is None]
@@ -38,7 +37,7 @@ def check_libraries(operation: str) -> None:
 
 @cache
 def opencv() -> Any:
-    """OpenCV, without threads of its own: the loader has some, and worker processes besides."""
+    """Return OpenCV, limited to the calling thread: the loader has threads and worker processes of its own."""
     import cv2
 
     cv2.setNumThreads(1)
@@ -46,15 +45,15 @@ def opencv() -> Any:
 
 
 class OnImages:
-    """An operation that uses the libraries. They are imported where it is unpickled, before workers are forked there."""
+    """Base of operations that use the libraries. Unpickling it imports them, before workers are forked."""
 
     _key: str  # of the image, in an element that is a dict
 
     def with_image(self, element: Any, change: Callable[[Any], Any]) -> Any:
-        """An element with its image changed: that under the key of a dict, or the element itself.
+        """Return an element with its image changed: the item `key` of a dict, or the element itself.
 
         Raises:
-            ImageError: the dict has no such key.
+            ImageError: the dict has no such item.
         """
         if not isinstance(element, Mapping):
             return change(element)
@@ -68,15 +67,15 @@ class OnImages:
 
 
 def with_channels(image: Image) -> Image:
-    """An image of OpenCV, which leaves out the axis of a single channel."""
+    """Restore the axis of a single channel, which OpenCV drops."""
     return image if image.ndim == 3 else image[:, :, np.newaxis]
 
 
 def checked(image: Any, operation: str) -> Images:
-    """An operation's input, if it is an image or a clip.
+    """Return an operation's input if it is an image or a clip.
 
     Raises:
-        ImageError: it is none.
+        ImageError: it is neither.
     """
     if isinstance(image, np.ndarray) and image.ndim >= 3 and image.size:
         return image
@@ -88,7 +87,7 @@ def checked(image: Any, operation: str) -> Images:
 
 
 def on_frames(images: Images, change: Callable[[Image], Image]) -> Images:
-    """An image changed, or each frame of a clip."""
+    """Apply a function to an image, or to each frame of a clip."""
     if images.ndim == 3:
         return change(images)
     frames = [change(frame) for frame in images.reshape(-1, *images.shape[-3:])]

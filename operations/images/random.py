@@ -1,4 +1,4 @@
-"""Images and clips that are cut out and mirrored at random. In: an array `[…, height, width, channels]`. Out: another one."""
+"""Crop and flip images and clips at random."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _TRIES = 10
 
 
 class RandomResizedCrop(OnImages, RandomMapTransform):
-    """A random piece of an image, in one size: of a random share of its area, and of a random shape.
+    """Cut a random piece out of an image, with a random area and aspect ratio, and resize it to one size.
 
-    Of a clip, `[frames, height, width, channels]`, the same piece of all frames.
+    All frames of a clip, `[frames, height, width, channels]`, get the same piece.
 
     Args:
         size: (height, width) of the result, or one integer for both.
-        scale: least and largest share of the area, default (0.08, 1).
-        ratio: least and largest width / height of the piece, default (3 / 4, 4 / 3); the logarithm is drawn evenly.
-        key: which item of an element that is a dict is the image, default "image". Other elements are images themselves.
-        interpolation: as for `Resize`.
+        scale: minimum and maximum share of the area, default (0.08, 1).
+        ratio: minimum and maximum width / height of the piece, default (3 / 4, 4 / 3), uniform in the logarithm.
+        key: item of a dict element that is the image, default "image". Other elements are images themselves.
+        interpolation: as in `Resize`.
 
-    After ten pieces that do not fit into the image, the largest one in its middle that has a permitted shape is taken.
+    If ten pieces in a row do not fit into the image, the largest centred piece of a permitted ratio is taken.
     Szegedy et al., "Going deeper with convolutions", CVPR 2015.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
         ValueError: an argument is out of range.
-        TypeError: `size` is no pair of integers.
+        TypeError: `size` is not a pair of integers.
 
     >>> RandomResizedCrop(2).random_map(np.zeros((8, 9, 3), np.uint8), np.random.default_rng(0)).shape
     (2, 2, 3)
@@ -56,10 +56,10 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
         self._interpolation = one_of("interpolation", interpolation, *INTERPOLATIONS)
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
-        """The element with a piece of its image.
+        """Return the element with a piece of its image.
 
         Raises:
-            ImageError: it is no image.
+            ImageError: the input is not an image.
         """
         return self.with_image(element, lambda image: self._cropped(image, rng))
 
@@ -74,7 +74,7 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
 def _piece(
     rows: int, columns: int, scale: tuple[float, float], ratio: tuple[float, float], rng: np.random.Generator
 ) -> tuple[int, int, int, int]:
-    """Top, left, height and width."""
+    """Draw a piece: top, left, height and width."""
     low, high = math.log(ratio[0]), math.log(ratio[1])
     for _ in range(_TRIES):
         area, shape, down, right = rng.random(4).tolist()
@@ -89,12 +89,12 @@ def _piece(
 
 
 class RandomFlip(OnImages, RandomMapTransform):
-    """Images that are mirrored at random. All frames of a clip, `[frames, height, width, channels]`, are, or none.
+    """Flip images at random. All frames of a clip, `[frames, height, width, channels]`, are flipped, or none.
 
     Args:
-        horizontal: how probable it is that left and right are exchanged, default 0.5.
-        vertical: how probable it is that top and bottom are, default 0.
-        key: which item of an element that is a dict is the image, default "image". Other elements are images themselves.
+        horizontal: probability that left and right are exchanged, default 0.5.
+        vertical: probability that top and bottom are exchanged, default 0.
+        key: item of a dict element that is the image, default "image". Other elements are images themselves.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
@@ -112,10 +112,10 @@ class RandomFlip(OnImages, RandomMapTransform):
         self._key = key
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
-        """The element with its image mirrored, or as it is.
+        """Return the element with its image flipped or unchanged.
 
         Raises:
-            ImageError: it is no image.
+            ImageError: the input is not an image.
         """
         return self.with_image(element, lambda image: self._flipped(image, rng))
 

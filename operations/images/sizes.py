@@ -1,4 +1,4 @@
-"""Images and clips of other sizes. In: an array `[…, height, width, channels]`. Out: one of the size that is asked for."""
+"""Resize images and clips."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ INTERPOLATIONS = ("auto", "nearest", "linear", "cubic", "area", "lanczos")
 
 
 def size_of(size: Any) -> tuple[int, int]:
-    """(height, width); an integer stands for both.
+    """Return (height, width). One integer stands for both.
 
     Raises:
-        TypeError: it is neither an integer nor a pair of them.
-        ValueError: one is less than 1.
+        TypeError: `size` is neither an integer nor a pair of integers.
+        ValueError: a length is less than 1.
 
     >>> size_of(224), size_of([3, 4])
     ((224, 224), (3, 4))
@@ -33,13 +33,13 @@ def size_of(size: Any) -> tuple[int, int]:
 
 
 def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") -> Image:
-    """The image in another size.
+    """Resize an image.
 
     Args:
-        image: of any dtype that OpenCV knows.
+        image: array of any dtype that OpenCV accepts.
         size: (height, width).
-        interpolation: one of `INTERPOLATIONS`. "auto": halved as often as it goes, by means of pixels, and then linear, so that
-            every pixel counts.
+        interpolation: one of `INTERPOLATIONS`. "auto": halve the image as often as possible by averaging pixels, and then
+            interpolate linearly, so that every pixel counts.
     """
     if image.shape[:2] == size:
         return image
@@ -56,18 +56,18 @@ def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") ->
 
 
 class Resize(OnImages, MapTransform):
-    """Images of other sizes → images of one size. Of a clip, `[frames, height, width, channels]`, each frame.
+    """Resize images to one size, or each frame of a clip `[frames, height, width, channels]`.
 
     Args:
         size: (height, width), or one integer for both.
-        key: which item of an element that is a dict is the image, default "image". Other elements are images themselves.
-        interpolation: "auto" (default), "nearest", "linear", "cubic", "area" or "lanczos". "auto" halves an image as
-            often as it goes, by means of pixels, and is linear then: every pixel counts, at nearly the speed of "linear".
+        key: item of a dict element that is the image, default "image". Other elements are images themselves.
+        interpolation: "auto" (default), "nearest", "linear", "cubic", "area" or "lanczos". "auto" halves an image as often as
+            possible by averaging pixels, and then interpolates linearly: every pixel counts, at nearly the speed of "linear".
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
-        ValueError: `interpolation` is unknown, or a length less than 1.
-        TypeError: `size` is no pair of integers.
+        ValueError: `interpolation` is unknown, or a length is less than 1.
+        TypeError: `size` is not a pair of integers.
 
     >>> import numpy as np
     >>> Resize((2, 3)).map(np.zeros((8, 9, 3), np.uint8)).shape
@@ -81,10 +81,10 @@ class Resize(OnImages, MapTransform):
         self._interpolation = one_of("interpolation", interpolation, *INTERPOLATIONS)
 
     def map(self, element: Any) -> Any:
-        """The element with its image in that size.
+        """Return the element with its image in the new size.
 
         Raises:
-            ImageError: it is no image.
+            ImageError: the input is not an image.
         """
         return self.with_image(element, self._resized)
 

@@ -1,7 +1,7 @@
-"""TIFF files as OpenCV reads them without changing pixels. In: their bytes. Out: bytes of the same image, and facts about it.
+"""Change the header of a TIFF file so that OpenCV does not change its pixels.
 
-The library under OpenCV turns an image by the orientation of its header, and multiplies its colours by its opacity. A header
-without an orientation, and with colours that are said to be multiplied already, has it leave both as they are.
+The library under OpenCV rotates an image by the orientation in its header, and multiplies its colours by its opacity. The new
+header has no orientation, and says that colours are multiplied already, so that both stay as they are.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ import numpy as np
 from .library import Image
 
 _LAYOUTS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
-"""First bytes → order of bytes, and whether it is a BigTIFF file."""
+"""First bytes of a file: byte order, and True for BigTIFF."""
 
 _COLOURS, _ORIENTATION, _SAMPLES, _EXTRA = 262, 274, 277, 338
 _WITH_OPACITY = ((0, 2), (1, 2), (2, 4))
-"""What colours are, and how many numbers a pixel has: grey, from white or from black, and RGB."""
+"""Photometric code and numbers per pixel of images with opacity: grey with white or black as 0, and RGB."""
 
 _FORMATS = {1: "B", 3: "H", 4: "I"}
 _UNUSED, _MULTIPLIED, _STRAIGHT = 0, 1, 2
 
 
 class PlainTiff(NamedTuple):
-    """A TIFF file with a plain header."""
+    """TIFF file with a changed header."""
 
     data: bytes
     has_opacity: bool
-    """A number stands beside the grey, or the red, green and blue, of a pixel."""
+    """True if each pixel has a number beside its grey or its red, green and blue."""
     extra: int | None
-    """Meaning of that number: 0 unused, 1 opacity by which they are multiplied, 2 opacity. None: untold."""
+    """Meaning of that number: 0 unused, 1 opacity by which colours are multiplied, 2 opacity. None: not told."""
 
 
 def plain_tiff(data: bytes) -> PlainTiff | None:
-    """A TIFF file with a plain header; None if it is another file, or its header is damaged."""
+    """Return a TIFF file with a changed header, or None if the file is not TIFF, or its header is damaged."""
     layout = _LAYOUTS.get(data[:4])
     if layout is None:
         return None
@@ -59,11 +59,11 @@ def plain_tiff(data: bytes) -> PlainTiff | None:
 
 
 def straight(image: Image, extra: int | None) -> Image:
-    """The colours and the opacity of an image of four channels, as OpenCV reads it of a plain TIFF file.
+    """Return the colours and the opacity of an image of four channels, as OpenCV reads it from a changed TIFF file.
 
     Args:
-        image: in which it may write.
-        extra: the meaning of the fourth channel in the file.
+        image: the image. It may be modified.
+        extra: meaning of the fourth channel in the file.
     """
     colours, opacity, most = image[..., :3], image[..., 3:], np.iinfo(image.dtype).max
     if extra == _UNUSED:
