@@ -83,6 +83,9 @@ class FakeRows:
     def load(self) -> list[Any] | None:
         return None if self.lost else pickle.loads(self.data)
 
+    def columns(self) -> None:
+        """None: they are a list."""
+
 
 class _FakeWorker:
     """A worker: what it was sent, and what it said that was not heard yet."""

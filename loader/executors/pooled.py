@@ -24,6 +24,7 @@ from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
 from ..work.explain import given_up, task_in_words
 from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, input_count
+from .batches_at_hand import BatchesAtHand, DoneHandle
 from .divided import inputs_of, parts_of
 from .hang_watch import log_hang
 from .pace import Budget, Pace, limits_of, tasks_ahead
@@ -149,6 +150,7 @@ class PooledExecutor(Executor):
         self._pool: WorkerPool[PooledHandle] = WorkerPool(transport.worker_count, options.timeout, transport.depth)
         self._inputs: dict[int, int] = {}  # by stage, until something changes them …
         self._windows: dict[int, int] = {}  # … likewise
+        self._at_hand = BatchesAtHand(pipeline, rows_stay=not transport.may_lose_rows)
         self._rows_of = attrgetter("rows.rows" if transport.may_lose_rows else "rows")
         self._actions: deque[Action[PooledHandle]] = deque()
         self._acting = False
@@ -208,12 +210,15 @@ class PooledExecutor(Executor):
             self._pool.deepen(-(-window // workers))
         return window
 
-    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle:
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
+        if task.stage in self._at_hand.stages and (made := self._at_hand.handle(task, blocks)) is not None:
+            return made
         series = task.stage if task.stage in self._in_order else None
         inputs = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
-        divisible = series is None and self._is_divisible(task, inputs)
-        handle = self._handle(task, blocks, inputs, divisible, series)
+        stage = self._pipeline.stages[task.stage]
+        in_window = stage.window is not None and task.only is None and inputs > 1
+        handle = self._handle(task, blocks, inputs, series is None and (inputs > stage.unit or in_window), series)
         if isinstance(task, SpanTask):
             self._assign([handle])
             return handle
@@ -226,10 +231,6 @@ class PooledExecutor(Executor):
         number, self._next_task = self._next_task, self._next_task + 1
         cost = max(inputs, 1) * self._pace.seconds.get(task.stage, 1e-6)
         return PooledHandle(number, divisible, cost, series, executor=self, task=task, blocks=blocks)
-
-    def _is_divisible(self, task: Task, inputs: int) -> bool:
-        stage = self._pipeline.stages[task.stage]
-        return inputs > stage.unit or (stage.window is not None and task.only is None and inputs > 1)
 
     def _assign(self, handles: Sequence[PooledHandle]) -> None:
         self._act(self._pool.assign(handles, self._clock()))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ..work.stacked_rows import StackedRows
 from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 
@@ -35,6 +36,12 @@ class StoredRows(Protocol):
 
         Called on the consumer's thread, once or twice; and again after None, which says that the rows are lost, or were not
         here within a second. After None the loop polls, and looks at `lost`. Never raises for a lost row.
+        """
+
+    def columns(self) -> StackedRows | None:
+        """The rows in the user's process as columns, without a copy; None where that cannot be.
+
+        Called on the consumer's thread, any number of times. The memory is the caller's, and is kept as long as it is used.
         """
 
 

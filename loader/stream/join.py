@@ -190,7 +190,7 @@ class CacheWriter(Pull[Rows]):
     def next(self, wait: bool) -> Rows | StreamEnd | None:
         run = self._runs.next(wait)
         if isinstance(run, Rows):
-            run = run.kept()
+            run.keep()
             self._kept.append(run)
         elif run is not None and run.failure is None:
             self._done(self._kept)

@@ -6,6 +6,7 @@ holds no row, so that what is kept of a batch that was delivered is small.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -80,10 +81,13 @@ class Provenance:
         unit = self._unit(row)
         if not self.open if row + 1 == self.count else self._unit(row + 1) != unit:
             return self._end(unit).then(0)
-        first = row
-        while first and self._unit(first - 1) == unit:
-            first = first - 1 if self.leaf is not None else 0
-        return self._at(unit).then(self.before + row + 1 - first)
+        return self._at(unit).then(self.before + row + 1 - self._first_row(unit))
+
+    def _first_row(self, unit: int) -> int:
+        """Number of the first row that was made of a unit."""
+        if self.leaf is None:
+            return 0
+        return unit if self.columns is None else bisect_left(self.columns.inputs, unit * self.stage.unit)
 
     def _unit(self, row: int) -> int:
         if self.leaf is None:

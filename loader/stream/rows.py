@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from ...common.fields import replaced
 from ..plan.cursor import Cursor, JoinState
 from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, GroupTask, SpanTask, Task
@@ -52,11 +51,10 @@ class AtHand(Pull[T]):
 
 
 class NumberedBlock(NamedTuple):
-    """A block, and its number among those of an iterator; with `kept`, its rows will be given again."""
+    """A block, and its number among those of an iterator."""
 
     number: int
     block: Block
-    kept: bool = False
 
 
 BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
@@ -75,8 +73,8 @@ class Rows:
 
     def take_all(self) -> list[Any] | None:
         """All rows, the last one first, which are let go of; None where each is to be taken alone."""
-        _, block, kept = self.blocks[0]
-        if self.origin.which is not None or kept:
+        _, block = self.blocks[0]
+        if self.origin.which is not None or block.kept:
             return None
         elements, start = block.elements, self.start
         rows: list[Any] = elements[start : self.stop]
@@ -88,11 +86,11 @@ class Rows:
         """A row, which is let go of, so that its memory is free once the user drops it; of a block that is kept, a copy."""
         origin = self.origin
         if origin.which is None:
-            (_, block, kept), at = self.blocks[0], row
+            (_, block), at = self.blocks[0], row
         else:
-            (_, block, kept), at = self.blocks[origin.which[row]], origin.at[row]  # type: ignore[index]
+            (_, block), at = self.blocks[origin.which[row]], origin.at[row]  # type: ignore[index]
         elements = block.elements
-        if kept:
+        if block.kept:
             return copy.deepcopy(elements[at])
         element, elements[at] = elements[at], None
         return element
@@ -111,9 +109,10 @@ class Rows:
         numbers[order] = np.arange(len(order))
         return found, numbers
 
-    def kept(self) -> Rows:
-        """The same rows, each of which is given as a copy, as the user may change it."""
-        return dataclasses.replace(self, blocks=[replaced(block, kept=True) for block in self.blocks])
+    def keep(self) -> None:
+        """Have each row given as a copy from now on: the user may change it, and it will be given again."""
+        for numbered in self.blocks:
+            numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
         """Rows `[start, stop)` of these, with other cursors after them."""

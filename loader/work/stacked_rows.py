@@ -46,6 +46,10 @@ class StackedRows:
         for row in zip(*leaves):
             yield structure.unflatten(row)
 
+    def as_batch(self) -> Element:
+        """The batch of all rows, which is this memory."""
+        return flatten(self.example, nodes=ROWS)[1].unflatten(self.columns)
+
     def is_like(self, other: Any) -> bool:
         """Whether a batch may be made of rows of both."""
         return (

@@ -150,6 +150,7 @@ class Block:
     here: Any = ()  # these
     parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
     moments: Moments = (0.0, 0.0, 0.0)
+    kept: bool = False  # its rows will be given again
 
     @classmethod
     def of(
@@ -174,6 +175,10 @@ class Block:
     def elements(self, elements: Any) -> None:
         self.here = elements
         self.count = len(elements)
+
+    def columns(self) -> Any:
+        """The rows as `StackedRows` whose memory batches may take for themselves; None where they are none."""
+        return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:
         """The rows, which stay where they are: tasks may still name them."""

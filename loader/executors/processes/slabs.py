@@ -172,18 +172,28 @@ Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
 class SlabRows:
     """Rows of a block, encoded. As long as they live, their slabs are leased."""
 
-    __slots__ = ("encoded", "leases")
+    __slots__ = ("_decoded", "encoded", "leases")
 
     lost = False
 
     def __init__(self, encoded: Encoded, leases: Leases) -> None:
         self.encoded = encoded
         self.leases = leases
+        self._decoded: list[Any] | StackedRows | None = None
 
     def load(self) -> list[Any]:
         """The rows, decoded. The leases are theirs from now on."""
-        rows = decode(self.encoded, {name: memory for name, (_, memory) in self.leases.items()}.__getitem__)
+        rows = self._decode()
         return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
+
+    def columns(self) -> StackedRows | None:
+        """The columns that the worker stacked the rows to, if it did."""
+        if self._decoded is None:
+            self._decoded = self._decode()
+        return None if isinstance(self._decoded, list) else self._decoded
+
+    def _decode(self) -> list[Any] | StackedRows:
+        return decode(self.encoded, {name: memory for name, (_, memory) in self.leases.items()}.__getitem__)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """To a worker they go encoded: the slabs go along with the message."""

@@ -164,6 +164,9 @@ class RayRows:
     def load(self) -> list[Any] | None:
         return self._fetch(self)
 
+    def columns(self) -> None:
+        """None: what is in the store cannot be written to."""
+
 
 class RayWorker:
     """The state of an actor."""

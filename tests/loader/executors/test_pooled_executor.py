@@ -20,6 +20,9 @@ class PlayedRows:
         """The rows, unless they are lost."""
         return None if self.lost else self.elements
 
+    def columns(self):
+        """None: they are a list."""
+
 
 class Played:
     """A transport whose worker answers when it is told to: of a span its positions, of a group that it was done."""
