@@ -153,11 +153,15 @@ def is_hugging_face(data: Any) -> bool:
     return kind.__module__ == "datasets.arrow_dataset" and kind.__name__ == "Dataset"
 
 
-def reader_of(source: DataSource[Any]) -> Reader:
+def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
     """Returns the fastest way to read many records of `source`: `keys: int64[n] -> n records`.
 
     The source's `__getitems__` if it has one, else one `__getitem__` per key. The records come as a list, a tuple or an
     array, so that an iterator over them tells exactly how many are left.
+
+    Args:
+        source: has the records.
+        checked: True if the caller passes keys through `key_check(source)` before it reads them.
 
     Raises:
         RecordKeyError: (when reading) a key lies outside `[0, len(source))`.
@@ -170,17 +174,27 @@ def reader_of(source: DataSource[Any]) -> Reader:
     many: Callable[[Any], Any] | None = getattr(source, "__getitems__", None) if reads_many(source) else None
     if many is not None and getattr(source, "answers_exactly", False):
         return cast(Reader, many)
-    as_array, length, name = bool(getattr(source, "array_keys", False)), len(source), type(source).__qualname__
+    as_array = bool(getattr(source, "array_keys", False))
 
     def read(keys: npt.NDArray[np.int64]) -> Sequence[Any]:
         if many is None:
             return [source[key] for key in keys.tolist()]
         return all_of(many(keys if as_array else keys.tolist()), source, len(keys))
 
-    if getattr(source, "checks_keys", False):
-        return read
-    # A source that hands keys to a list would take -1 for its last record.
-    return lambda keys: read(check_keys(keys, length, name))
+    check = None if checked else key_check(source)
+    return read if check is None else lambda keys: read(check(keys))
+
+
+def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]] | None:
+    """Returns the function that checks keys for a source, as `check_keys` does; None if the source does that itself.
+
+    A source that hands keys to a list would take -1 for its last record.
+
+    >>> key_check([1, 2, 3])(np.array([2, 0]))
+    array([2, 0])
+    """
+    length, name = len(source), type(source).__qualname__
+    return None if getattr(source, "checks_keys", False) else lambda keys: check_keys(keys, length, name)
 
 
 def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:

@@ -24,11 +24,11 @@ from ...common.redaction import redacted
 from ..interrupts import Uninterrupted, wait_until
 from ..plan.pipeline import Pipeline
 from ..work.explain import READING, is_ours, name_of, task_in_words
-from ..work.tasks import NO_BLOCKS, SpanTask
+from ..work.tasks import NO_BLOCKS, Busy, SpanTask
 from .transport import Hang
 
 if TYPE_CHECKING:
-    from ..work.worker import Busy, Worker
+    from ..work.worker import Worker
 
 LEAST_PAUSE, MOST_PAUSE = 0.02, 5.0
 """Seconds between two looks: a tenth of the time after which work is told of, within these. Chosen."""

@@ -10,19 +10,24 @@ import sys
 import threading
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.profiles import profiled
 from ..work.sequential import run_throughs_of
 from ..work.stopwatch import bytes_of_rows, stopwatches
-from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, Task
+from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, SpanTask, Task
 from ..work.worker import Worker
 from .hang_watch import HangWatch, log_hang
-from .pace import Pace, inline_limits_of, limits_of, tasks_ahead
-from .protocol import Executor, window_of
+from .pace import Pace, inline_limits_of, limits_of, more_or_fewer, tasks_ahead
+from .protocol import Executor, Handle, window_of
 from .reading.read_ahead import ReadAhead
 from .thread_pool import Call, Pool
+from .units import InlineUnits, has_units
+
+MOST_UNITS = 16
+"""Batches of a task that are made one by one. Chosen: what a task costs beside its batches is little then."""
 
 
 class InlineExecutor(Executor):
@@ -39,18 +44,51 @@ class InlineExecutor(Executor):
         limits = inline_limits_of(pipeline)
         self._pace = Pace(limits)
         self._grows = [limits[stage.number].least < limits[stage.number].task for stage in pipeline.stages]
+        self._units = 1 if has_units(pipeline) else 0  # batches of the next task; 0: `_pace` tells how long it is
+        self._windows: dict[tuple[int, int], int] = {}  # by stage and positions of a task
 
     def inputs(self, stage: int) -> int:
-        """A batch; of what makes none, as many as take some time."""
-        return self._pace.inputs(stage)
+        """Positions of the next task: a batch, or several that take little time; of what makes none, as many as take some."""
+        if not self._units:
+            return self._pace.inputs(stage)
+        unit = self._pipeline.stages[stage].unit
+        return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
         """As many tasks as are read ahead, and the one that is asked for."""
-        return 1 + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))
+        inputs = self.inputs(stage)
+        known = self._windows.get((stage, inputs))
+        if known is None:
+            known = self._windows[stage, inputs] = 1 + tasks_ahead(self._pipeline, self._reading, stage, inputs)
+        return known
 
-    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> InlineHandle:
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
         """Take a task; begin to read its records if that helps."""
-        return InlineHandle(self, task, blocks, self._ahead.begin(task) if self._reads_ahead else None)
+        if self._units and isinstance(task, SpanTask):
+            unit = self._pipeline.stages[task.stage].unit
+            if task.stop - task.start > unit:
+                return InlineUnits(self, task, unit)
+        return InlineHandle(self, task, blocks, self.begin(task))
+
+    def begin(self, task: Task) -> RecordsAhead | None:
+        """Begin to read the records of a task; None: nobody reads them ahead."""
+        return self._ahead.begin(task) if self._reads_ahead else None
+
+    def reads_in_place(self, task: SpanTask) -> bool:
+        """True if no thread is to read the records of a task."""
+        return self._ahead.reads_in_place(task.leaf, task.stop - task.start)
+
+    def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
+        """Make an element, as `Worker.run_unit` does."""
+        if "jax.profiler" in sys.modules:
+            with profiled("task"):
+                return self._worker.run_unit(task, ahead, made)
+        return self._worker.run_unit(task, ahead, made)
+
+    def note_units(self, units: int, seconds: float) -> None:
+        """Note how long a task of so many batches took. The next one is longer while that is short."""
+        if self._units:
+            self._units = more_or_fewer(units, seconds, MOST_UNITS)
 
     def run(self, task: Task, blocks: Blocks, ahead: RecordsAhead | None) -> Block:
         began = perf_counter()
@@ -60,7 +98,9 @@ class InlineExecutor(Executor):
         else:
             block = self._worker.run(task, blocks, ahead)
         stage, seconds = task.stage, perf_counter() - began
-        if self._grows[stage] and not self._pace.is_settled(stage, seconds, block.count):
+        if self._units:
+            self.note_units(1, seconds)
+        elif self._grows[stage] and not self._pace.is_settled(stage, seconds, block.count):
             size = bytes_of_rows(block.elements, self._pipeline.stages[stage].groups) if block.count else 0
             self._pace.note(task, seconds, block.waited, block.count, size)
         return block

@@ -23,6 +23,7 @@ from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.skipped import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
+from ..work.tasks import Failure, Units
 from .horizon import DecidedSpans, Horizon
 from .join import CacheWriter, JoinedRuns
 from .ordered import InOrder, Ordered, Results
@@ -171,7 +172,14 @@ class Flow:
                     run, rows = self._next()
             else:
                 run, rows = self._next()
-            waits.end(perf_counter())
+            if isinstance(run, Rows) and rows is not None and not isinstance(rows, list):
+                failure = yield from self._made(run, rows)
+                if failure is None:
+                    continue
+                run = StreamEnd(failure)
+                del failure
+            else:
+                waits.end(perf_counter())
             if isinstance(run, StreamEnd):
                 if run.failure is None:
                     return
@@ -181,14 +189,27 @@ class Flow:
                     raise error
                 finally:  # The error's traceback holds this frame. With the error in it, both would be in a reference cycle.
                     del error, run
-            if rows is None:
-                for row in range(run.start, run.stop):
-                    yield run.take(row), run, row
-            else:
+            if isinstance(rows, list):
                 for row in range(run.start, run.stop):
                     yield rows.pop(), run, row
+            else:
+                for row in range(run.start, run.stop):
+                    yield run.take(row), run, row
 
-    def _next(self) -> tuple[Rows | StreamEnd, list[Any] | None]:
+    def _made(self, run: Rows, units: Units) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
+        """Elements that are made here, one by one; return why the next one could not be."""
+        waits, made = self._waits, units.made
+        for row in range(run.start, run.stop):
+            failure = units.make()
+            waits.end(perf_counter())
+            if failure is not None:
+                return failure
+            while made:
+                yield made.pop(0), run, row
+            waits.began = perf_counter()
+        return None
+
+    def _next(self) -> tuple[Rows | StreamEnd, list[Any] | Units | None]:
         run = self._runs.next(wait=True)
         assert run is not None, "it was waited for"
         return run, None if isinstance(run, StreamEnd) else run.take_all()

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..plan.cursor import Cursor, JoinState
 from ..plan.stages import Stage
-from ..work.tasks import Block, Failure, GroupTask, SpanTask, Task
+from ..work.tasks import Block, Failure, GroupTask, SpanTask, Task, Units
 from .provenance import Ints, Origin, Provenance, Selection
 
 T = TypeVar("T", covariant=True)
@@ -71,9 +71,11 @@ class Rows:
     number: int  # the first row's, among those of a join that it comes out of; 0 elsewhere
     blocks: Sequence[NumberedBlock]  # that have them, as many as `origin` has sources
 
-    def take_all(self) -> list[Any] | None:
-        """All rows, the last one first, which are let go of; None where each is to be taken alone."""
+    def take_all(self) -> list[Any] | Units | None:
+        """All rows, the last one first, which are let go of; or what makes them; None where each is to be taken alone."""
         _, block = self.blocks[0]
+        if block.units is not None:
+            return block.units
         if self.origin.which is not None or block.kept:
             return None
         elements, start = block.elements, self.start

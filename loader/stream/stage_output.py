@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...errors import NothingPassesError, TooManyErrorsError
 from ..plan.cursor import Cursor
@@ -94,6 +95,10 @@ class StageOutput:
     def _take(self, request: Request, block: Block) -> None:
         """Take a block, of whose rows some may have been delivered before."""
         number, sums, task = next(self._numbers), self._sums, request.task
+        if block.units is not None:
+            block.units.note = partial(self._note_unit, number)
+            self._give(request.rows(NumberedBlock(number, block), 0, 0))
+            return
         made_of = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
         sums.tasks += 1
         sums.inputs += made_of if block.stand is None else block.stand.read
@@ -121,6 +126,20 @@ class StageOutput:
             self._guard.end(request)
         elif block.failure is None and not self._found and (barren := self._guard.go_on(request)) is not None:
             self._found.append(StreamEnd(barren))  # after a failure the results tell it next
+
+    def _note_unit(self, number: int, task: SpanTask, block: Block | None) -> None:
+        """Note that an element was made of a part of task `number`, with its block where more is to be told."""
+        sums = self._sums
+        sums.tasks += 1
+        sums.inputs += task.stop - task.start
+        if block is None:
+            sums.rows += 1
+            return
+        sums.rows += block.count
+        if block.times is not None:
+            self._observer.note(number, task, block)
+        if block.notices:
+            self._notices.warn(block.notices)
 
     def _give(self, rows: Rows | StreamEnd) -> None:
         """Give rows, or the end, after those that were held."""

@@ -27,6 +27,7 @@ from ..plan.stages import Stage
 from ..timing.draws import DrawWatch
 from .explain import explained, forget, keys_of_tags, maker_for, name_of, place, place_beside, told
 from .fused import FusedMapFilter, plain_at_front
+from .group_rows import elements_of, tags_of
 from .stacked_rows import StackedRows, batch_of
 from .stopwatch import OperationClock
 from .tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
@@ -113,6 +114,20 @@ class StepChain:
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Push the inputs of a span; `read_failure` says why they are not all."""
+        return self._run(self._inputs_of_span(span, inputs), read_failure)
+
+    def run_unit(
+        self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None, made: list[Element]
+    ) -> Block | None:
+        """Push the inputs of one unit of an aligned pipeline, and move its element to `made`; return a block if it fails."""
+        failed = self._push(self._inputs_of_span(span, inputs), read_failure)
+        if failed is None:
+            made += self._elements
+            self._elements.clear()
+            self._inputs = None
+        return failed
+
+    def _inputs_of_span(self, span: SpanTask, inputs: Sequence[Any]) -> Inputs:
         self._read, self._context.only = span.leaf, span.only
         leaf = self._pipeline.every_leaf[span.leaf]
 
@@ -123,12 +138,11 @@ class StepChain:
             return self._tags_of(positions())
 
         made_of = min(len(inputs) * self._positions_per_input, span.stop - span.start)
-        pushed = Inputs(iter(inputs), len(inputs), made_of, positions, tags, repeat(0), self._place)
-        return self._run(pushed, read_failure)
+        return Inputs(iter(inputs), len(inputs), made_of, positions, tags, repeat(0), self._place)
 
     def run_group(self, task: GroupTask, parts: Parts) -> Block:
         order = None if task.order is None else np.frombuffer(task.order, dtype=np.int32)
-        tags, rows = _tags_of(parts, order)
+        tags, rows = tags_of(parts, order)
         positions = self._positions_of(tags, task)
         self._context.only = task.only
         self._read = int(tags[0]) % len(self._pipeline.every_leaf)
@@ -138,7 +152,7 @@ class StepChain:
                 batch_of, [columns], [self._context.allocate], [order]
             )  # made when it is asked for: that may fail
             return self._run(Inputs(batch, 1, len(tags), lambda: positions[:1], lambda: tags[:1], rows, 1))
-        elements = _elements_of(parts)
+        elements = elements_of(parts)
         if order is not None:
             elements = list(map(elements.__getitem__, order.tolist()))
         count = len(elements)
@@ -184,6 +198,10 @@ class StepChain:
         return guarded
 
     def _run(self, inputs: Inputs, read_failure: Exception | None = None) -> Block:
+        return self._push(inputs, read_failure) or self._block()
+
+    def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
+        """Push inputs to the end of the stage; return a block if something fails."""
         self._inputs, self._context.most = inputs, inputs.made_of
         try:
             if self._clock is not None:
@@ -203,7 +221,7 @@ class StepChain:
             return self._failed_at_last(
                 last, inputs
             )  # no variable of this frame, which its traceback holds, keeps the error
-        return self._block()
+        return None
 
     def _failed_at_last(self, last: Exception, inputs: Inputs) -> Block:
         error = self._first_error(last)
@@ -372,21 +390,3 @@ def _seeding(step: Step, context: Context, number: int, held: Sequence[Any]) -> 
         step(element)
 
     return seeded_step
-
-
-def _tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    positions, rows = array("q"), list[int]()
-    for block, start, stop in parts:
-        assert block.tags is not None, "only blocks with tags are regrouped"
-        positions += block.tags.positions[start:stop]
-        rows += block.tags.rows[start:stop]
-    tags = np.array(positions, dtype=np.int64)
-    return (tags, rows) if order is None else (tags[order], list(map(rows.__getitem__, order.tolist())))
-
-
-def _elements_of(parts: Parts) -> list[Element]:
-    elements: list[Element] = []
-    for block, start, stop in parts:
-        rows = block.elements
-        elements += rows.elements(start, stop) if isinstance(rows, StackedRows) else rows[start:stop]
-    return elements

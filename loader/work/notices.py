@@ -28,6 +28,15 @@ class Notices:
             self._names.add(name)
             self.new.append((name, text, category))
 
+    def tell_of_draws(self, name: str, generator: str) -> None:
+        """Take the name of an operation that draws from a global generator."""
+        text = (
+            f"{name} draws from the global generator of {generator}, so that its numbers depend on the number of workers, "
+            "and differ after a resume. Draw from the generator that headrace.RandomMapTransform(function) passes: "
+            "function(element, rng); or pass seed_globals=True."
+        )
+        self.tell(name, text, UserWarning)
+
     def take(self) -> Told:
         """Notices that were not taken yet."""
         for name, text in FROM_READERS.take():

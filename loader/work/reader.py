@@ -16,8 +16,8 @@ from ...operations import Operation
 from ...operations.memory import allocated
 from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.trees import flatten, leaf_names
-from ...sources import reader_of
 from ...sources.mixed.source import MixedColumn
+from ...sources.protocol import key_check, reader_of
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place
@@ -41,6 +41,7 @@ class KeyBlocks:
         self._block: tuple[int, NDArray[np.int64]] = (0, np.empty(0, dtype=np.int64))
         self._coming = self._block
         self._announce = getattr(leaf.source, "announce", None)
+        self._check = key_check(leaf.source)  # for a whole block at a time
 
     def expect(self, count: int) -> None:
         """So many positions will be asked for from the next one on; where they are enough, others are somebody else's."""
@@ -58,11 +59,15 @@ class KeyBlocks:
         """The start and the keys of a block; of the span alone, if the sampler fails after it."""
         last = max(min(start + self._ahead, self._leaf.total), stop)
         try:
-            return start, self._leaf.record_keys(self._leaf.positions(start, last))
+            return start, self._keys(start, last)
         except Exception:
             if last == stop:
                 raise
-            return start, self._leaf.record_keys(self._leaf.positions(start, stop))
+            return start, self._keys(start, stop)
+
+    def _keys(self, start: int, stop: int) -> NDArray[np.int64]:
+        keys = self._leaf.record_keys(self._leaf.positions(start, stop))
+        return keys if self._check is None else self._check(keys)
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
         """A block of keys; the source knows them, and is told those of the next block."""
@@ -90,7 +95,7 @@ class Reader:
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
-        self.read = reader_of(leaf.source)  # keys `int64[n]` to records
+        self.read = reader_of(leaf.source, checked=True)  # keys `int64[n]` to records
         self._keys = KeyBlocks(leaf)
 
     def expect(self, task: SpanTask) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,19 @@ from numpy.typing import NDArray
 from ...common.fields import replaced
 from ..timing.times import Moments, TaskTimes
 from .notices import Told
+
+
+class Units(Protocol):
+    """The elements of a task, each of which is made when it is asked for."""
+
+    made: list[Any]
+    """The element that was made last, until it is taken."""
+
+    note: Callable[[SpanTask, Block | None], None]
+    """Called with the part of the task that an element was made of, and its block where more is to be told than the element."""
+
+    def make(self) -> Failure | None:
+        """Make the next element; return why that failed."""
 
 
 class Failure:
@@ -151,6 +164,7 @@ class Block:
     parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
     moments: Moments = (0.0, 0.0, 0.0)
     kept: bool = False  # its rows will be given again
+    units: Units | None = None  # in place of rows: what makes them
 
     @classmethod
     def of(
@@ -225,6 +239,14 @@ NO_BLOCKS: Blocks = MappingProxyType({})
 
 Parts: TypeAlias = Sequence[tuple[Block, int, int]]
 """Rows `[start, stop)` of blocks, in order: what a group's rows are, once its blocks were looked up."""
+
+
+class Busy(NamedTuple):
+    """A task that is being done: since when (`perf_counter`), and by which thread."""
+
+    began: float
+    task: Task
+    thread: int
 
 
 def input_count(task: Task) -> int:

@@ -5,13 +5,12 @@ In: a task. Out: a block. Each thread that works has a `Worker` of its own; noth
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from threading import get_ident
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...common.fields import replaced
 from ...common.generators.global_random import LateTorch, left_alone, reseed_torch
@@ -19,10 +18,10 @@ from ...common.generators.held_generators import held_by_each, left_as_they_were
 from ...errors import BatchMemoryError
 from ...operations.protocol import FROM_READERS, Allocate, Element
 from ..failures import ends_stream
-from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import spans
 from ..timing.draws import DrawWatch
+from .blocks import apart, without_delivered
 from .chain import StepChain
 from .explain import explained, forget, keys_of, name_of, told
 from .notices import Notices
@@ -35,6 +34,7 @@ from .tasks import (
     NO_BLOCKS,
     Block,
     Blocks,
+    Busy,
     Failure,
     GroupTask,
     ReadRecords,
@@ -45,14 +45,6 @@ from .tasks import (
     input_count,
     single_rows,
 )
-
-
-class Busy(NamedTuple):
-    """A task that is being done: since when (`perf_counter`), and by which thread."""
-
-    began: float
-    task: Task
-    thread: int
 
 
 class Worker:
@@ -125,6 +117,39 @@ class Worker:
         finally:
             self.busy = None
 
+    def run_unit(self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]) -> Block | None:
+        """Do a task of one unit of an aligned pipeline, and add its element to `made`.
+
+        Return a block without rows where more is to be told than the element: a failure, times, notices.
+        """
+        stage, torch_is_new = task.stage, not self._torch.seen and "torch" in sys.modules
+        if self._until_timed[stage] <= 1 or stage in self._unwatched or self._seeds_globals or torch_is_new:
+            block = self.run(task, NO_BLOCKS, read_ahead)
+            made += block.elements
+            block.here = ()
+            return block
+        self._until_timed[stage] -= 1
+        self.busy = Busy(perf_counter(), task, get_ident())
+        try:
+            failed = self._make(task, read_ahead, made)
+        finally:
+            self.busy = None
+        if failed is not None and failed.failure is not None:
+            return apart(self._with_notices(failed), failed.failure)
+        return self._with_notices(Block()) if self._notices.new or FROM_READERS.texts else None
+
+    def _make(self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]) -> Block | None:
+        read, failed = None if read_ahead is None else read_ahead(), True
+        try:
+            records, failure = self._records(task, read)
+            self._used = chain = self._chains[task.stage]
+            block = chain.run_unit(task, records, failure, made)
+            del failure  # its traceback leads to this frame
+            failed = block is not None
+        finally:
+            self._end(task.stage, failed)
+        return block
+
     def place_now(self) -> str:
         """The place of the record that operations are given at this moment; "" where that is not known. For other threads."""
         return "" if self._used is None else self._used.place_now()
@@ -134,7 +159,7 @@ class Worker:
         late = not self._torch.seen and "torch" in sys.modules and self._torch.has_come()
         if late:
             block = self._with_torch(task, blocks, block)
-        return block if block.failure is None else _apart(block, block.failure)
+        return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
         """Do a task again in which torch was loaded: it begins with the same state in every process."""
@@ -233,13 +258,16 @@ class Worker:
                 block = self._run(task, read)
             failed = block.failure is not None
         finally:
-            if failed:  # the chain is in the middle of something: the next task gets a new one
-                if self._used is not None:
-                    self._used.close()
-                self._chains[task.stage] = self._chain(task.stage)
-                self._timed.pop(task.stage, None)
-            self._used = None
+            self._end(task.stage, failed)
         return block
+
+    def _end(self, stage: int, failed: bool) -> None:
+        if failed:  # the chain is in the middle of something: the next task gets a new one
+            if self._used is not None:
+                self._used.close()
+            self._chains[stage] = self._chain(stage)
+            self._timed.pop(stage, None)
+        self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
         """The chain of a stage; now and then the one that times its operations."""
@@ -274,13 +302,7 @@ class Worker:
         operations = self._pipeline.stages[stage].operations
         for place, generator in watch.take(len(operations)):
             name = name_of(self._pipeline, self._pipeline.stages[stage].first + place)
-            self._notices.tell(
-                name,
-                f"{name} draws from the global generator of {generator}, so that its numbers depend on the number of workers, "
-                "and differ after a resume. Draw from the generator that headrace.RandomMapTransform(function) passes: "
-                "function(element, rng); or pass seed_globals=True.",
-                UserWarning,
-            )
+            self._notices.tell_of_draws(name, generator)
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
@@ -356,7 +378,7 @@ class Worker:
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
         del failure  # its traceback leads to this frame
         leaf = self._pipeline.every_leaf[task.leaf]
-        return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
+        return without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
         """The records of a span, or batches of columns; after a failure those before it, and why."""
@@ -376,25 +398,3 @@ class Worker:
             if self._columns is not None:
                 return [], reader.records_before_failure(task, error)[1]
             return reader.records_before_failure(task, error)
-
-
-def _apart(block: Block, failure: Failure) -> Block:
-    """Copy a block, so that the frames in the traceback of its failure, in which the task was done, do not hold the copy."""
-    return dataclasses.replace(block, failure=Failure(failure.take()))
-
-
-def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
-    """A block without the rows that a shard of a former run delivered."""
-    if block.tags is None:
-        return block
-    delivered = dict(leaf.lineage.skips)
-    kept, seen = [], dict[int, int]()
-    places = leaf.places(task.start, task.stop).tolist()
-    for number, place in enumerate(block.tags.inputs):
-        seen[place] = seen.get(place, 0) + 1
-        if seen[place] > delivered.get(places[place], 0):
-            kept.append(number)
-    if len(kept) < block.count:
-        block.elements = [block.elements[number] for number in kept]
-        block.tags = block.tags.some(kept)
-    return block

@@ -267,9 +267,9 @@ class ReadAhead:
         calls = {number: reads_under_way(leaf, options) for number, leaf in leaves.items()}
         self._sources = {number: leaf.source for number, leaf in leaves.items() if calls[number]}  # that are read ahead
         self._paces = {number: pace_of(source, calls[number]) for number, source in self._sources.items()}
-        in_loop = {number for number, source in self._sources.items() if is_in_event_loop(source)}
-        threads = max((calls[number] for number in self._sources if number not in in_loop), default=0)
-        coroutines = max((calls[number] for number in in_loop), default=0)
+        self._by_coroutines = {number for number, source in self._sources.items() if is_in_event_loop(source)}
+        threads = max((calls[number] for number in self._sources if number not in self._by_coroutines), default=0)
+        coroutines = max((calls[number] for number in self._by_coroutines), default=0)
         self._pool = Pool(threads, "headrace-read")
         ahead = min((keys_ahead(leaves[number], options) for number in self._sources), default=0)
         most_bytes = sys.maxsize if options.prefetch_buffer_bytes is None else options.prefetch_buffer_bytes
@@ -290,14 +290,20 @@ class ReadAhead:
             keys = reader.keys(task)
         except Exception:  # of the sampler: the worker meets it again
             return None
-        if is_in_event_loop(source):
+        if number in self._by_coroutines:
             return self._in_loop.add(Reading(self._in_loop, source.read_in_loop, keys, pace)).records
-        span = Reading(self._on_threads, reader.read, keys, pace)
-        here = pace.in_place(span.count) if self._in_place else 0
-        if here == span.count:
-            return InPlace(span, None).records
-        rest = self._on_threads.add(span.part(here, span.count) if here else span)
-        return InPlace(span.part(0, here), rest).records if here else rest.records
+        reads, read = self._on_threads, reader.read
+        here = pace.in_place(len(keys)) if self._in_place else 0
+        if here == len(keys):
+            return InPlace(reads, read, keys, pace).records
+        rest = reads.add(Reading(reads, read, keys[here:], pace))
+        return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
+
+    def reads_in_place(self, leaf: int, count: int) -> bool:
+        """True if a span of so many records of a leaf is read by the worker when it needs them."""
+        if leaf not in self._sources:
+            return True
+        return self._in_place and leaf not in self._by_coroutines and self._paces[leaf].is_in_place(count)
 
     def bytes_of(self, task: Any) -> float:
         """Bytes of the records of a task, estimated; 0 where they are not read ahead."""

@@ -78,15 +78,19 @@ class ReadPace:
 
         All of them; or, for a trial, a piece.
         """
+        if self.is_in_place(count):
+            return count
         if self._seconds is None or not self._is_cheap(count):
             return 0
-        if self.is_quick:
-            return count
         now, piece = perf_counter(), min(self.piece(count, count, count, count), count)
         if (now - self._last_trial) * TRIAL_SHARE < self._seconds * piece:
             return 0
         self._last_trial = now
         return piece
+
+    def is_in_place(self, count: int) -> bool:
+        """True if the thread that needs the next `count` records should read all of them itself."""
+        return self.is_quick and self._seconds is not None and self._is_cheap(count)
 
     def step(self, count: int) -> int:
         """Number of `count` records to read in place before the next look at the clock."""
@@ -98,8 +102,19 @@ class ReadPace:
         each = 1 if self._calls is None else count
         return self._processor < QUICK_RECORD_SECONDS or self._processor * each < QUICK_CALL_SECONDS
 
-    def note_in_place(self, count: int, seconds: float, processor: float) -> None:
-        """Note what a read of `count` records took in the thread that needed them."""
+    @property
+    def is_surely_quick(self) -> bool:
+        """True if the next read in place needs no look at the processor time: the last two reads did not wait."""
+        return self.is_quick and not self._waited
+
+    def note_in_place(self, count: int, seconds: float, processor: float | None) -> None:
+        """Note what a read of `count` records took in the thread that needed them.
+
+        Without a look at its processor time (None) the records are taken to need as much of it as those before. So a read
+        that suddenly takes long counts as a wait; if it computed, the next one, which is looked at, says so.
+        """
+        if processor is None:
+            processor = min(self._processor * count, seconds)
         each = seconds / count
         wait = each - processor / count
         waits = wait > max(WAITING_SECONDS, WAITING_SHARE * each)

@@ -85,23 +85,6 @@ class Reading:
             records[start:stop] = some
         return ReadRecords(records, sorted(self._unread), self.seconds)
 
-    def read_here(self) -> ReadRecords | None:
-        """Read all of them in the calling thread, which has entered as a reader; None: that failed."""
-        began, at_work = perf_counter(), thread_time()
-        try:
-            records = self.read(self.keys)
-        except Exception:  # the worker meets it again
-            return None
-        finally:
-            took, worked = perf_counter() - began, thread_time() - at_work
-            self.reads.leave()
-        self.pace.note_in_place(self.count, took, worked)
-        return ReadRecords(records, (), took)
-
-    def part(self, start: int, stop: int) -> Reading:
-        """The records `[start, stop)` of the span, as a span of their own."""
-        return Reading(self.reads, self.read, self.keys[start:stop], self.pace)
-
     def put(self, piece: Piece, records: Sequence[Any] | None, seconds: float) -> None:
         """Take in what came of a piece; None: it could not be read. Called under the lock of `Reads`."""
         self.seconds += seconds
@@ -123,27 +106,58 @@ class InPlace(NamedTuple):
     """Records at the front of a span that the worker reads itself, and those after them, which are read ahead.
 
     The worker counts as a reader meanwhile. If there are as many readers as may be, they read these records, too.
+
+    Attributes:
+        reads: the queue of the readers.
+        read: takes keys and gives their records.
+        keys: of the records at the front.
+        pace: of the source.
+        rest: the records after these; None: there are none.
     """
 
-    front: Reading
-    rest: Reading | None
+    reads: ReadQueue
+    read: Callable[[Keys], Any]
+    keys: Keys
+    pace: ReadPace
+    rest: Reading | None = None
 
     def records(self) -> ReadRecords | None:
-        """The records of the span. Called once. None: the worker is to read all of them."""
+        """Return the records of the span; None: the worker is to read all of them. Called once."""
+        if self.rest is None and self.pace.step(len(self.keys)) == len(self.keys) and self.reads.enter():
+            return self._read_here(self.keys)
         parts = [*self._parts(), *([] if self.rest is None else [(self.rest.count, self.rest.records())])]
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
         """Read the front, in steps: once the source waits, threads read what is left of it."""
-        front, reads = self.front, self.front.reads
-        step = front.pace.step(front.count)
-        for start in range(0, front.count, step):
-            if start and not front.pace.is_quick:
-                left = front.part(start, front.count)
-                yield left.count, reads.add(left).records()
+        step = self.pace.step(len(self.keys))
+        for start in range(0, len(self.keys), step):
+            if start and not self.pace.is_quick:
+                left = self.keys[start:]
+                yield len(left), self._read_by_readers(left)
                 return
-            part = front if step == front.count else front.part(start, start + step)
-            yield part.count, part.read_here() if reads.enter() else reads.add(part).records()
+            keys = self.keys[start : start + step]
+            yield len(keys), self._read_here(keys) if self.reads.enter() else self._read_by_readers(keys)
+
+    def _read_by_readers(self, keys: Keys) -> ReadRecords:
+        return self.reads.add(Reading(self.reads, self.read, keys, self.pace)).records()
+
+    def _read_here(self, keys: Keys) -> ReadRecords | None:
+        """Read records in the calling thread, which has entered as a reader; None: that failed.
+
+        The processor time is asked for only where it may decide something: that takes longer than a record in memory.
+        """
+        looks = not self.pace.is_surely_quick
+        at_work, began = thread_time() if looks else 0.0, perf_counter()
+        try:
+            records = self.read(keys)
+        except Exception:  # the worker meets it again
+            return None
+        finally:
+            self.reads.leave()
+        took = perf_counter() - began
+        self.pace.note_in_place(len(keys), took, thread_time() - at_work if looks else None)
+        return ReadRecords(records, (), took)
 
 
 def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:

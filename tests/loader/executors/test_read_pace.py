@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from headrace.loader.executors.reading import read_pace
+from headrace.loader.executors.reading import read_pace, spans
+from headrace.loader.executors.reading.read_ahead import Reads
 from headrace.loader.executors.reading.read_pace import ReadPace
+from headrace.loader.executors.reading.spans import InPlace
 
 QUICK, COMPUTES, STORE = (0.7e-6, 0.7e-6), (2e-4, 2e-4), (20e-3, 3e-5)
 """Seconds and processor seconds of a record: in memory, decompressed, in a store."""
@@ -137,3 +140,41 @@ def test_a_call_that_is_made_where_records_are_needed_goes_to_a_thread_when_thei
         assert pace.is_called_here is here
     assert not ReadPace(4, joins=True).is_called_here
     assert not ReadPace(1).is_called_here
+
+
+def test_the_processor_time_of_quick_reads_is_not_asked_for(clock, monkeypatch):
+    """It takes longer than a record in memory. A read that takes longer than usual is looked at the next time."""
+    asked = []
+    monkeypatch.setattr(spans, "thread_time", lambda: asked.append(None) or 0.0)
+    pace, reads = ReadPace(None), Reads(1, 8, 1e9, lambda count: None)
+
+    def read(kind):
+        """Read 8 records that take so long, and say whether the processor time was asked for."""
+        now = iter((0.0, 8 * kind[0]))
+        monkeypatch.setattr(spans, "perf_counter", lambda: next(now))
+        asked.clear()
+        assert len(InPlace(reads, list, np.arange(8), pace).records().records) == 8
+        return bool(asked)
+
+    note(pace, 1, QUICK)
+    assert read(QUICK)
+    assert not read(QUICK)
+    assert not read((30e-6, 0.7e-6)), "it came without warning"
+    assert read(QUICK)
+    assert not read(QUICK)
+    assert not read(STORE)
+    assert not pace.is_quick, "a long wait needs no second look"
+
+
+def test_records_that_suddenly_compute_are_found_out_by_the_next_look(clock):
+    """A read that was not looked at counts as a wait; a look in a trial tells how much of the time was work."""
+    pace = ReadPace(None)
+    note(pace, 1, QUICK)
+    clock[0] = 1.0
+    for _ in range(3):
+        read_in_place(pace, 128, QUICK)
+    pace.note_in_place(128, 128 * 2e-3, None)
+    clock[0] = 1e3
+    assert read_in_place(pace, 128, (2e-3, 2e-3)) == 1, "a trial"
+    clock[0] = 1e6
+    assert pace.in_place(128) == 0
