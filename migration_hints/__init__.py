@@ -1,1 +1,1 @@
-"""Names of other libraries that people try: names of the package, arguments, methods. Each has what to write instead."""
+"""Hints for names of other libraries that people try: package names, arguments and methods, with replacements."""

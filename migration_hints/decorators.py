@@ -1,7 +1,4 @@
-"""Functions and classes that say what to write, when they are called with an argument that they have not.
-
-In: a function. Out: the same function; for a name that it does not take, an error with the remedy.
-"""
+"""Decorators that make a function or class explain what to write for an argument that it does not have."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def explains_arguments(kind: ClassT) -> ClassT:
-    """A class whose public methods, those of its bases too, say what to write for an argument that they have not."""
+    """Make the public methods of a class, including inherited ones, explain unknown arguments."""
     methods = {name: method for base in reversed(kind.__mro__[:-1]) for name, method in vars(base).items()}
     for name, method in methods.items():
         if not name.startswith("_") and not (isinstance(method, FunctionType) and hasattr(method, "__wrapped__")):
@@ -27,13 +24,13 @@ def explains_arguments(kind: ClassT) -> ClassT:
 
 
 def explains_init(kind: ClassT) -> ClassT:
-    """A class that says, when it is called, what to write for an argument that it has not."""
+    """Make the constructor of a class explain unknown arguments."""
     setattr(kind, "__init__", explained_as(kind.__name__)(vars(kind)["__init__"]))  # noqa: B010 (mypy allows no assignment)
     return kind
 
 
 def _explained(label: str, method: Any) -> Any:
-    """The method; None for what is none, and for one that takes any argument."""
+    """Return a method that explains unknown arguments, or None for other objects and for methods that accept any argument."""
     if isinstance(method, staticmethod):
         explained = _explained(label, method.__func__)
         return explained and type(method)(explained)
@@ -42,7 +39,7 @@ def _explained(label: str, method: Any) -> Any:
 
 
 def explained_as(label: str) -> Callable[[FunctionT], FunctionT]:
-    """A decorator: the function says, under this name, what to write for an argument that it has not."""
+    """Return a decorator: the function, under the name `label`, explains unknown arguments."""
 
     def explain(function: FunctionT) -> FunctionT:
         @functools.wraps(function)

@@ -1,8 +1,6 @@
-"""Names of other libraries that people try, and slips of the pen: what to write instead.
+"""Find the replacement for names of other libraries, and for misspelled names. The result is the end of an error message.
 
-In: the name of a function, of a kind of object or of the package, and a name that it has not. Out: the end of a message.
-
-The words are in `hints.json`, by what they are said of; code in them is between backticks, and `test_foreign_names.py` runs it.
+The texts are in `hints.json`. Code in them is between backticks, and `test_foreign_names.py` runs it.
 """
 
 from __future__ import annotations
@@ -20,13 +18,13 @@ _CHAINS = "what it does is a method of headrace.MapDataset or headrace.IterDatas
 
 @cache
 def tables() -> dict[str, dict[str, dict[str, str]]]:
-    """All remedies: of arguments, methods and the package, each by what has them, in which later ones count more."""
+    """Return all hints: for arguments, methods and the package, each by owner. Later owners override earlier ones."""
     loaded: dict[str, Any] = json.loads(Path(__file__).with_name("hints.json").read_text("utf-8"))
     return loaded
 
 
 def remedies(what: str, *of: str) -> dict[str, str]:
-    """The remedies for arguments or methods of something, which may have several names."""
+    """Return the hints for arguments or methods of something that may have several names."""
     found: dict[str, str] = {}
     for owners, texts in tables()[what].items():
         if not set(of).isdisjoint(owners.split(", ")):
@@ -35,12 +33,12 @@ def remedies(what: str, *of: str) -> dict[str, str]:
 
 
 def unknown_argument(function: str, name: str, known: Sequence[str]) -> TypeError:
-    """The error for an argument that a function has not.
+    """Make the error for an unknown argument.
 
     Args:
-        function: as it is called: "load", "MapDataset.shuffle".
-        name: of the argument.
-        known: the arguments that it has.
+        function: name of the function as it is called: "load", "MapDataset.shuffle".
+        name: name of the argument.
+        known: arguments that the function has.
 
     >>> unknown_argument("load", "num_epoch", ["source", "num_epochs"])
     TypeError('load has no argument num_epoch=; use num_epochs=.')
@@ -49,7 +47,7 @@ def unknown_argument(function: str, name: str, known: Sequence[str]) -> TypeErro
 
 
 def argument_instead(function: str, name: str, known: Sequence[str]) -> str:
-    """The replacement of an argument that a function does not have: another library's, or a misspelled one.
+    """Return the hint for an unknown argument: of another library, or misspelled; "" if there is none.
 
     >>> argument_instead("load", "num_workers", [])
     'use worker_count=2'
@@ -68,7 +66,7 @@ def argument_instead(function: str, name: str, known: Sequence[str]) -> str:
 
 @cache
 def methods_instead(kind: str) -> dict[str, str]:
-    """The replacements of methods that a kind of object does not have.
+    """Return the hints for methods that a kind of object does not have.
 
     >>> methods_instead("MapDataset")["take"]
     'use `dataset[:count]`'
@@ -82,7 +80,7 @@ def methods_instead(kind: str) -> dict[str, str]:
 
 
 def no_attribute(name: str) -> AttributeError:
-    """The error for a name that the package has not.
+    """Make the error for a name that the package does not have.
 
     >>> no_attribute("FilterTransform")
     AttributeError("module 'headrace' has no attribute 'FilterTransform'; use headrace.Filter")

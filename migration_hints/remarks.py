@@ -1,7 +1,4 @@
-"""Objects that say what to write, when they are asked for what they have not: a method, an element, the next element.
-
-In: a name, or an operation of Python's. Out: an error with the remedy.
-"""
+"""Objects that explain what to write when a missing method, item or `next` is used."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 
 class NotHereError(TypeError, AttributeError):
-    """An operation of Python's that an object does not have: a TypeError, as Python says, of which `hasattr` says False."""
+    """Missing operation of Python: a TypeError, as Python raises, that also makes `hasattr` return False."""
 
 
 class NotHere:
-    """In place of a special method that an object does not have: says what to write.
+    """Replacement of a special method that an object does not have. It explains what to write.
 
     Args:
-        message: of the error.
+        message: text of the error.
     """
 
     def __init__(self, message: str) -> None:
@@ -28,7 +25,7 @@ class NotHere:
 
 
 class RemarksOfClass(ABCMeta):
-    """Metaclass: says where a missing name is, as the class's objects do."""
+    """Metaclass that explains missing class attributes, as the objects of the class do."""
 
     if not TYPE_CHECKING:  # which is to find such names itself
 
@@ -37,10 +34,10 @@ class RemarksOfClass(ABCMeta):
 
 
 class Remarks(metaclass=RemarksOfClass):
-    """Base of datasets and loaders: says what to write for a method of another library.
+    """Base of datasets and loaders that explains what to write for a method of another library.
 
     Attributes:
-        _asked_as: the kind of object in messages, and in the tables.
+        _asked_as: name of the kind of object in messages and in the tables.
     """
 
     _asked_as = ""
@@ -54,7 +51,7 @@ class Remarks(metaclass=RemarksOfClass):
 
 
 def _message(own: Any, name: str) -> str:
-    """The remark on a name that objects of a class do not have, or nothing."""
+    """Return the hint for a name that objects of a class do not have, or ""."""
     if name.startswith("_"):
         return ""
     from .hints import methods_instead

@@ -1,4 +1,4 @@
-"""Shows how a loop is doing, while it runs and afterwards: a line, a trace, a report."""
+"""Show how a loop is doing, while it runs and afterwards: progress line, metrics, timeline, report."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Finds the leaves of a batch, and the parts of a mix that it comes from."""
+"""Find the leaves of a batch, and the parts of a mix that it comes from."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..sources.provenance import used_records
 from .loops import host_iterator
 
 LOOKED_UP = 1000
-"""Positions whose records are looked up where a chain mixes below its order: the last ones. Chosen: a fraction of a second."""
+"""Number of last positions whose records are looked up for a chain that mixes below its order."""
 
 
 class BatchLeaf(NamedTuple):
-    """An array of a batch, or something else."""
+    """Array, or other value, in a batch."""
 
     name: str
     kind: str  # the dtype, or the type of what is no array
@@ -30,7 +30,7 @@ class BatchLeaf(NamedTuple):
 
 
 class MixPart(NamedTuple):
-    """A part of a mix."""
+    """Part of a mix."""
 
     name: str
     records: int  # that were delivered
@@ -38,14 +38,14 @@ class MixPart(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """The leaves and parts of a loop's batches."""
+    """Leaves and mix parts of a loop's batches."""
 
     leaves: tuple[BatchLeaf, ...] = ()
     parts: tuple[MixPart, ...] = ()
 
 
 def composition(loop: Any) -> Composition:
-    """Find them, as far as known. For the leaves, the first element is made once more, in this thread."""
+    """Find leaves and parts, as far as they are known. To find the leaves, the first element is made once more."""
     host = host_iterator(loop)
     return Composition() if host is None else Composition(_leaves(host), _parts(loop, host))
 
@@ -83,7 +83,7 @@ def _leaves(host: DataLoaderIterator) -> tuple[BatchLeaf, ...]:
 
 
 def _names(structure: Structure) -> Iterator[str]:
-    """The leaves as a reader says them: `tokens`, `image.pixels`, `0.label`; "" for a tree that is one leaf."""
+    """Yield readable names of the leaves: `tokens`, `image.pixels`, `0.label`; "" for a tree that is one leaf."""
     for accessor in structure.accessors():
         yield ".".join(
             str(getattr(entry, "name", None) or getattr(entry, "field", None) or entry.entry) for entry in accessor

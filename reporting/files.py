@@ -1,4 +1,4 @@
-"""Writes pictures into files, whole or not at all."""
+"""Write output files atomically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..files.whole_files import WholeFile, written_whole
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Try to write there, before much is done for it; nothing is left; an OutputError if it cannot."""
+    """Check that a file can be written, before long work for it begins. Leaves nothing behind. Raises OutputError if not."""
     with _told(path):
         place = Path(path)
         if place.is_dir():
@@ -25,12 +25,12 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 
 def written(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write a file, in the place of one that is there: the new one is there when it is whole, else the old one stays.
+    """Write a file, replacing an existing one. The old file stays until the new one is complete.
 
-    A link is replaced, not followed.
+    A symbolic link is replaced, not followed.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     place = check_writable(path)
     with _told(path), written_whole(str(place)) as file:
@@ -40,7 +40,7 @@ def written(path: str | os.PathLike[str], content: bytes) -> Path:
 
 @contextmanager
 def _told(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turns what the system says into an error that names the file."""
+    """Turn system errors into an OutputError that names the file."""
     try:
         yield
     except OSError as error:

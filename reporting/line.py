@@ -1,4 +1,4 @@
-"""A line that tells how a loop is doing, while it runs."""
+"""Progress line of a running loop."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ SECONDS = 0.5  # Between two updates of the line, at least: numbers that change 
 def progress(
     iterator: Iterable[Any], *, description: str | None = None, disable: bool | None = None, file: Any = None
 ) -> Progress:
-    """Iterate, with a line of progress: steps/s, records/s, bytes/s, share of time waited for batches, epoch.
+    """Iterate with a progress line: steps/s, records/s, bytes/s, share of time that the loop waits for batches, epoch.
 
-    The result stands in the iterator's place: length, state, `stats()`, `close()` and all else are the iterator's. The line
-    stays away where nobody sees it, so that logs are not filled.
+    The result replaces the iterator: length, state, `stats()`, `close()` and all else are those of the iterator. No line is
+    shown where nobody sees it, so that logs are not filled.
 
     Args:
-        iterator: of a loader, or a device feeder; of a loader or a dataset, `iter` is called. Other iterators get a line too,
-            without what they do not tell.
-        description: stands before the line. None (default): nothing.
-        disable: True: no line. None (default): a line in a terminal and in a notebook. False: always.
-        file: where the line goes. None (default): standard error.
+        iterator: iterator of a loader, or a device feeder. `iter` is called for a loader or a dataset. Other iterators get a
+            line with fewer values.
+        description: text before the line. None (default): none.
+        disable: True: no line. None (default): a line in terminals and notebooks. False: always a line.
+        file: where the line is written. None (default): standard error.
 
     >>> import headrace
     >>> steps = headrace.progress(iter(headrace.load(range(6), batch_size=2, num_epochs=1)))
@@ -41,7 +41,7 @@ def progress(
 
 
 class Progress(Resumable):
-    """An iterator with a line; made by `headrace.progress`. What it does not know itself the iterator answers."""
+    """Iterator with a progress line, made by `headrace.progress`. Other attributes are those of the iterator."""
 
     def __init__(self, iterator: Any, line: dict[str, Any], disable: bool | None) -> None:
         self._iterator = iterator
@@ -132,7 +132,7 @@ _NOTHING = Snapshot(0, 0.0, 0.0)
 
 
 def _asked(iterator: Any, name: str) -> Any:
-    """The number that an iterator tells; None where it has none, as one that is not of a loader."""
+    """Return a number that an iterator tells, or None if it has none."""
     try:
         return getattr(iterator, name)
     except (AttributeError, TypeError):
@@ -140,7 +140,7 @@ def _asked(iterator: Any, name: str) -> Any:
 
 
 def _kind_of_line(disable: bool | None) -> tuple[Any, bool | None]:
-    """The class of the line, and whether it stays away; None leaves that to tqdm, which asks the file if it is a terminal."""
+    """Return the class of the line, and True if it is disabled. None lets tqdm ask whether the file is a terminal."""
     ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # as tqdm finds out
     if disable is not None or ipython is None or "IPKernelApp" not in ipython.config:
         return tqdm, disable

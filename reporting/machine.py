@@ -1,6 +1,6 @@
-"""Measures what this process, those that it started, and others use of the machine, as far as Linux tells.
+"""Measure the use of the machine by this process, by the processes that it started, and by others. On Linux.
 
-Of memory that several processes share, a part counts for each.
+Memory that several processes share is divided among them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 _TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 
 _AT_WORK = (0, 1, 2, 5, 6, 7)
-"""Columns of a processor in /proc/stat: user, nice, system, irq, softirq; and steal, which other machines took."""
+"""Columns of busy time in /proc/stat: user, nice, system, irq, softirq, and steal (other virtual machines)."""
 
 
 class Processors(NamedTuple):
-    """Seconds that the processors of this process had worked by some time."""
+    """Seconds that the processors of this process have worked until some time."""
 
     at: float
     busy: float  # all of them together, for any program
@@ -27,7 +27,7 @@ class Processors(NamedTuple):
 
 
 def processors() -> Processors | None:
-    """Until now; None where the system does not tell."""
+    """Return the seconds until now, or None if the system does not tell."""
     try:
         usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
@@ -38,7 +38,7 @@ def processors() -> Processors | None:
 
 
 def taken_by_others(before: Processors | None, after: Processors | None) -> float:
-    """Processors that other programs took between two times, on average.
+    """Return the average number of processors that other programs used between two times.
 
     >>> taken_by_others(Processors(10.0, 100.0, 3.0), Processors(12.0, 103.0, 4.0))
     1.0
@@ -49,7 +49,7 @@ def taken_by_others(before: Processors | None, after: Processors | None) -> floa
 
 
 def _own() -> float:
-    """Seconds of this process and of those that it started, also of those that have ended."""
+    """Return the processor seconds of this process and of those that it started, including ended ones."""
     ended = os.times()
     own = time.process_time() + ended.children_user + ended.children_system
     for process in started_by(os.getpid()):
@@ -60,7 +60,7 @@ def _own() -> float:
 
 
 def memory() -> tuple[int, int] | None:
-    """Bytes of this process, and of those that it started; None where the system does not tell."""
+    """Return the memory in bytes of this process, and of those that it started. None if the system does not tell."""
     try:
         own, others = _bytes_of(os.getpid()), 0
         for child in started_by(os.getpid()):
@@ -79,7 +79,7 @@ def _bytes_of(process: int) -> int:
 
 
 def started_by(process: int) -> Iterator[int]:
-    """The processes that one started, and those that they started."""
+    """Yield the processes that a process started, directly or indirectly."""
     for thread in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, thread.read_text().split()):

@@ -1,6 +1,6 @@
-"""Numbers of loops for Prometheus, for runs that take days.
+"""Metrics of loops for Prometheus.
 
-In: loops that run in this process. Out: `http://127.0.0.1:PORT/metrics`. Nothing is done until somebody asks for that page.
+They are computed when the page `http://127.0.0.1:PORT/metrics` is requested; until then this costs nothing.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ __all__ = ["Server", "serve"]
 
 
 def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "127.0.0.1") -> Server:
-    """Serve numbers of this process's loops for Prometheus at `http://address:port/metrics`.
+    """Serve the metrics of this process's loops for Prometheus, at `http://address:port/metrics`.
 
-    Every loop of a loader or a device feeder that begins from now on is told of, as long as it is kept; its label `loop` is
-    "0", "1" and so on. The numbers are found when the page is asked for; loops are not slowed down by it.
+    Every loop of a loader or device feeder that begins from now on is included, as long as it exists. Its label `loop` is "0",
+    "1" and so on. Metrics are computed when the page is requested, so that loops are not slowed down.
 
     Args:
-        port: to listen at; 0 takes any free one, which `server.port` tells.
-        loops: iterators or feeders by the name that their label is to have, such as `{"train": iterator}`.
-        address: of this machine, to listen at. "127.0.0.1" (default): only programs of this machine can ask. "0.0.0.0": all can
-            who reach the machine.
+        port: port to listen on. 0 takes any free port; `server.port` tells which.
+        loops: iterators or feeders with the names for their labels, such as `{"train": iterator}`.
+        address: address of this machine to listen on. "127.0.0.1" (default): only programs on this machine can connect.
+            "0.0.0.0": everybody who can reach the machine.
 
     Returns:
-        What listens, on a thread, until it is closed or the process ends.
+        A server on a thread. It runs until it is closed or the process ends.
 
     Raises:
-        PortError: the port is in use, or may not be listened at.
-        TypeError: one of `loops` is no loop.
+        PortError: the port is in use or not permitted.
+        TypeError: one of `loops` is not a loop.
         MissingExtraError: prometheus_client is not installed.
 
     >>> import headrace, urllib.request
@@ -60,11 +60,11 @@ def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "
 
 
 class Server:
-    """A server of metrics, from `headrace.metrics.serve`. Close it, or use it as a context manager, to free the port.
+    """Server of metrics, from `headrace.metrics.serve`. Close it, or use it as a context manager, to release the port.
 
     Attributes:
-        port: where it listens.
-        url: of the page.
+        port: port that it listens on.
+        url: URL of the page.
     """
 
     def __init__(self, port: int, address: str, loops: _Loops) -> None:
@@ -80,7 +80,7 @@ class Server:
         self._listening.enter_context(listening(loops.begins))
 
     def close(self) -> None:
-        """Serve no longer. May be called twice."""
+        """Stop serving. May be called twice."""
         self._listening.close()
         self._http.shutdown()
         self._http.server_close()
@@ -108,7 +108,7 @@ def _prometheus() -> Any:
 
 
 class _Seen(NamedTuple):
-    """A loop at the moment when the page is asked for."""
+    """Loop at the moment when the page is requested."""
 
     loop: Any
     counted: Snapshot | None
@@ -117,7 +117,7 @@ class _Seen(NamedTuple):
 
 
 class _Loops:
-    """Loops by name, as a collector of prometheus_client. They are not kept alive."""
+    """Loops by name, as a collector of prometheus_client. It holds weak references."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         for loop in named.values():
@@ -127,7 +127,7 @@ class _Loops:
         self._lock = threading.Lock()
 
     def begins(self, loop: Any) -> None:
-        """A loop begins, maybe again; on its own thread."""
+        """Add a loop that begins, perhaps again. Called on the loop's thread."""
         with self._lock:
             known = [known() for known in self._known.values()]
             if not any(other is loop or host_iterator(other) is loop for other in known):
@@ -135,7 +135,7 @@ class _Loops:
                 self._known[str(number)] = weakref.ref(loop)
 
     def collect(self) -> Iterator[Any]:
-        """Called by prometheus_client, on a thread of the server."""
+        """Yield the metrics. Called by prometheus_client on a thread of the server."""
         with self._lock:
             alive = {name: loop for name, known in self._known.items() if (loop := known()) is not None}
         seen = {name: self._seen(name, loop) for name, loop in alive.items()}
@@ -159,7 +159,7 @@ class _Loops:
 
 
 def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
-    """Mean lengths of the arrays of each part's records, of sources that know them."""
+    """Return the mean lengths of the arrays of each part's records, for sources that know lengths."""
     leaves = host.pipeline.leaves
     parts = {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
     means: dict[tuple[str, str], float] = {}
@@ -171,7 +171,7 @@ def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
 
 
 def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
-    """Numbers of a loop, each with its labels beside `loop`."""
+    """Yield the values of a metric of a loop, each with its labels besides `loop`."""
     stages = seen.stats.stages if seen.stats else ()
     if where == "stage":
         return [(getattr(stage, name), str(stage.number)) for stage in stages]
@@ -192,7 +192,7 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
 
 
 _LABELS = {"stage": ["stage"], "operation": ["operation"], "wait": ["part"], "part": ["part"], "leaf": ["part", "leaf"]}
-"""Of numbers, beside `loop`, by where they are found."""
+"""Labels besides `loop`, by the place where a metric is found."""
 
 _METRICS = {
     "steps_total": ("counted.steps", "Elements that the program received, since the start or the last set_state."),
@@ -218,4 +218,4 @@ _METRICS = {
     "part_tokens": ("leaf.", "Tokens of these: records times the average length of the part's records."),
     "part_epoch": ("part.part_epochs", "Epoch of each part of a mix, from 0."),
 }
-"""Each number: where it is found, and what it tells."""
+"""Each metric: where it is found, and its description."""

@@ -1,4 +1,4 @@
-"""Writes what a loop did as trace events in JSON: Chrome's format, which ui.perfetto.dev opens."""
+"""Write the timeline of a loop as trace events in JSON, Chrome's format, which ui.perfetto.dev opens."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ FEEDER_FLOWS = 1 << 40  # Added to the numbers of a feeder's batches, which are 
 
 
 def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a timeline of what a loop did last, which https://ui.perfetto.dev shows.
+    """Write a timeline of the last tasks of a loop, for https://ui.perfetto.dev.
 
-    There is a track for your loop, for each worker and for each thread of a device feeder, with a span for each task, wait and
-    transfer of the last 2,000 tasks; and arrows from the reading of records to the batch that they became. The file is JSON
-    of trace events, which `chrome://tracing` opens, too.
+    There is a track for your loop, for each worker and for each thread of a device feeder. It has a span for each task, wait
+    and transfer of the last 2,000 tasks, and arrows from the reading of records to the batch made of them. The file is JSON of
+    trace events, which `chrome://tracing` opens, too.
 
     Args:
-        loop: an iterator or a device feeder of headrace, while it runs or after its end.
-        path: of the file, which is replaced.
+        loop: an iterator or a device feeder of headrace, during or after its run.
+        path: path of the file, which is replaced if it exists.
 
     Returns:
         The path.
@@ -45,7 +45,7 @@ def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
 
 
 def write_timeline(shown: Timeline, path: str | os.PathLike[str]) -> Path:
-    """Write it; see `write_perfetto`."""
+    """Write a timeline; see `write_perfetto`."""
     trace = {"displayTimeUnit": "ms", "traceEvents": list(_events(shown))}
     return written(path, json.dumps(trace).encode())
 

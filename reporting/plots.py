@@ -1,7 +1,4 @@
-"""Draws what a loop did, by matplotlib.
-
-In: a recording. Out: pictures as SVG, whose words are text. Nothing is drawn of what is not known.
-"""
+"""Draw the pictures of a report as SVG with matplotlib. Text stays text. Unknown values are left out."""
 
 from __future__ import annotations
 
@@ -29,17 +26,17 @@ COLOURS = {
     "transfer": "#8c510a",
     "not timed": "#d9d9d9",
 }
-"""Of kinds of spans: Okabe and Ito's, which colour-blind readers tell apart."""
+"""Colours by kind of span, from the palette of Okabe and Ito, which colour-blind readers can tell apart."""
 
 INK, PAPER = "#010203", "#040506"
-"""Colours that stand for those of the page, which are others in its dark mode."""
+"""Placeholders for the colours of the page, which has a dark mode."""
 
 STEPS, TRACKS = 8, 24  # That the timeline shows, at most: of many workers the first ones stand for the others
 NAME = 28  # Characters of an operation's name
 
 
 def check_matplotlib() -> None:
-    """Refuse to draw without matplotlib.
+    """Raise MissingExtraError if matplotlib is not installed.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -51,7 +48,7 @@ def check_matplotlib() -> None:
 
 
 def _drawn(height: float, draw: Callable[[Any], None], xlabel: str, ylabel: str = "") -> str:
-    """A picture with one pair of axes, in an `svg` element."""
+    """Return a plot with one pair of axes, as an `svg` element."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -74,7 +71,7 @@ _ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameo
 
 
 def _bars(rows: Sequence[tuple[str, str, float, str]], margin: float, xlabel: str) -> str:
-    """A bar for each name, kind, length and label; "" where all are 0."""
+    """Return a bar chart of (name, kind, length, label) rows as SVG; "" if all lengths are 0."""
     if not sum(length for _, _, length, _ in rows):
         return ""
 
@@ -90,7 +87,7 @@ def _bars(rows: Sequence[tuple[str, str, float, str]], margin: float, xlabel: st
 
 
 def steps_shown(shown: Timeline) -> tuple[float, float] | None:
-    """From when to when the timeline is drawn: a few steps without gaps, which waited for about the share that all did."""
+    """Return the time range of the timeline: a few consecutive steps with a typical share of waiting; or None."""
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     gaps = [span.began for span in shown.loop.spans if span.kind == "not timed"]
     whole = [[wait for wait in waits if one <= wait.began < other] for one, other in pairwise([-np.inf, *gaps, np.inf])]
@@ -109,7 +106,7 @@ def _share_waited(waits: Sequence[Interval]) -> float:
 
 
 def timeline_plot(shown: Timeline) -> str:
-    """A few steps by thread; lines lead from the end of a task to the wait that its batch ended. "": nothing is known."""
+    """Draw a few steps by thread as SVG, with lines from each task to the wait for its batch. "" if nothing is known."""
     window = steps_shown(shown)
     if window is None or window[1] <= window[0]:
         return ""
@@ -136,7 +133,7 @@ def timeline_plot(shown: Timeline) -> str:
 
 
 def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tuple[float, int], tuple[float, int]]]:
-    """Lines between one place and the next that something goes through."""
+    """Return the lines that link the places of one batch across threads."""
     places: dict[int, list[tuple[float, int]]] = {}
     for row, track in enumerate(tracks):
         for span in track.spans:
@@ -147,7 +144,7 @@ def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tu
 
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
-    """Seconds of the work, by operation."""
+    """Draw the seconds of work by operation as SVG."""
     rows: list[tuple[str, str, float]] = []
     for stage in stages:
         rows += [("reading", "reading", stage.reading)] if stage.reads else []
@@ -160,7 +157,7 @@ def operations_plot(stages: Sequence[StageStats]) -> str:
 
 
 def parts_plot(recording: Recording) -> str:
-    """Records by part of a mix."""
+    """Draw the records by part of a mix as SVG."""
     parts = recording.composition.parts
     whole = max(sum(part.records for part in parts), 1)
     rows = []
@@ -176,7 +173,7 @@ OF_THE_LOOP = "seconds since the loop began"
 
 
 def waits_plot(shown: Timeline, elapsed: float) -> str:
-    """The wait and your own work of each of the last steps of a loop that took `elapsed` seconds."""
+    """Draw the wait and the own work of each of the last steps as SVG. The loop ran for `elapsed` seconds."""
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     own = [span for span in shown.loop.spans if span.kind == "own work"]
     if len(waits) < 2:
@@ -197,7 +194,7 @@ def waits_plot(shown: Timeline, elapsed: float) -> str:
 
 
 def throughput_plot(samples: Sequence[Sample]) -> str:
-    """Steps in a second, and the share of the time that was waited; of few samples, so that each is about several steps."""
+    """Draw steps per second and the share of waiting as SVG. Few samples are drawn, so that each covers several steps."""
     thinned = samples[:: max(1, len(samples) // 40)]
     pairs = [pair for pair in pairwise(thinned) if pair[1].loop.elapsed > pair[0].loop.elapsed]
     if not pairs:
@@ -221,7 +218,7 @@ def throughput_plot(samples: Sequence[Sample]) -> str:
 
 
 def memory_plot(samples: Sequence[Sample]) -> str:
-    """Memory over time."""
+    """Draw memory over time as SVG."""
     if not any(sample.own_bytes for sample in samples):
         return ""
 

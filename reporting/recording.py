@@ -1,4 +1,4 @@
-"""Looks at the loops of a program again and again, and keeps what is needed to show how they did."""
+"""Record samples of the loops of a program, for a report."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .machine import memory
 SECONDS = 0.1  # Between two looks, at first: a look takes about a millisecond
 
 MEMORY_SHARE = 0.01
-"""Of the time that may be spent to see how much memory is used, which takes longer the more it is. Chosen."""
+"""Maximum share of time for measuring memory, which takes longer the more memory is used."""
 
 MOST = 600  # Looks that are kept. When there are more, every other one is dropped, and they come half as often
 
 
 class Sample(NamedTuple):
-    """A loop at some time."""
+    """State of a loop at one time."""
 
     at: float  # seconds of `time.perf_counter`
     loop: Snapshot
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """All that a report shows of a loop."""
+    """Everything that a report shows of a loop."""
 
     told: str  # the loop, in words
     stats: IteratorStats | None
@@ -47,13 +47,13 @@ class Recording:
 
     @classmethod
     def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
-        """Record a loop as it is now; a TypeError if it is no loop of headrace."""
+        """Record a loop as it is now. Raises TypeError if it is not a loop of headrace."""
         stats, fed = both_stats(loop)
         return cls(_in_words(loop), stats, fed, composition(loop), samples)
 
 
 def _in_words(loop: Any) -> str:
-    """The steps of a loop, its data and its workers, in a sentence."""
+    """Describe the steps of a loop, its data and its workers in a sentence."""
     host, counted = host_iterator(loop), snapshot(loop)
     if host is None or counted is None:
         return ""
@@ -65,7 +65,7 @@ def _in_words(loop: Any) -> str:
 
 
 class Recorder:
-    """Records within its context the loops that begin there."""
+    """Context manager that records the loops that begin inside the block."""
 
     def __init__(self) -> None:
         self._watched: list[tuple[Any, list[Sample]]] = []
@@ -86,7 +86,7 @@ class Recorder:
         self._thread.join()
 
     def longest(self) -> tuple[Any, tuple[Sample, ...]] | None:
-        """The loop that took most of the time; of several that took about as much, the last. None: nothing was iterated."""
+        """Return the loop that took most of the time, with its samples; the last of similar ones; or None."""
         times = [(snapshot(loop) or _NOTHING).elapsed for loop, _ in self._watched]
         if not times:
             return None

@@ -1,4 +1,4 @@
-"""Writes a page on what a loop did, which a browser shows without a network."""
+"""Write an HTML page about a loop, which a browser shows without a network."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .timeline import timeline
 
 
 def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a page on what a loop did: a timeline of a few steps, time by operation, waits, and what batches are made of.
+    """Write an HTML page about a loop: a timeline of a few steps, time by operation, waits, and the composition of batches.
 
-    The page is one file, and needs no network. `headrace bench PROGRAM.py --html PATH` adds a verdict, and throughput and
-    memory over time. To tell what a batch is made of, the first one is made once more.
+    The page is one file and needs no network. `headrace bench PROGRAM.py --html PATH` adds a verdict, and throughput and
+    memory over time. The first batch is made once more, to find its composition.
 
     Args:
-        loop: an iterator or a device feeder of headrace, while it runs or after its end.
-        path: of the file, which is replaced.
+        loop: an iterator or a device feeder of headrace, during or after its run.
+        path: path of the file, which is replaced if it exists.
 
     Returns:
         The path.
@@ -54,13 +54,13 @@ def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
 
 
 def write_recording(recording: Recording, path: str | os.PathLike[str], verdict: str = "") -> Path:
-    """Write it; see `write_report`."""
+    """Write a recording; see `write_report`."""
     check_matplotlib()
     return written(path, page(recording, verdict).encode())
 
 
 def page(recording: Recording, verdict: str = "") -> str:
-    """The page, as HTML."""
+    """Return the page as HTML."""
     title, _, rest = redacted(verdict).partition("\n")
     said, _, table = rest.strip().partition("\n\n")
     sections = "\n".join(
@@ -77,7 +77,7 @@ def page(recording: Recording, verdict: str = "") -> str:
 
 
 def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, str]]:
-    """Heading, text and content; without content it is left out."""
+    """Yield heading, text and content of each section. Sections without content are left out."""
     shown, stats, found = timeline(recording.stats, recording.fed), recording.stats, recording.composition
     yield "A few steps", _TIMELINE, timeline_plot(shown)
     yield "Time by operation", _OPERATIONS, operations_plot(stats.stages if stats is not None else ())

@@ -1,6 +1,7 @@
-"""Turns the last tasks of a loop into spans of time, by thread.
+"""Turn the last tasks of a loop into spans of time by thread.
 
-In: what was noted of tasks, and of a feeder's steps. Out: tracks of spans; each names what goes through it. Pure.
+The input is what was recorded of tasks and of a feeder's steps. The result is tracks of spans; each span names the batch that
+passes through it. Pure functions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Interval:
-    """Something that took time, in seconds of `time.perf_counter`."""
+    """Span of time, in seconds of `time.perf_counter`."""
 
     kind: Kind
     name: str
@@ -34,7 +35,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Track:
-    """The spans of one thread, in order; a span may lie within the one before it."""
+    """Spans of one thread, in order. A span may lie within the one before it."""
 
     name: str
     spans: tuple[Interval, ...]
@@ -42,7 +43,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The tracks of a loop."""
+    """Tracks of a loop."""
 
     tracks: tuple[Track, ...]  # that of the user's loop, those of a feeder, those of the workers
     ready: tuple[tuple[float, int], ...]  # blocks that were finished and not yet taken: from each time on, how many
@@ -53,7 +54,7 @@ class Timeline:
 
 
 def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
-    """Make it of the last tasks, and of a feeder's last steps."""
+    """Make a timeline of the last tasks, and of a feeder's last steps."""
     tasks, stages = (stats.tasks, stats.stages) if stats is not None else ((), ())
     last = {stage.number for stage in stages if stage.ends}
     taken = sorted((task for task in tasks if task.stage in last), key=lambda task: task.asked)
@@ -105,7 +106,7 @@ def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Tr
 
 
 def _flow_of_step(number: int) -> int:
-    """Blocks are numbered from 0."""
+    """Return the flow number of a step. Blocks are numbered from 0."""
     return -1 - number
 
 

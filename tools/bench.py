@@ -1,9 +1,8 @@
-"""`headrace bench PROGRAM.py[:name]`: says what the step of a program waits for.
+"""`headrace bench PROGRAM.py[:name]`: tell what the step of a program waits for.
 
-In: parsed arguments. Out: a verdict on standard output, and an exit status. What the program itself prints is left out.
-
-With a name, batches are taken from that loader. Without one the program runs as a shell would run it, with its own steps,
-until enough of them were seen: it is then interrupted as by Ctrl-C.
+The verdict goes to standard output. Output of the program itself is dropped. With a name, batches are taken from that loader.
+Without a name, the program runs as in a shell, with its own steps, until enough of them were seen. Then it is interrupted as by
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .programs import Program, told_of
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Run the command. What keeps pictures from being written is found before the program runs."""
+    """Run the command. Checks first, before the program runs, that output files can be written."""
     if options.html is not None and options.html == options.timeline:
         raise OutputError(f"{options.html} cannot be the page and the timeline, too; name two files.")
     if options.html is not None:

@@ -1,7 +1,4 @@
-"""Checkpoints in words.
-
-In: paths of state files, or of folders with them, as Orbax writes them. Out: lines of text, or plain values for JSON.
-"""
+"""Describe and compare checkpoints: state files, or folders that contain them, as Orbax writes them."""
 
 from __future__ import annotations
 
@@ -29,14 +26,14 @@ MOST_NAMED = 1000  # Missing files that are named, at most: a name may claim any
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The states that lie together, of one run at one step."""
+    """States of one run at one step."""
 
     path: Path  # of the folder, or of the one file
     states: Sequence[LoaderState]  # by their shards
     missing: tuple[str, ...] = ()  # names of the files of processes whose states are not there
 
     def check_complete(self) -> None:
-        """Check that the states of all processes are there; a CheckpointError if some are missing."""
+        """Raise CheckpointError if the states of some processes are missing."""
         if self.missing:
             raise CheckpointError(
                 f"{shorten(self.path)} lacks {first_few(self.missing)}: it holds the states of some processes only; "
@@ -45,7 +42,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """The largest of the states' steps."""
+        """Largest step of the states."""
         return max(state.step for state in self.states)
 
     def __str__(self) -> str:
@@ -100,10 +97,10 @@ def print_differences(options: argparse.Namespace) -> int:
 
 
 def compared(one: Path, two: Path) -> list[str]:
-    """What two checkpoints differ in, one line for each difference.
+    """Compare two checkpoints. Returns one line for each difference.
 
     Raises:
-        CheckpointError: a path holds several checkpoints, or not the states of all processes.
+        CheckpointError: a path contains several checkpoints, or lacks the states of some processes.
     """
     (first, second) = (states_at(path) for path in (one, two))
     changes = []
@@ -118,14 +115,14 @@ def compared(one: Path, two: Path) -> list[str]:
 
 
 def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
-    """The states of the checkpoint at a path: a file, or a folder that holds one for each process.
+    """Return the states of the checkpoint at a path: a file, or a folder with one file for each process.
 
     Args:
-        path: as above; with `step` also a folder of several checkpoints.
-        step: of these the last one that is not after it; the first one, if all are.
+        path: the path. With `step`, it may also be a folder of several checkpoints.
+        step: choose the last checkpoint that is not after this step, or the first one if all are.
 
     Raises:
-        CheckpointError: there is none, there are several, or it lacks the states of some processes.
+        CheckpointError: there is no checkpoint, there are several, or the states of some processes are missing.
     """
     found = list(checkpoints(path))
     if step is not None:
@@ -139,10 +136,10 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
 
 
 def checkpoints(path: Path) -> Iterator[Checkpoint]:
-    """The checkpoints in the folders under a path, or the one file that it is.
+    """Yield the checkpoints in the folders under a path, or the one file at the path.
 
     Raises:
-        CheckpointError: there is none, or a state cannot be read.
+        CheckpointError: there is no checkpoint, or a state cannot be read.
     """
     if path.is_file():
         yield Checkpoint(path, [_read(path)])
@@ -162,7 +159,7 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
 
 
 def _numbered(path: Path) -> list[Any]:
-    """A key that sorts step 10 after step 9."""
+    """Return a sort key that puts step 10 after step 9."""
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in path.parts]
 
 
@@ -176,7 +173,7 @@ def _read(file: Path) -> LoaderState:
 
 
 def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
-    """The states of a checkpoint in words, by what they are about."""
+    """Describe the states of a checkpoint, by subject."""
     first, lineage = states[0], states[0].lineages[0]
     earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
     left_out = [f"{start:,} to {stop - 1:,}" for start, stop in _left_out(first)]
@@ -193,14 +190,14 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
-    """Of the states that are there, and of earlier runs; those that were left out count."""
+    """Return the number of records seen by these states and by earlier runs. Skipped records count."""
     lineage = states[0].lineages[0]
     before = lineage.total - lineage.length(0) if lineage.layers else 0
     return before + sum(state.cursor.positions[0] for state in states)
 
 
 def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
-    """Steps that are left out, as ranges `[start, stop)`."""
+    """Return the skipped steps as ranges `[start, stop)`."""
     return union((*state.skipped.absorbed, *state.skipped.steps))
 
 
@@ -209,7 +206,7 @@ def _joined(words: Any) -> str:
 
 
 def _epoch(state: LoaderState) -> str:
-    """Epoch, and place in it, of the record that a shard reads next."""
+    """Describe the epoch, and the place in it, of the next record of a shard."""
     sampler = state.fingerprint.get("sampler") or {}
     records = sampler.get("records") or sampler.get("length") if isinstance(sampler, dict) else None
     if type(records) is not int or not 0 < records < ENDLESS:

@@ -1,7 +1,7 @@
-"""The commands of `headrace`, and `--version`.
+"""The `headrace` commands, and `--version`.
 
-In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences, for
-`find` if there is something; 2 for what cannot be done; 130 after Ctrl-C.
+Results go to standard output. The exit status is 0; for `diff` and `verify` 1 if there are differences, for `find` 1 if
+something was found; 2 for errors; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Option: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status."""
+    """Run a command, and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if given and given[0] in _WITH_MORE and "--" in given else len(given)
     options = _parser().parse_args(given[:end], argparse.Namespace(after_dashes=given[end + 1 :]))
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _whole(least: int, text: str) -> int:
-    """A whole number, which is not below another one."""
+    """Parse an integer that is at least `least`."""
     try:
         count = int(text)
     except ValueError:
@@ -83,7 +83,7 @@ def _whole(least: int, text: str) -> int:
 
 
 def _positive(what: str, text: str) -> float:
-    """A positive, finite number of something."""
+    """Parse a positive, finite number of something."""
     try:
         value = float(text)
     except ValueError:
@@ -94,7 +94,7 @@ def _positive(what: str, text: str) -> float:
 
 
 def _command(help_: str, run: str, *options: _Option, epilog: str | None = None) -> Any:
-    """A command that `module:function` runs."""
+    """Return a command that runs `module:function`."""
     return help_, run, options, epilog
 
 
@@ -112,7 +112,7 @@ def _number(flag: str, help: str, what: str = "seconds, such as 0.05", **setting
 
 
 _WITH_MORE = ("bench", "convert", "diff", "find", "plan", "report", "trace")
-"""Commands that take arguments of somebody else's, after two dashes."""
+"""Commands that accept arguments of another program after two dashes."""
 
 _JSON = _option("--json", action="store_true", help="print JSON")
 _NUMBERS = _option("--json", action="store_true", help="print the numbers for other programs")
@@ -120,7 +120,7 @@ _PROGRAM = _option("program", help="PROGRAM.py, or PROGRAM.py:name of a loader o
 _SECONDS = _number("--seconds", "to measure for at most (default 60)", default=60.0)
 _RUN: dict[str, Any] = {"action": "store_true", "dest": "runs"}
 _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
-"""As `shtab.FILE`: shells complete names of files."""
+"""Value of `shtab.FILE`, with which shells complete file names."""
 _OPTIONS: dict[str, Any] = {"action": "append", "default": []}
 _EXPANSION: dict[str, Any] = {"type": int, "default": MAX_EXPANSION, "metavar": "N"}
 _FORMATS = (

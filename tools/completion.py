@@ -1,4 +1,4 @@
-"""Completion for shells. In: the name of a shell. Out: its script, made by shtab from the parser of the command line."""
+"""Shell completion: print the script for a shell, which shtab makes from the command line parser."""
 
 from __future__ import annotations
 

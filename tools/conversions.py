@@ -1,4 +1,4 @@
-"""`headrace convert SOURCE TARGET` and `headrace verify TARGET`. In: parsed arguments. Out: lines, and an exit status."""
+"""`headrace convert SOURCE TARGET` and `headrace verify TARGET`."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _SAME = (
     "max_expansion",
     "runner",
 )
-"""Options that are arguments of `convert` by the same name."""
+"""Options that have the same names as arguments of `convert`."""
 
 
 def _option(text: str) -> tuple[str, Any]:
-    """A number as such, all else as text.
+    """Parse an option: a number, or text.
 
     >>> _option("group_size=4"), _option("compression=zstd"), _option("zstd")
     (('group_size', 4), ('compression', 'zstd'), ('zstd', ''))

@@ -1,8 +1,8 @@
-"""`headrace plan PROGRAM.py[:name] --step-seconds S`: measures what a batch takes, and says how many workers hide it.
+"""`headrace plan PROGRAM.py[:name] --step-seconds S`: measure a batch, and compute how many workers hide its work.
 
-The batch is measured as for a verdict. The arithmetic needs no cluster: a step takes as long as the slowest of those who work
-at the same time, which are the user's thread, which takes the batch over and makes the step; the workers, who share their
-work; the cores that they run on; and the network into this machine.
+The batch is measured as for a verdict. The arithmetic needs no cluster: a step takes as long as the slowest of those that
+work at the same time: the user's thread, which receives the batch and makes the step; the workers, which share their work; the cores
+that they run on; and the network into this machine.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from .diagnosis.judging.verdict import worker_seconds
 from .programs import Program, told_of
 
 HEADROOM = 0.1
-"""Share of workers and cores beyond what the average needs: tasks differ, and their results are wanted in order. Checked by
-simulation: with it, steps whose tasks vary by half of their length are at most 5 % longer."""
+"""Spare share of workers and cores, because tasks differ and their results are needed in order. Simulations confirm it: steps
+whose tasks vary by half of their length become at most 5 % longer.
+"""
 
 SHORTEST = 1e-6  # Seconds of a step: a shorter one is none
 LISTED = 8  # Numbers of nodes for which the step is told, at most
@@ -32,7 +33,7 @@ LISTED = 8  # Numbers of nodes for which the step is told, at most
 
 @dataclass(frozen=True)
 class Needs:
-    """The batch of one step, and the step. In seconds, but for `nbytes`."""
+    """Needs of one step and its batch. In seconds, except `nbytes`."""
 
     work: float  # of workers
     processor: float  # of these, a core is at work; the others are waits, for a disk or a network
@@ -43,7 +44,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Machines:
-    """The machines at hand."""
+    """Available machines."""
 
     cores: int  # of this machine, for workers
     cores_per_node: int  # of each node of a cluster
@@ -63,7 +64,7 @@ class Plan:
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:
-        """The smallest that hides the work.
+        """Return the smallest plan that hides the work.
 
         >>> decoding = Needs(work=0.4, processor=0.4, nbytes=10e6, step=0.05)
         >>> plan = Plan.of(decoding, Machines(cores=4, cores_per_node=8, bandwidth=1.25e9))
@@ -78,7 +79,7 @@ class Plan:
         return cls(needs, machines, _count(needs.work, possible), nodes, possible, possible == step)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain values for JSON: the fields, the sentence, and a step with each number of nodes."""
+        """Return everything as plain values for JSON: fields, sentence, and a step with each number of nodes."""
         keys = ("nodes", "workers", "seconds", "share_waited")
         return {
             "sentence": self.sentence,
@@ -113,9 +114,9 @@ class Plan:
         return f"{workers} hide{s} the work of a step of {step}, {there if self.nodes else 'on this machine'}."
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
-        """Nodes, workers, seconds and share waited of a step, with each number of nodes up to the plan's.
+        """Yield nodes, workers, seconds and share of waiting of a step, for each number of nodes up to the plan's.
 
-        A worker is on each core, as far as they are needed.
+        As many cores as needed have one worker each.
         """
         for nodes in range(min(self.nodes, LISTED) + 1):
             room = self.machines.cores_per_node * nodes or self.machines.cores
@@ -126,7 +127,7 @@ class Plan:
 
 
 def step_seconds(needs: Needs, machines: Machines, workers: int, nodes: int) -> float:
-    """Seconds of a step with these workers; 0 nodes mean this machine."""
+    """Compute the seconds of a step with these workers. 0 nodes mean this machine."""
     cores = machines.cores_per_node * nodes or machines.cores
     network = needs.nbytes / machines.bandwidth if nodes else 0.0
     return max(needs.step + needs.hand_over, needs.work / workers, needs.processor / cores, network)

@@ -1,4 +1,4 @@
-"""Runs a user's program, given as PROGRAM.py or PROGRAM.py:name, and finds the loader in it."""
+"""Run a user's program, given as PROGRAM.py or PROGRAM.py:name, and find the loader in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..loader.timing.listeners import listening
 
 
 class FirstLoop(BaseException):
-    """A loop would begin: what was wanted is there. No `except Exception` of a program's takes it."""
+    """Raised when the first loop would begin. `except Exception` in a program does not catch it."""
 
 
 LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
@@ -32,7 +32,7 @@ LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
 
 @dataclass(frozen=True)
 class Program:
-    """A file of Python, and maybe the name of a loader in it, or of a function that makes one."""
+    """Python file, optionally with the name of a loader in it, or of a function that makes one."""
 
     path: Path
     name: str | None = None
@@ -49,7 +49,7 @@ class Program:
 
     @contextmanager
     def loader(self, arguments: Sequence[str] = ()) -> Iterator[Any]:
-        """The loader that the program defines, while its module is there; `if __name__ == "__main__"` is not entered.
+        """Yield the loader that the program defines, while its module exists. `if __name__ == "__main__"` is not entered.
 
         Raises:
             ProgramError: the program cannot be read, fails, or has no such loader.
@@ -59,14 +59,14 @@ class Program:
 
     @contextmanager
     def run(self, module: str, arguments: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
-        """The names of the program after it was run as a module of some name, `__main__` for what a shell would run."""
+        """Yield the names of the program after it ran as a module of this name; `__main__` runs all that a shell would run."""
         with as_module(self.path, module, arguments) as own:
             self.execute(own)
             yield vars(own)
 
     @contextmanager
     def first_loop(self, arguments: Sequence[str]) -> Iterator[Any]:
-        """The iterator or feeder of the first loop over a loader, which has not begun, as a shell would run the program.
+        """Yield the iterator or feeder of the first loop over a loader before it begins. The program runs as in a shell.
 
         Raises:
             ProgramError: the program fails before, or has no loop.
@@ -93,7 +93,7 @@ class Program:
             loops[0].close()
 
     def execute(self, own: ModuleType) -> None:
-        """Run the program in a module that was made for it; a ProgramError if it cannot be read, or fails."""
+        """Run the program in a module that was made for it. Raises ProgramError if it cannot be read, or fails."""
         with told_of(self.path):
             try:
                 code = compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
@@ -133,7 +133,7 @@ class Program:
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:
-    """The names of loaders in a program; of one that has several, the first."""
+    """Return the names of loaders in a program. Of a loader with several names, the first counts."""
     found: dict[int, str] = {}
     for name, value in names.items():
         if isinstance(value, LOADERS):
@@ -143,9 +143,9 @@ def loaders_in(names: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """An empty module for a program, whose path, arguments and folder are those of a program that a shell runs.
+    """Yield an empty module for a program, with the path, arguments and folder that a program in a shell has.
 
-    Worker processes get what it defines by value, as that of every program.
+    Worker processes receive its definitions by value, as for every program.
     """
     own = ModuleType(name)
     own.__file__ = str(path)
@@ -166,10 +166,10 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 
 @contextmanager
 def told_of(path: Path) -> Iterator[None]:
-    """Turns what a program raises into an error that names its line.
+    """Turn exceptions of a program into an error that names the line.
 
     Raises:
-        ProgramError: an exception, or an exit with a status that is not 0.
+        ProgramError: the program raised an exception, or exited with a status other than 0.
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""Facts to send with a report of a fault: versions, the platform, a pipeline in words. In: a program. Out: lines of text.
+"""Facts for a fault report: versions, the platform, and a pipeline in words.
 
-No data, paths or environment, and nothing that a program named: of a pipeline, numbers and the names of our classes alone.
+It contains no data, paths or environment, and no name from the program: only numbers, and names of headrace's classes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _about_execution(description: Any) -> Iterator[str]:
 
 
 def _kind(thing: Any) -> str:
-    """The name of its class, if that is ours.
+    """Return the name of an object's class if it is one of headrace.
 
     >>> _kind([]), _kind(Program("train.py")), _kind(argparse.Namespace())
     ('list', 'Program', 'a class of the program')

@@ -1,7 +1,4 @@
-"""Resumes a loader at every step, and finds out which operation is to blame if the stream is not the same.
-
-In: a loader. Out: what was compared; or an error that names the first operation that gives other results a second time.
-"""
+"""Resume a loader at every step. If the stream is not the same, find the first operation that gives other results."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ Loader: TypeAlias = "LoaderMethods | MapDataset[Any] | IterMethods[Any]"
 RESUMED_WITH_WORKERS = 4  # Steps at which worker processes are started anew: each start takes a third of a second
 
 RECORDS_MORE = 100
-"""Further records, after the element that differs, on which operations are tried: a few may agree by chance."""
+"""Number of records after the first difference on which operations are tried, because a few may agree by chance."""
 
 AFTER = 2  # Elements compared after each resume
 
@@ -45,7 +42,7 @@ class ResumeReport:
 
     Attributes:
         steps: elements of the stream.
-        resumed: how many times the stream was resumed.
+        resumed: number of times that the stream was resumed.
         worker_counts: numbers of workers with which it ran and was resumed.
     """
 
@@ -55,22 +52,22 @@ class ResumeReport:
 
 
 def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
-    """Test a pipeline of yours: is the stream the same, to the bit, wherever it is resumed and with any workers?
+    """Check that a pipeline gives the same stream, bit for bit, wherever it is resumed and with any number of workers.
 
-    Runs the first `steps` elements, once more, and with worker processes; resumes from the state of every step and
-    compares what comes then. The second run has the same operations, all others have fresh copies of them, by cloudpickle, as a
-    program that is begun again has: so what they keep from one call to the next is found. Reads the same records several
-    times; keeps checksums, no batches.
+    Runs the first `steps` elements, once more, and with worker processes. Resumes from the state of every step, and compares
+    what follows. The second run uses the same operations; all other runs use fresh copies, made by cloudpickle, as a restarted
+    program does. So state that operations keep between calls is found. Reads the same records several times. Stores checksums,
+    not batches.
 
     Args:
-        loader: a `DataLoader`, a `MapDataset` or an `IterDataset`; its own `worker_count` does not matter.
-        steps: number of elements to test with.
-        worker_counts: what to run and resume with; 0 is no process.
+        loader: a `DataLoader`, a `MapDataset` or an `IterDataset`. Its own `worker_count` does not matter.
+        steps: number of elements to check.
+        worker_counts: numbers of workers to run and resume with; 0 is no process.
 
     Raises:
-        TypeError: it is neither, but an iterator for example.
-        NotDeterministicError: something differs. Names the first operation, in order, that gives other results for the
-            same records, or the source.
+        TypeError: `loader` is none of these; it may be an iterator.
+        NotDeterministicError: something differs. Names the first operation, in order, that gives other results for the same
+            records, or the source.
 
     >>> import headrace
     >>> headrace.check_resume(headrace.load(range(100), shuffle=True, seed=1, batch_size=8), steps=5, worker_counts=[0])
@@ -112,7 +109,7 @@ def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> Data
 
 
 def _fresh(pipeline: Pipeline) -> Pipeline:
-    """Copy a pipeline as processes would, except its sources, which may be large. Itself, if it cannot be pickled."""
+    """Copy a pipeline as processes would, except its sources. Returns it unchanged if it cannot be pickled."""
     sources = [leaf.source for leaf in pipeline.leaves]
     buffer = io.BytesIO()
     try:
@@ -124,7 +121,7 @@ def _fresh(pipeline: Pipeline) -> Pipeline:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Writes a number in place of each of the shared objects."""
+    """Pickler that writes a number for each shared object."""
 
     def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
         super().__init__(file)
@@ -135,7 +132,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts the shared objects where `_Pickler` wrote their numbers."""
+    """Unpickler that restores the shared objects."""
 
     def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
         super().__init__(file)
@@ -146,7 +143,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _first_run(loader: LoaderDescription, pipeline: Pipeline, steps: int) -> tuple[list[Any], list[bytes]]:
-    """Checksums of the first elements, and of the end of the stream if it comes then; the state before each element."""
+    """Return checksums of the first elements (and of the end of the stream, if it comes), and the state before each element."""
     checksums, states = [], []
     with _opened(loader, 0, pipeline) as iterator:
         state = iterator.get_state()
@@ -183,11 +180,11 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
         stop = _position(iterator) + RECORDS_MORE
 
     def part_of(count: int) -> Pipeline:
-        """The first operations only, as fresh copies."""
+        """Return the first `count` operations, as fresh copies."""
         return _fresh(dataclasses.replace(with_operations(whole, whole.operations[:count]), identity=None))
 
     def run(part: Pipeline, workers: int = 0, state: bytes | None = None) -> tuple[list[tuple[Any, str]], list[bytes]]:
-        """The elements of a part, as checksums, each with the keys of its records; and the states before them."""
+        """Run a part. Returns its elements as checksums, each with the keys of its records, and the states before them."""
         made: list[tuple[Any, str]] = []
         with _opened(loader, workers, part) as iterator:
             if state is not None:
@@ -244,7 +241,7 @@ def _position(iterator: DataLoaderIterator) -> int:
 
 
 def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:
-    """The keys of the records of the first elements that differ."""
+    """Return the keys of the records of the first elements that differ."""
     for left, right in zip_longest(one, two):
         if left is None or right is None or left[0] != right[0]:
             return str((left or right)[1])
@@ -252,12 +249,12 @@ def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str |
 
 
 def _some(numbers: range, count: int) -> list[int]:
-    """At most `count` of the numbers, evenly spread."""
+    """Return at most `count` of the numbers, evenly spread."""
     return [numbers[index * len(numbers) // count] for index in range(count)] if len(numbers) > count else list(numbers)
 
 
 def _checksum(element: Any) -> Any:
-    """Something that is equal for equal elements, to the bit, and small."""
+    """Return a small value that is equal for elements that are equal bit for bit."""
     leaves, structure = flatten(element)
     return str(structure), [_checksum_of_leaf(leaf) for leaf in leaves]
 
@@ -270,7 +267,7 @@ def _checksum_of_leaf(leaf: Any) -> Any:
 
 
 class _Opaque:
-    """An object of any class: equal to one that says so, that pickles to the same, or that cannot be told apart."""
+    """Object of any class. It equals objects that say so, that have the same pickle, or that cannot be told apart."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -286,7 +283,7 @@ class _Opaque:
 
 
 def _pickled(value: Any) -> bytes:
-    """The bytes of an object that went through a pickle once, so that it does not matter whether it did before."""
+    """Return the pickle of an object after one round trip, so that earlier round trips make no difference."""
     try:
         return cloudpickle.dumps(pickle.loads(cloudpickle.dumps(value)))  # type: ignore[no-any-return]
     except Exception:

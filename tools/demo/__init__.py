@@ -1,1 +1,1 @@
-"""`headrace demo`: a training that is killed and resumed, held against one that was not."""
+"""`headrace demo`: compare a training that is killed and resumed with one that is not."""

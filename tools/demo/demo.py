@@ -1,4 +1,4 @@
-"""The command `demo`. In: nothing. Out: ten lines that tell whether a training that was killed is the one that was not."""
+"""The command `demo`. It prints about ten lines that tell whether a killed training equals an undisturbed one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .ledger import TrainingLedger, resumed_by_step_count
 from .trainer import BATCH_SIZE, SAVE_EVERY, STEPS, TRAINER_DIES_AT, WORKERS_DIE_AT, is_for_test
 
 WORKERS = (2, 3)
-"""Of the run that is killed: before, and after."""
+"""Numbers of workers of the killed run, before and after."""
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the command `demo`; 1 if anything differs."""
+    """Run the command `demo`. Returns 1 if anything differs."""
     jax_for("headrace demo")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as name:
@@ -54,7 +54,7 @@ def run_demo(options: argparse.Namespace) -> int:
 
 
 def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: int = 0) -> Iterator[dict[str, Any]]:
-    """Train in a new process; the events, up to its end or its death."""
+    """Train in a new process. Yields the events until it ends or dies."""
     numbers = {"workers": workers, "workers-die-at": workers_die_at, "trainer-dies-at": trainer_dies_at}
     given = [f"--{name}={number}" for name, number in numbers.items()]
     command = [sys.executable, "-P", "-m", f"{__package__}.trainer", str(folder), *given]
@@ -71,7 +71,7 @@ def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: 
 
 
 def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) -> None:
-    """Write events into a ledger, with a line that shows how far they are."""
+    """Add events to a ledger, and show progress in a line."""
     with tqdm(total=STEPS, desc=f"{what:>11}", unit=" steps", disable=None, leave=True) as bar:
         for event in events:
             step = event.get("step", STEPS)
@@ -94,7 +94,7 @@ def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) 
 
 
 def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
-    """Print what differs; whether nothing does."""
+    """Print the differences of two trainings. Returns True if there are none."""
     losses, records = undisturbed.differences(killed)
     same_weights = undisturbed.weights == killed.weights != ""
     print("Compared with the run that nothing happened to:")
@@ -112,7 +112,7 @@ def _first(steps: list[int]) -> str:
 
 
 def others(count: int) -> None:
-    """Print what is lost where workers have orders of their own, by a ledger of the same event."""
+    """Print what would be lost if workers had orders of their own, for the same kill."""
     lost = resumed_by_step_count(count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS)
     before, after = WORKERS
     print(

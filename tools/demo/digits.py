@@ -1,4 +1,4 @@
-"""The records of the demo. Out: images of handwritten digits, or of drawn ones where scikit-learn is not installed."""
+"""Data of the demo: images of handwritten digits, or of drawn ones if scikit-learn is not installed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 _GLYPHS = "69f999f 6269227 6924896 e16119e 99f1111 f8e119e 68e9996 f124444 6969996 6997116"
-"""The digits from 0 to 9, 4 pixels wide and 7 high: a letter for each row, a bit for each pixel."""
+"""The digits 0 to 9, 4 pixels wide and 7 high: a letter for each row, a bit for each pixel."""
 _DRAWN = 1797
 
 
 def load_digits() -> tuple[dict[str, Any], str]:
-    """Images of 8 × 8 pixels from 0 to 1, labels, and numbers of records; and in words what they are."""
+    """Return images of 8 × 8 pixels from 0 to 1, labels and record numbers, and a description of them."""
     try:
         load = import_module("sklearn.datasets").load_digits
     except ImportError:
@@ -25,7 +25,7 @@ def load_digits() -> tuple[dict[str, Any], str]:
 
 
 def _drawn() -> tuple[np.ndarray, np.ndarray]:
-    """Glyphs in any place and strength, under noise."""
+    """Draw glyphs at random places and strengths, with noise."""
     rng = np.random.default_rng(0)
     rows = [[int(letter, 16) for letter in glyph] for glyph in _GLYPHS.split()]
     glyphs = np.array(rows)[:, :, None] >> np.arange(3, -1, -1) & 1

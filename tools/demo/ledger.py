@@ -1,4 +1,4 @@
-"""The records of a training, by step. In: its events. Out: what differs from another, and what another loader would lose."""
+"""Records of a training by step, and comparisons between trainings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass
 class TrainingLedger:
-    """A training, as its events tell it. Steps that are done again after a resume replace those of before."""
+    """Training, as its events tell it. Steps that are repeated after a resume replace the earlier ones."""
 
     losses: dict[int, str] = field(default_factory=dict)
     records: dict[int, list[int]] = field(default_factory=dict)
@@ -20,12 +20,12 @@ class TrainingLedger:
     tested: int = 0
 
     def forget_after(self, step: int) -> None:
-        """A training begins again after a step."""
+        """Forget the steps after one from which a training resumes."""
         self.losses = {one: loss for one, loss in self.losses.items() if one <= step}
         self.records = {one: numbers for one, numbers in self.records.items() if one <= step}
 
     def differences(self, other: TrainingLedger) -> tuple[list[int], list[int]]:
-        """The steps whose losses, and those whose records differ."""
+        """Return the steps whose losses differ, and those whose records differ."""
         steps = sorted({*self.losses, *other.losses})
         losses = [step for step in steps if self.losses.get(step) != other.losses.get(step)]
         records = [step for step in steps if self.records.get(step) != other.records.get(step)]
@@ -34,7 +34,7 @@ class TrainingLedger:
 
 @dataclass(frozen=True)
 class LostRecords:
-    """Faults in the epoch of a resume: records that came twice, or never, and those that were read for nothing."""
+    """Errors in the epoch of a resume: records that came twice or never, and records that were read in vain."""
 
     twice: int
     never: int
@@ -42,9 +42,9 @@ class LostRecords:
 
 
 def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple[int, int]) -> LostRecords:
-    """The epoch of a step, by a loader each of whose workers makes batches of its own part, and which resumes by skipping.
+    """Return the errors of a loader whose workers each batch their own part, and which resumes by skipping steps.
 
-    It runs with the first number of workers up to the step, and then with the second one.
+    It runs with the first number of workers up to the step, and then with the second number.
     """
     before = epoch = 0
     while step >= before + len(batches := _by_workers(count, batch_size, epoch, workers[0])):
@@ -60,7 +60,7 @@ def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple
 
 
 def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[list[int]]:
-    """The batches of an epoch: each worker has every n-th record of the shuffle, and they take turns."""
+    """Return the batches of an epoch in which each worker has every n-th record of the shuffle, and workers take turns."""
     order = np.random.default_rng((0, epoch)).permutation(count)
     parts = [order[worker::workers] for worker in range(workers)]
     own = [[part[at : at + batch_size].tolist() for at in range(0, len(part), batch_size)] for part in parts]

@@ -1,6 +1,6 @@
-"""The training of the demo, in its own process. In: a folder with digits, maybe a checkpoint. Out: a line of JSON an event.
+"""Training of the demo, in its own process. It reads digits and a checkpoint, and prints one JSON line per event.
 
-It kills its own workers, and then itself, at the steps that it is given. Run again, it goes on from the checkpoint.
+It kills its own workers, and then itself, at given steps. When it runs again, it resumes from the checkpoint.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def is_for_test(numbers: np.ndarray) -> np.ndarray:
-    """True for each fifth record, by its number: it is never trained on."""
+    """Return True for each fifth record, which is never trained on."""
     mask: np.ndarray = numbers % 5 == 0
     return mask
 
 
 def batches_of(digits: dict[str, np.ndarray], worker_count: int, folder: Path) -> IterDataset[Any]:
-    """The endless stream: shuffled anew in each epoch, each digit moved at random."""
+    """Return the endless stream of batches: shuffled anew in each epoch, with each digit shifted at random."""
     trained = ~is_for_test(digits["number"])
     training = MapDataset.source({name: column[trained] for name, column in digits.items()})
     batches = training.shuffle(seed=0).repeat().random_map(_moved, seed=0).batch(BATCH_SIZE).to_iter_dataset()
@@ -50,12 +50,12 @@ def _moved(record: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _note_worker(folder: Path, index: int, count: int) -> None:
-    """In a new worker: say who it is, so that it can be killed."""
+    """Write the process ID of a new worker, so that it can be killed."""
     (folder / f"worker-{os.getpid()}").touch()
 
 
 def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at: int) -> Iterator[dict[str, Any]]:
-    """The events of a training, up to its end or its death."""
+    """Train, and yield the events until the end."""
     jax = jax_for("headrace demo")
     digits = dict(np.load(folder / "digits.npz"))
     update, logits = _model(jax)
@@ -82,7 +82,7 @@ def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at:
 
 
 def _kill_workers(folder: Path) -> int:
-    """Kill all that were started in this process; how many these are."""
+    """Kill all workers of this process. Returns their number."""
     notes = list(folder.glob("worker-*"))
     for note in notes:
         note.unlink()
@@ -91,14 +91,14 @@ def _kill_workers(folder: Path) -> int:
 
 
 def _save(folder: Path, weights: dict[str, Any], loader_state: bytes) -> None:
-    """Model and place in the data in one file, which is there as a whole or not at all."""
+    """Save model and loader state in one file, atomically."""
     with (folder / "unfinished").open("wb") as file:
         np.savez(file, loader_state=np.frombuffer(loader_state, np.uint8), **weights)
     (folder / "unfinished").replace(folder / "checkpoint.npz")
 
 
 def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
-    """Weights and the state of the loader: of the checkpoint, or new ones."""
+    """Return weights and loader state from the checkpoint, or new ones."""
     if (folder / "checkpoint.npz").exists():
         weights = dict(np.load(folder / "checkpoint.npz"))
         return weights, weights.pop("loader_state").tobytes()
@@ -109,7 +109,7 @@ def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
 
 
 def _model(jax: Any) -> tuple[Any, Any]:
-    """A step of gradient descent with momentum, and the network: two layers."""
+    """Return a training step (gradient descent with momentum) and a network of two layers."""
 
     def logits(weights: Any, images: Any) -> Any:
         return jax.nn.relu(images.reshape(len(images), -1) @ weights["first"]) @ weights["second"]

@@ -1,1 +1,1 @@
-"""Measures a loop, judges what its steps wait for, and proposes what would change that."""
+"""Measure a loop, judge what its steps wait for, and propose what would change that."""

@@ -1,4 +1,4 @@
-"""Runs a loader for some steps, and says what they wait for."""
+"""Run a loader for some steps, and tell what they wait for."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ WARM = 0.2  # Share of the steps that are made first: buffers fill, and files ar
 
 
 SHORTEST = 0.3
-"""Seconds that are measured at least, where the stream does not end. Chosen: a pause of the machine is not all of it."""
+"""Minimum seconds of a measurement, unless the stream ends, so that a short pause of the machine does not dominate it."""
 
 GRACE_SECONDS = 1.0
-"""Beyond the time to measure, after which a loop that has not come back is interrupted. Chosen."""
+"""Seconds after the time limit after which a loop that does not return is interrupted."""
 
 LEAST, TASKS = 3, 4  # Steps, and tasks of workers, that tell something
 
 
 def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None, seconds: float = 30.0) -> Diagnosis:
-    """Say why a step waits for its batch, and what would change it: `print` the result.
+    """Tell why a step waits for its batch, and what would change it. `print` the result.
 
     Takes batches from the loader as it is, with its workers, and drops them: first as fast as they come; then, with
-    `step_seconds`, with a sleep of this length after each. The loop of a whole program is measured by
+    `step_seconds`, with a sleep of this length after each. To measure the loop of a whole program, use
     `headrace bench PROGRAM.py`.
 
     Args:
         loader: a `DataLoader`, a `MapDataset`, an `IterDataset`, or one of these on devices, `loader.to_device(…)`.
-        steps: batches to take (default 100), beside a few before them in which the work gets going.
-        step_seconds: what your own step takes, in seconds. None (default): not known, so that the verdict is on how fast
-            batches come.
-        seconds: to measure for at most (default 30); fewer steps are taken then.
+        steps: number of batches to measure (default 100), after a few batches to warm up.
+        step_seconds: duration of your own step, in seconds. None (default): unknown. Then the verdict is about how fast batches
+            come.
+        seconds: maximum seconds to measure (default 30). It may end with fewer steps.
 
     Raises:
-        TypeError: it is no loader of headrace, or an argument is of the wrong kind.
-        ValueError: an argument is outside its range.
+        TypeError: `loader` is not a loader of headrace, or an argument has a wrong type.
+        ValueError: an argument is out of range.
         ProgramError: the stream ends after fewer than three steps, or no batch comes in time.
 
     >>> import headrace
@@ -72,10 +72,10 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
 
 
 def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
-    """Measure the batches of a loader in one thread that does all of it; `source.reads` is what the loader itself has ahead.
+    """Measure the batches of a loader in one thread. `source.reads` is what the loader itself reads ahead.
 
     Raises:
-        TypeError, ProgramError: as `diagnose`.
+        TypeError, ProgramError: as in `diagnose`.
     """
     reads: list[int] = []
 
@@ -132,7 +132,7 @@ def _loop(loader: Any) -> Iterator[Any]:
 
 
 class Looks:
-    """Looks at a loop: when it began, when it had got going, and now."""
+    """Looks at a loop: at its beginning, after warm-up, and now."""
 
     def __init__(self, loop: Any, steps: int) -> None:
         self.loop = loop
@@ -146,7 +146,7 @@ class Looks:
         return int(self.loop.snapshot().steps)
 
     def have_enough(self) -> bool:
-        """It has made the steps that are wanted since it got going, and did enough tasks for them."""
+        """Return True if the loop has made the requested steps since warm-up, and enough tasks for them."""
         if self.steps < self._next:
             return False
         look = Look.at_loop(self.loop)
@@ -158,7 +158,7 @@ class Looks:
         return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
     def alike(self, other: Looks) -> bool:
-        """Another loop is over the same loader, or over another epoch of it."""
+        """Return True if another loop runs over the same loader, or over another epoch of it."""
         return self._runs == other._runs
 
     @property
@@ -170,7 +170,7 @@ class Looks:
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:
-        """A look now, and the later of the others that is at least three steps before; a ProgramError if there is none."""
+        """Return the latest look that is at least three steps old, and a look now. Raises ProgramError without one."""
         after = Look.at_loop(self.loop)
         for before in reversed(self._looks):
             if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:

@@ -1,4 +1,4 @@
-"""The verdict as text: one sentence, a table, and what would change it."""
+"""Format a verdict as text: one sentence, a table, and possible changes."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .measured import Measured, WorkPart
 MOST_PARTS = 6
 MOST_CHANGES = 5  # Lines of a table, and of what would change it
 BUSY = 0.25
-"""Share of the processors: if other programs take more, the numbers are not those of a quiet machine. Chosen."""
+"""Share of the processors that other programs may use before the verdict says that the machine was busy."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The verdict on a step, and what would change it; `print` it.
+    """Verdict on a step, and what would change it. `print` it.
 
     Attributes:
-        finding: what is waited for: its `kind`, and its `stage`, such as an operation's name.
-        changes: what would change it; the first one is the cure of what was found.
-        measured: the numbers, for one step.
-        possible: seconds of a step that does nothing but take batches; 0 where that was not measured.
+        finding: what the step waits for: its `kind`, and its `stage`, such as an operation's name.
+        changes: what would change it. The first one is the remedy for the finding.
+        measured: the measured numbers, per step.
+        possible: seconds of a step that only takes batches; 0 if this was not measured.
     """
 
     finding: Finding
@@ -46,13 +46,13 @@ class Diagnosis:
 
     @classmethod
     def of(cls, measured: Measured, possible: float = 0.0) -> Diagnosis:
-        """The verdict on what was measured: the same for the same numbers."""
+        """Judge measurements. Equal numbers give equal verdicts."""
         finding = found(measured)
         return cls(finding, changes(measured, finding), measured, possible)
 
     @property
     def sentence(self) -> str:
-        """The finding, and its cure."""
+        """The finding and its remedy in one sentence."""
         measured, finding = self.measured, self.finding
         cure = self.changes[0].cure if self.changes else ""
         if not cure and finding.kind in HELPED_BY_WORKERS and all_cores_work(measured):
@@ -65,7 +65,7 @@ class Diagnosis:
         return f"{waits if measured.step_known else comes}: {cause}{'; ' * bool(cure)}{cure}."
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as plain values for JSON."""
+        """Return everything as plain values for JSON."""
         return {"sentence": self.sentence, **dataclasses.asdict(self)}
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ def _keeps_up(measured: Measured, fastest: float) -> str:
 
 
 def _cause(measured: Measured, finding: Finding) -> str:
-    """The thing that is waited for, and the place where it is done."""
+    """Describe what the step waits for, and where that work is done."""
     if finding.kind in _FED:
         name, text = _FED[finding.kind]
         return text.format(format_seconds(getattr(measured.feeding, name)))
@@ -232,4 +232,4 @@ _FED = {
     "hosts": ("agreeing", "other hosts are {} later with each batch"),
     "transfer": ("transfer", "the transfer to the devices takes {} a batch"),
 }
-"""Kinds of finding in a device feeder: the wait, and it in words."""
+"""Findings in a device feeder: name of the wait, and its description."""

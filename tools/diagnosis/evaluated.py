@@ -1,6 +1,6 @@
-"""Splits reading into operations, where a source is a dataset whose own are called when it is read: a part of a mix, a zip.
+"""Split reading into operations, for a source that is a dataset with operations of its own: a part of a mix, or a zip.
 
-In: a leaf, with such a source. Out: the share of each operation in a read, which is done once more, here.
+Some records are read once more, to find the share of each operation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READING = "reading"
 
 
 class Clock:
-    """Charges time to the node that is at work: its operation's name, or reading."""
+    """Clock that charges time to the node at work: to its operation's name, or to reading."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -49,7 +49,7 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Clocked(Node):
-    """A node whose reads are timed."""
+    """Node whose reads are timed."""
 
     node: Node
     clock: Clock
@@ -70,7 +70,7 @@ class Clocked(Node):
 
 
 def read_apart(measured: Measured, leaf: Leaf) -> Measured:
-    """With operations that are called in reading as parts of their own; as it is, if there are none or they fail here."""
+    """Return the measurement with these operations as parts of their own. Unchanged if there are none, or if they fail here."""
     if leaf.in_order or not any(isinstance(node, Applied) for node in _nodes(leaf.source)):
         return measured
     try:
@@ -80,7 +80,7 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
 
 
 def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
-    """Reading takes as long as it did, but what is found has its share of it."""
+    """Keep the total time of reading, and divide it by the shares of operations that are found here."""
     clock, reading = Clock(), measured.seconds_of("reading")
     _clocked(leaf.source, clock).__getitems__(keys_in_order(leaf, leaf.total // 2, count))
     seconds = {name: each for name, each in clock.seconds.items() if name in clock.records}
@@ -110,7 +110,7 @@ def _nodes(source: Any) -> Iterator[Node]:
 
 
 def _clocked(source: Any, clock: Clock) -> Any:
-    """The same source, whose reads are charged to their operations."""
+    """Return the same source with timed reads."""
     if isinstance(source, MixedSource):
         return MixedSource({name: _clocked(part, clock) for name, part in source.parts.items()})
     if isinstance(source, (Evaluated, MapDataset)):
@@ -119,7 +119,7 @@ def _clocked(source: Any, clock: Clock) -> Any:
 
 
 def _timed(value: Any, clock: Clock) -> Any:
-    """A node over nodes that are timed, too; or several of these."""
+    """Return a node, or several nodes, over timed nodes."""
     if isinstance(value, Node):
         fields = {each.name: _timed(getattr(value, each.name), clock) for each in dataclasses.fields(value)}
         return Clocked(dataclasses.replace(value, **fields), clock)

@@ -1,6 +1,6 @@
-"""Facts of a pipeline that a verdict needs; and the speed of its source, in the sampler's order and beside neighbours.
+"""Collect facts about a pipeline for a verdict, and measure its source in the sampler's order and in sequence.
 
-In: a pipeline. Out: a `SourceFacts`. Records are read only where `timed` is called.
+Records are read only in `timed`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROBE_SECONDS = 0.2  # If one record takes longer, few are read
 
 
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
-    """Facts of the first source that need no reading."""
+    """Return facts about the first source that need no reading."""
     leaf, reading = pipeline.leaves[0], execution.reading
     source, says = leaf.source, getattr(leaf.source, "reads_ahead", True)
     singly, in_event_loop = reads_singly(source), is_in_event_loop(source)
@@ -60,7 +60,7 @@ def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
 
 
 def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
-    """With what the sampler takes for the key of a record; as it is, where it cannot be asked here."""
+    """Add the time that the sampler takes for a key. Unchanged if the sampler cannot be called here."""
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
         return source
@@ -79,9 +79,9 @@ def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
 
 
 def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
-    """With what a record takes in the sampler's order and beside its neighbours, and the share of it at work.
+    """Add the time of a record in the sampler's order and in sequence, and the share of it at work.
 
-    The best of some tries, each at another place. As it is, if it can only be run through, or cannot be read here.
+    Several places are tried, and the best is taken. Unchanged if the source can only be iterated, or cannot be read here.
     """
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
@@ -106,7 +106,7 @@ def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
 
 
 class _Took(NamedTuple):
-    """The cost of a record."""
+    """Cost of a record."""
 
     seconds: float
     needed: float  # of these, this process was at work, or kept from it
@@ -114,13 +114,13 @@ class _Took(NamedTuple):
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """The keys at `count` positions of a leaf, or at its last ones."""
+    """Return the keys at `count` positions of a leaf, or at its last ones."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 
 
 def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
-    """For a record of these. Of records that are read one by one, the one in the middle: some may take far longer."""
+    """Measure one of these records. If records are read one by one, the median is taken, because some may take far longer."""
     read = reader_of(leaf.source)
     began, kept, worked = time.perf_counter(), kept_seconds(), time.process_time()
     read(keys)

@@ -1,4 +1,4 @@
-"""Notes which work hangs while a loop is measured. In: warnings of the log. Out: a sentence for the verdict."""
+"""Note which work hangs while a loop is measured, from warnings in the log."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import logging
 from types import TracebackType
 
 SHARE, LEAST_SECONDS = 0.5, 0.5
-"""Share of the time of a measurement after which one task counts as hanging, and seconds that this is at least. Chosen."""
+"""Share of the measuring time after which a task counts as hanging, and its minimum in seconds."""
 
 
 class HangNotes(logging.Handler):
-    """Takes the warnings of tasks that hang, within a `with` block.
+    """Handler that collects warnings about hanging tasks, inside a `with` block.
 
     Attributes:
-        sentence: the last one, as a sentence after a space; "" if there was none.
+        sentence: the last warning as a sentence after a space; "" if there was none.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class HangNotes(logging.Handler):
         self._logger = logging.getLogger("headrace")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note what hangs."""
+        """Store the warning."""
         if isinstance(what := vars(record).get("hanging"), str):
             self.sentence = f" Hanging: {what}."
 

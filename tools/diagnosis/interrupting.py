@@ -1,4 +1,4 @@
-"""Runs a function until enough was seen of what it does, or for some time: then it is interrupted as by Ctrl-C."""
+"""Run a function until enough is known about it, or for a limited time. Then interrupt it as by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ _GOES_ON = (
 
 
 class Enough(KeyboardInterrupt):
-    """Enough was seen of the program."""
+    """Raised in a program when enough is known about it."""
 
 
 class UntilEnough:
-    """Runs a program, on the main thread, until `have_enough` says so, or for `seconds`.
+    """Run a program on the main thread until `have_enough` returns True, or for `seconds`.
 
-    A thread looks, and interrupts the program. Whenever that comes, nobody takes it for somebody's Ctrl-C: before the end of
-    the program it is `Enough`, after it nothing. One that goes on in spite of it is ended at last with the process, as
-    nothing else ends it.
+    A thread watches, and interrupts the program. The interrupt is never mistaken for a user's Ctrl-C: before the end of the
+    program it is `Enough`, and after the end it is dropped. If the program ignores it, the process is ended.
     """
 
     def __init__(self, have_enough: Callable[[], bool], seconds: float, ends_process: bool = True) -> None:
@@ -42,7 +41,7 @@ class UntilEnough:
         self._ended = threading.Event()
 
     def run(self, program: Callable[[], None]) -> bool:
-        """Run it; True: it was interrupted."""
+        """Run the program. Returns True if it was interrupted."""
         thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
         former = signal.signal(signal.SIGINT, self._interrupted)
         thread.start()

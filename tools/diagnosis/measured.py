@@ -1,6 +1,6 @@
-"""A loop as it was measured, before it is judged: plain numbers, each for one step, in seconds unless it is said.
+"""Measurements of a loop before they are judged: plain numbers per step, in seconds unless stated otherwise.
 
-In: nothing. Out: values that `verdict` and `model` read; a runner, a test or a file can make them.
+They may come from a run, a test or a file.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 PartKind: TypeAlias = Literal["sampler", "reading", "record", "batch", "stacking", "between", "packing"]
-"""Which records are read; reading; an operation on single records, or on batches; one that makes one element of several;
-headrace's own work between operations; making rows ready for another process."""
+"""Kinds of work: finding record keys; reading; an operation on single records, on batches, or on several elements; headrace's
+own work between operations; and packing rows for another process.
+"""
 
 SLOW_MEMORY = 50e-6  # Seconds for a record: no record that lies in memory takes so long. Chosen
 HANDED = 25e-6
-"""Seconds of a processor that a record takes which another thread reads. Measured with 64 and 256 threads."""
+"""Processor seconds of a record that another thread reads. Measured with 64 and 256 threads."""
 
 
 @dataclass(frozen=True)
 class WorkPart:
-    """A piece of work for each step, of workers or, without any, of the user's thread."""
+    """Work per step, of the workers or, without workers, of the user's thread."""
 
     name: str  # as it is told: an operation's, or what it is
     kind: PartKind  # see `PartKind`
@@ -42,7 +43,7 @@ class Rare:
 
 @dataclass(frozen=True)
 class Feeding:
-    """Waits of the user in a device feeder, beside the batch of the host; see `StepTimes`."""
+    """Waits of the user in a device feeder besides the wait for the host's batch; see `StepTimes`."""
 
     transforming: float
     agreeing: float
@@ -52,7 +53,7 @@ class Feeding:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """The source that is read."""
+    """Facts about the source."""
 
     kind: str  # the name of its class
     records: int = 0  # how many it has
@@ -77,7 +78,7 @@ class SourceFacts:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Records that a filter leaves out after work was done for them."""
+    """Records that a filter drops after work was done for them."""
 
     name: str  # of the filter
     share: float  # of the records that come to it
@@ -88,7 +89,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Measured:
-    """A loop, as it was measured over some steps."""
+    """Measurement of a loop over some steps."""
 
     steps: int  # number of them
     elapsed: float  # for one step, the user's own work included
@@ -128,16 +129,16 @@ class Measured:
 
     @property
     def batch(self) -> float:
-        """Number of rows in the element of a step, as a user counts them."""
+        """Number of rows in the element of a step."""
         return self.rows or self.records
 
     def places(self, workers: int | None = None) -> int:
-        """Places that read ahead, each for itself: processes, or actors; maybe with another number of workers."""
+        """Return the number of places (processes or actors) that read ahead, optionally with another number of workers."""
         return 1 if self.worker_kind == "thread" else max(self.workers if workers is None else workers, 1)
 
     @property
     def reads_ahead(self) -> bool:
-        """Records are read while others are worked on."""
+        """True if records are read while others are being worked on."""
         return self.source.reads > 0 and not self.source.in_memory
 
     @property
@@ -157,12 +158,12 @@ class Measured:
 
     @property
     def reads_memory_slowly(self) -> bool:
-        """Reading takes longer than memory can: it is the sampler, or a file that is mapped to memory."""
+        """True if reading is slower than memory can be, because of the sampler or of mapped files."""
         return self.source.in_memory and self.seconds_of("reading") > SLOW_MEMORY * self.records
 
     @property
     def hand_over(self) -> float:
-        """In `next`, while workers had finished: taking batches over, or copies of them apart."""
+        """Seconds in `next` while workers had finished: receiving batches, without copies."""
         fed = self.feeding
         if fed is not None:
             return fed.hand_over

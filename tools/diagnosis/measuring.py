@@ -1,4 +1,4 @@
-"""Measures a loop: a look at it when it has got going, another one later, and what happened in between."""
+"""Measure a loop between two looks: one after warm-up, and a later one."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .work import Work, grown, slow_reads
 MUCH_READING = 0.25  # Share of the work: below it, the source is not asked how fast it is
 MUCH_SAMPLING = 0.1  # Share of the work: below it, the sampler is no part of its own
 UNEVEN = 1.3
-"""Times as long as usual: if reads take longer on average, records are looked for whose reads take far longer."""
+"""If reads take this many times as long on average as usual, records with far longer reads are searched for."""
 WAITS = 0.5  # Of the time of operations: with the processors at work for more, it is these that operations wait for
 
 
 @dataclass(frozen=True)
 class Look:
-    """A loop at some time."""
+    """State of a loop at one time."""
 
     at: float
     processor: float  # seconds, of all threads of this process
@@ -51,12 +51,12 @@ class Look:
 
     @property
     def tasks(self) -> int:
-        """Tasks that were done: a block of many elements is one."""
+        """Number of finished tasks. A block of many elements is one task."""
         return sum(stage.tasks for stage in self.host.stages)
 
 
 def host_of(loop: Any) -> DataLoaderIterator:
-    """The iterator that makes the batches; a TypeError if it is none of ours."""
+    """Return the iterator that makes the batches. Raises TypeError if it is not one of headrace."""
     found = host_iterator(loop)
     if found is None:
         raise TypeError(
@@ -66,13 +66,13 @@ def host_of(loop: Any) -> DataLoaderIterator:
 
 
 def closely(loop: Any) -> None:
-    """Have every task of a loop timed, that is about to begin."""
+    """Time every task of a loop that is about to begin."""
     if isinstance(loop, DataLoaderIterator):
         loop.execution = replace(loop.execution, observe="each")
 
 
 def tell_of_hangs(loop: Any, seconds: float) -> None:
-    """Have a loop that is about to begin tell of a task that takes half of the time in which the loop is measured."""
+    """Make a loop that is about to begin report tasks that take half of the measuring time."""
     if isinstance(loop, DataLoaderIterator):
         soon = max(SHARE * seconds, LEAST_SECONDS)
         known = loop.execution.hang_seconds
@@ -81,13 +81,13 @@ def tell_of_hangs(loop: Any, seconds: float) -> None:
 
 @dataclass
 class Lock:
-    """Measures the wait for the interpreter's lock: seconds by which a thread comes back too late from short sleeps."""
+    """Meter of the wait for the interpreter's lock: seconds by which a thread returns late from short sleeps."""
 
     late: list[float] = field(default_factory=list)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Within it a thread tries again and again."""
+        """Measure on a thread inside the block."""
         ended = threading.Event()
 
         def try_again() -> None:
@@ -114,7 +114,7 @@ _NAP = 1e-3
 
 
 def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool) -> Measured:
-    """Measure a loop between two looks at it."""
+    """Measure a loop between two looks."""
     host, stages = host_of(loop), after.host.stages
     pipeline, execution = host.pipeline, host.execution
     steps = max(after.loop.steps - before.loop.steps, 1)
@@ -162,11 +162,11 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
 
 
 def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measured:
-    """The longest of several loops over one loader, with steps that take what they took in all of them: workers begin in each.
+    """Return the measurement of the longest of several loops over one loader, with the average step time of all.
 
     Args:
-        longest: what was measured of it.
-        looks: at the beginning and at the end of each of them.
+        longest: measurement of the longest loop.
+        looks: first and last look at each loop.
     """
     steps = sum(after.loop.steps - before.loop.steps for before, after in looks)
     elapsed = sum(after.loop.elapsed - before.loop.elapsed for before, after in looks) / steps
@@ -198,7 +198,7 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
 
 
 def _with_sampler(loop: Measured) -> Measured:
-    """With the sampler's work as a part of its own, where it takes much: it is done where records are read, or before."""
+    """Make the sampler's work a part of its own, if it takes much time. It is done where records are read, or before."""
     seconds = loop.source.sampler * loop.records
     if seconds < MUCH_SAMPLING * loop.work:
         return loop
@@ -210,7 +210,7 @@ def _with_sampler(loop: Measured) -> Measured:
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """Number of workers; where it is looked for, the present one; of a cluster, those that were at work."""
+    """Return the number of workers: the present one if it is tuned, and in a cluster those that worked."""
     if isinstance(execution.worker_count, Auto):
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
@@ -219,7 +219,7 @@ def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
 
 
 def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
-    """Seconds in which the first batch was waited for while the workers had not begun."""
+    """Return the seconds that the first batch was waited for while workers were starting."""
     if before.loop.steps or not tasks or tasks[0].block:  # else the first one is not among them
         return 0.0
     waited = after.loop.feeding.reading if after.loop.feeding else after.loop.waited
@@ -227,14 +227,14 @@ def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Share of the waiting for tasks in which workers had not finished them."""
+    """Return the share of waiting during which workers had not finished the task."""
     waited = sum(task.taken - task.asked for task in tasks)
     unready = sum(max(0.0, min(task.times.ended, task.taken) - task.asked) for task in tasks)
     return min(unready / waited, 1.0) if waited > 0 else 1.0
 
 
 def _at_work(stages: Sequence[StageStats]) -> float:
-    """Share of the time of operations in which processors were at work."""
+    """Return the share of the time of operations in which processors were at work."""
     seconds = [stage.busy - stage.reading - stage.packing for stage in stages]
     worked = sum(each * stage.cpu_share for each, stage in zip(seconds, stages))
     return worked / sum(seconds) if sum(seconds) > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Finds out if a user's function works on images by Pillow. In: a function. Out: a bool; the function is not called."""
+"""Find out whether a user's function uses Pillow, without calling it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PILLOW = "PIL"
 
 
 def uses_pillow(function: Callable[..., Any] | None) -> bool:
-    """True if the code of a function names Pillow: a module of it, a thing from it, or its import.
+    """Return True if the code of a function names Pillow: one of its modules or objects, or its import.
 
     >>> def decoded(path):
     ...     from PIL import Image
@@ -31,7 +31,7 @@ def uses_pillow(function: Callable[..., Any] | None) -> bool:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A code, and those of the functions inside it."""
+    """Yield a code object, and those of the functions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,9 +1,7 @@
-"""Runs a program as a shell would, and looks at its loops until one of them has made enough steps.
+"""Run a program as a shell would, and watch its loops until one of them has made enough steps.
 
-In: a program. Out: a `Diagnosis` of the loop that took most of the time.
-
-A thread looks at the loops. When it has seen enough it interrupts the program as Ctrl-C does, so that whatever the program and
-its loops do then is what they do for a user.
+The result is a `Diagnosis` of the loop that took most of the time. A thread watches. When it has seen enough, it interrupts the
+program as Ctrl-C does, so that the program and its loops behave as for a user.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ SHORT_LOOPS = 3  # So many are seen at least, where no loop makes enough steps b
 
 
 class Loops:
-    """The loops that a program began.
+    """Loops that a program has begun.
 
-    They are kept until the program ends. Most have ended by then; one that was left stays as it is, with its workers, until
-    it is closed here.
+    They are kept until the program ends. Most have ended by then. A loop that the program left open keeps its workers until it
+    is closed here.
     """
 
     def __init__(self, steps: int, seconds: float, *, expected: bool = True) -> None:
@@ -38,7 +36,7 @@ class Loops:
         self._all: list[Looks] = []
 
     def begins(self, loop: Any) -> None:
-        """A loop begins; called on its thread."""
+        """Add a loop that begins. Called on its thread."""
         closely(loop)
         tell_of_hangs(loop, self._seconds)
         if not any(known.loop is loop for known in self._all):
@@ -48,20 +46,20 @@ class Loops:
         return any(each.steps for each in self._all)
 
     def have_enough(self) -> bool:
-        """One has made the steps that are wanted; where none are expected, the first one is enough."""
+        """Return True if a loop has made the requested steps. If no steps are expected, the first one is enough."""
         if (not self._expected and self.stepped()) or any(each.have_enough() for each in self._all[:]):
             return True
         alike = [each for each in self._all if each.alike(self._all[-1])]  # short loops over one loader
         return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
     def close(self) -> None:
-        """The program has ended: nobody reads any more, while the source is asked how fast it is."""
+        """Close all loops after the program has ended, so that nobody reads while the source is measured."""
         for each in self._all:
             with suppress(InUseError):  # a thread of the program goes on
                 each.loop.close()
 
     def of_users(self) -> list[Looks]:
-        """The loops that made a step; a feeder, and not the loop that it feeds from."""
+        """Return the loops that made a step. Of a feeder and the loop that it feeds from, only the feeder counts."""
         inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
         return [each for each in self._all if id(each.loop) not in inner and each.steps]
 
@@ -69,11 +67,11 @@ class Loops:
 def diagnosed_program(
     program: Program, arguments: Sequence[str], steps: int, seconds: float, step_seconds: float | None = None
 ) -> Diagnosis:
-    """Judge the steps of a program; if it makes none, its only loader, alone or beside `step_seconds`.
+    """Judge the steps of a program. If it makes none, measure its only loader, alone or with `step_seconds`.
 
     Raises:
-        ProgramError: the program fails, has no loop and no loader, makes no step in time, or makes steps of its own beside
-            `step_seconds`.
+        ProgramError: the program fails, has no loop and no loader, makes no step in time, or makes its own steps although
+            `step_seconds` is given.
     """
     loops, lock = Loops(steps, seconds, expected=step_seconds is None), Lock()
     with as_module(program.path, "__main__", arguments) as own:

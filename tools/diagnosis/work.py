@@ -1,7 +1,7 @@
-"""Splits the work of a step into operations, and finds rare records that take long.
+"""Split the work of a step into operations, and find rare records that take long.
 
-In: what a loop's iterator told at two times. Out: parts, and what rare records cost. One task may be done once more, here,
-with a clock on each operation: where the loop was too short to have timed them, and to find the record that made a task slow.
+The input is what a loop's iterator told at two times. One task may be repeated here with a clock on each operation: if the loop
+was too short to time them, and to find the record that made a task slow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONG = 5.0  # A task, or a read, is a slow one if it takes so many times what th
 LIKE = 3.0  # … and not so many times less than in the slowest
 
 QUICK = 0.25
-"""Share of the tasks that are quick: those that rare records are compared with, to tell what could be gained at most."""
+"""Share of tasks that count as quick. Rare records are compared with these, to tell the maximum gain."""
 
 TRIES = 2  # So many times the same record must be the slowest of its task, when that is done again
 AGAIN_SECONDS = 5.0  # A task that took longer is not done again
@@ -41,7 +41,7 @@ READ_RECORDS = 512  # That are read again, at most
 
 
 class Looking(Stopwatch):
-    """Times every operation."""
+    """Observer that times every operation."""
 
     def may_look(self, calls: int) -> bool:
         return True
@@ -49,7 +49,7 @@ class Looking(Stopwatch):
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a loop between two looks at it, over `elements`."""
+    """Work of a loop between two looks, for `elements` elements."""
 
     pipeline: Pipeline
     before: IteratorStats
@@ -106,7 +106,7 @@ class Work:
             batched = batched or takes
 
     def rare(self) -> Rare | None:
-        """The cost of rare records, in the few tasks that take far longer than others; None if there are none."""
+        """Return the cost of rare records in the few tasks that take far longer than others, or None."""
         stages = self.pipeline.stages
         reading = [task for task in self.tasks if stages[task.stage].leaf is not None and task.times.inputs]
         if not reading:
@@ -130,7 +130,7 @@ class Work:
         return Rare(name, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
-        """The records that a filter leaves out, and the work for these; None where there is none."""
+        """Return the records that a filter drops, and the work that was done for them, or None."""
         stats = next((stats for stats in self.after.stages if stats.reads), None)
         operations = self.pipeline.stages[stats.number].operations if stats else ()
         filters = [at for at, operation in enumerate(operations) if operation.only_filters]
@@ -144,9 +144,9 @@ class Work:
         return Dropped(name, share, read.seconds + seconds, seconds, tuple(part.name for part in before))
 
     def alone(self, part: WorkPart) -> float:
-        """Seconds for an element of an operation, when the task in the middle is done again by nobody else meanwhile.
+        """Return the seconds of an operation per element when the middle task is repeated with nothing else running.
 
-        0: it cannot be done.
+        0 if it cannot be repeated.
         """
         for stage in self.pipeline.stages:
             if stage.leaf is not None and part.name in (operation.name_in_stats for operation in stage.operations):
@@ -160,7 +160,7 @@ class Work:
         return 0.0
 
     def _again(self, tasks: Sequence[TaskEvent]) -> OperationTimes | None:
-        """Do the first of the tasks again; None where that cannot be done."""
+        """Repeat the first of the tasks that can be repeated. None if none can."""
         if not tasks or (leaf := self.pipeline.stages[tasks[0].stage].leaf) is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None
         if any(each.in_order for each in self.pipeline.every_leaf) or self.pipeline.formers:
@@ -171,7 +171,7 @@ class Work:
 
 
 def grown(before: IteratorStats, after: IteratorStats, name: str, *stages: StageStats) -> float:
-    """By how much a number of some stages has grown."""
+    """Return by how much a number of some stages has grown."""
     then = {stage.number: getattr(stage, name) for stage in before.stages}
     return float(sum(getattr(stage, name) - then.get(stage.number, 0) for stage in stages))
 
@@ -189,7 +189,7 @@ def _each(task: TaskEvent) -> float:
 
 
 def slow_reads(measured: Measured, leaf: Leaf, tasks: Sequence[TaskEvent]) -> Rare | None:
-    """The slowest read of the task whose records took longest, if it is slow whenever it is read; None if there is none."""
+    """Return the slowest read of the task whose records took longest, if it is slow every time; else None."""
     reading = [task for task in tasks if task.times.under_way and task.stop > task.start and not task.made_of]
     if leaf.in_order or not reading:
         return None

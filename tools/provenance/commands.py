@@ -1,4 +1,4 @@
-"""`headrace trace`, `find` and `diff`: the records of a step, and differences of streams. In: arguments. Out: lines."""
+"""The commands `headrace trace`, `find` and `diff`."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def print_diff(options: argparse.Namespace) -> int:
 
 @contextmanager
 def loader_of(program: Program, options: argparse.Namespace) -> Iterator[Any]:
-    """The loader of a program, or its first loop. What the program prints goes to standard error.
+    """Yield the loader of a program, or its first loop. Output of the program goes to standard error.
 
     Raises:
-        ProgramError: a function of the program fails meanwhile.
+        ProgramError: a function of the program fails in the block.
     """
     find = program.first_loop if options.runs else program.loader
     with ExitStack() as stack:

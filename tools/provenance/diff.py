@@ -1,7 +1,6 @@
-"""The first step at which two streams differ, and why.
+"""Find the first step at which two streams differ, and the reasons.
 
-In: loaders, checkpoints, or one of each. Out: reasons, each with the step from which on it holds. Nothing is run: descriptions
-are compared, and orders by arithmetic.
+Each stream is a loader or a checkpoint. Nothing is run: descriptions are compared, and orders by arithmetic.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from .records import records_differences
 from .streams import Described, states_of
 
 MOST_DEALT = 1 << 16
-"""Positions of a shard that are compared, where records are dealt by cost: deals that differ mostly do so at once."""
+"""Positions of a shard that are compared if records are balanced by cost. Other balances mostly differ at once."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ class Reason:
     Attributes:
         what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards", "balance",
             "records" or "left out".
-        told: it in words; the first stream comes first.
-        step: from which on it makes a difference; None: an operation decides which step that is, or it is not known.
+        told: description; the first stream comes first.
+        step: first step that differs for this reason; None if an operation decides it, or if it is unknown.
     """
 
     what: str
@@ -55,24 +54,24 @@ class Reason:
 
 @dataclass(frozen=True)
 class Difference:
-    """The result of `headrace.diff`; false if the streams are the same. `print` shows it in words.
+    """Result of `headrace.diff`. It is false if the streams are the same. `print` describes it.
 
     Attributes:
-        reasons: the first one first.
+        reasons: the reasons, in order of their steps.
     """
 
     reasons: tuple[Reason, ...]
 
     @property
     def step(self) -> int | None:
-        """The first step at which the streams differ; None if they do not, or nobody knows."""
+        """First step at which the streams differ; None if they do not differ, or if it is unknown."""
         return min((reason.step for reason in self.reasons if reason.step is not None), default=None)
 
     def __bool__(self) -> bool:
         return bool(self.reasons)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain values for JSON."""
+        """Return everything as plain values for JSON."""
         return {"step": self.step, **dataclasses.asdict(self)}
 
     def __str__(self) -> str:
@@ -86,14 +85,14 @@ class Difference:
 
 
 def diff(one: Any, two: Any) -> Difference:
-    """The first step at which two streams differ, and why.
+    """Find the first step at which two streams differ, and the reasons.
 
-    Sources, orders, weights, operations, batch sizes, shards and steps that are left out are compared as checkpoints know them:
-    a function by its name and by what is plain in its closure, not by its code. What is read is not compared.
+    Sources, orders, weights, operations, batch sizes, shards and skipped steps are compared as checkpoints identify them: a
+    function by its name and the plain values in its closure, not by its code. Records are not read.
 
     Args:
-        one: a `DataLoader`, `MapDataset` or `IterDataset`; or a checkpoint, as `headrace.trace` takes it.
-        two: likewise.
+        one: a `DataLoader`, `MapDataset` or `IterDataset`; or a checkpoint, as in `headrace.trace`.
+        two: the other stream.
 
     Raises:
         CheckpointError: a state cannot be read.
@@ -136,7 +135,7 @@ class _Side:
 
     @classmethod
     def of(cls, given: Any) -> _Side:
-        """A loader, or a checkpoint."""
+        """Make a side of a loader or a checkpoint."""
         pipeline, states = None, list[LoaderState]()
         if isinstance(given, (str, Path, bytes, bytearray, dict, list, tuple)):
             states = states_of(given)
@@ -158,13 +157,13 @@ class _Side:
 
     @property
     def deal(self) -> tuple[Any, int, int]:
-        """The balance of the shards, or None; the number of these, and the size of the blocks."""
+        """Return the balance of the shards or None, the number of shards, and the size of blocks."""
         lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].lineages[0]
         size = 0 if lineage.blocks is None else lineage.blocks.size
         return self.alike["sampler"].get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
-        """The step that has a position; None if that is not known beforehand."""
+        """Return the step that contains a position, or None if that is not known beforehand."""
         if not found.position:
             return found.position
         if found.of_rows:
@@ -186,7 +185,7 @@ def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
-    """In words; of two kinds nothing else is compared."""
+    """Describe the differences. If the kinds differ, nothing else is compared."""
     kinds = [{"kind": each.get("kind")} for each in (one, two)]
     return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
 
@@ -223,7 +222,7 @@ def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Sizes of batches, and shards: together they decide what all processes have at a step."""
+    """Compare batch sizes and shards, which together decide what all processes have at a step."""
     shards = [one.shards or two.shards or 1, two.shards or one.shards or 1]
     if len(one.sizes) == len(two.sizes) and one.sizes != two.sizes:
         yield Reason("batch size", f"batch sizes: {one.sizes} → {two.sizes}", 0)
@@ -258,7 +257,7 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Records dealt to shards by cost. Orders are compared as they are before that."""
+    """Compare how records are balanced among shards by cost. Orders are compared before balancing."""
     known = [side.deal for side in (one, two)]
     if known[0] == known[1] or (known[0][0] == known[1][0] and known[0][1] != known[1][1]):
         return
@@ -276,7 +275,7 @@ def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | None:
-    """The step from which on a shard has other positions of the order; `ENDLESS`: none of the first; None: not known."""
+    """Return the first step at which a shard has other positions; `ENDLESS` if none of the first does; None if unknown."""
     if one is None or two is None or not (one.aligned and two.aligned) or one.shard != two.shard:
         return None
     leaves = one.leaf, two.leaf
@@ -287,14 +286,14 @@ def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | 
 
 
 def _kind(words: Sequence[str]) -> str:
-    """The kind of difference, by the first of these words."""
+    """Return the kind of difference, by the first of these words."""
     kinds = dict.fromkeys(("weights", "ramp", "history", "joins"), "weights") | {"seed": "seed"}
     kinds |= dict.fromkeys(("epochs", "when_exhausted"), "epochs")
     return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in words)), "order")
 
 
 def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
-    """One of two runs may be a loop per epoch, whose batches end with each epoch; a loader does not tell how it is run."""
+    """Compare the kind of loop: loops per epoch end batches with each epoch. A loader does not tell how it is used."""
     if one.states and two.states and one.in_epochs != two.in_epochs:
         records = one.fingerprint["sampler"].get("records")
         step = records // (prod(one.sizes) * one.states[0].shard[1]) if isinstance(records, int) else None
@@ -310,7 +309,7 @@ def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Changes of shards or of the batch size on the way to the two checkpoints."""
+    """Compare changes of shards or of the batch size before the two checkpoints."""
     layers = [side.states[0].lineages[0].layers for side in (one, two) if side.states]
     if len(layers) == 2 and layers[0] != layers[1]:
         same = _first_other(*layers)
@@ -323,7 +322,7 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _told_of_layers(layers: Sequence[Any]) -> str:
-    """The first run whose shards stopped elsewhere, or only in one of them."""
+    """Describe the first run whose shards stopped elsewhere, or that only one stream has."""
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
@@ -331,7 +330,7 @@ def _told_of_layers(layers: Sequence[Any]) -> str:
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
-    """The step at which the last of these runs ended, if each step was so many records as in a checkpoint of before that."""
+    """Return the last step of the last of these runs, if its steps had as many records as in an earlier checkpoint."""
     unit, shards, steps = prod(before.sizes), before.states[0].shard[1], 0
     for number, layer in enumerate(layers):
         of_all = len(layer) == 1  # a position of all shards, as they were at equal steps
@@ -345,7 +344,7 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 
 
 def _size_changed(side: _Side, other: _Side) -> int | None:
-    """The step at which a run went on with batches of its present size, where before they had that of the other stream."""
+    """Return the step from which a run used its present batch size, if it had the other stream's before."""
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
     if unit == before or len(side.sizes) != len(other.sizes) or state.lineages[0].layers or side.in_epochs:
         return None
@@ -354,7 +353,7 @@ def _size_changed(side: _Side, other: _Side) -> int | None:
 
 
 def _changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
-    """The lowest difference in each dataset that is in both: its kind, and it in words."""
+    """Yield the lowest difference in each dataset that both have: its kind, and a description."""
     known, others = _nodes(one), _nodes(two)
     for name in filter(others.__contains__, known):
         if (change := _lowest_change(known[name], others[name])) is not None:

@@ -1,8 +1,6 @@
-"""Finds the element of a step: runs what decides it from the nearest place that is known, and reads the table of its block.
+"""Find the element of a step: run what decides it from the nearest known place, and read the table of its block.
 
-That place is the step itself if arithmetic tells it, else the last known one before it.
-
-In: where the run of a shard is. Out: the records that the element was made of.
+The nearest known place is the step itself if arithmetic tells it; otherwise the last known place before it.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from .streams import Described
 
 @dataclass(frozen=True)
 class StartPoint:
-    """A place in the stream of one shard, from which to run to a step."""
+    """Place in the stream of one shard from which to run to a step."""
 
     pipeline: Pipeline  # as it goes on there
     cursor: Cursor
@@ -41,10 +39,10 @@ class StartPoint:
 
     @classmethod
     def nearest(cls, mark: StreamPosition, step: int) -> StartPoint:
-        """The last place at or before a step that can be told without reading.
+        """Return the last place, at or before a step, that is known without reading.
 
         Raises:
-            TraceError: the step is left out, or is one of before the shards or the batch size changed.
+            TraceError: the step was skipped, or is older than a change of shards or of the batch size.
         """
         if within(mark.skipped.steps, step) is not None:
             raise TraceError(f"step {step} is left out by skip(): it has no records.")
@@ -63,7 +61,7 @@ class StartPoint:
 
 
 def _position(mark: StreamPosition, step: int) -> int:
-    """The local position at which a step of an aligned pipeline begins."""
+    """Return the local position at which a step of an aligned pipeline begins."""
     unit, at, leaf = mark.pipeline.stages[0].unit, mark.cursor.positions[0], mark.pipeline.leaf
     if step >= mark.step:
         return mark.skipped.position_of(step, (at, mark.step), unit)
@@ -85,7 +83,7 @@ def _too_early(mark: StreamPosition, step: int) -> TraceError:
 
 
 def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
-    """The cursor of a part after so many of its rows; None if an operation decides it."""
+    """Return the cursor of a part after `rows` of its rows, or None if an operation decides it."""
     if pipeline.skips_errors:
         return None
     if part.stage is None:
@@ -109,7 +107,7 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
 
 
 class FoundRecord(NamedTuple):
-    """A record in an element, and the place, in the order of a leaf, of what it is a part of."""
+    """Record in an element, and its place in the order of a leaf."""
 
     used: UsedRecord
     leaf: int
@@ -118,7 +116,7 @@ class FoundRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Element:
-    """The records that an element was made of."""
+    """Records that an element was made of."""
 
     records: list[FoundRecord]  # in the order in which they are in the element
     leaves: Sequence[Leaf]  # every leaf of its pipeline
@@ -127,7 +125,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Search:
-    """A shard's place in its stream, from which a step is looked for."""
+    """Place of a shard in its stream, from which a step is searched."""
 
     described: Described
     mark: StreamPosition
@@ -135,7 +133,7 @@ class Search:
 
     @classmethod
     def at(cls, described: Described, states: Sequence[LoaderState], epochs: bool, strict: bool) -> Search:
-        """At the states of a run, or at the start."""
+        """Start from the states of a run, or at the beginning."""
         sampler = states[0].fingerprint["sampler"] if states else None
         told = isinstance(sampler, dict) and "epoch" in sampler
         if not told and not (epochs and not states):
@@ -144,7 +142,7 @@ class Search:
         return cls(described, described.in_epoch(epoch).stand(states, strict), epoch)
 
     def found(self, step: int) -> Element:
-        """The element of a step; a TraceError if the stream ends before."""
+        """Find the element of a step. Raises TraceError if the stream ends before it."""
         search, left = self._in_epoch_of(step)
         began: int | None = None
         while True:
@@ -160,7 +158,7 @@ class Search:
             search, left = search.at_epoch(search.epoch + 1), left - end
 
     def _in_epoch_of(self, step: int) -> tuple[Search, int]:
-        """The epoch to begin at, and the number of the step as counted there."""
+        """Return the search for the epoch of a step, and the number of the step in that epoch."""
         mark, pipeline = self.mark, self.mark.pipeline
         if self.epoch is None:
             return self, step
@@ -193,7 +191,7 @@ class Search:
 
 
 def _run_to(place: StartPoint, step: int) -> tuple[Table | None, int]:
-    """The table of the element of a step, or None if the stream ends before; and how many elements came before it."""
+    """Return the table of the element of a step (None if the stream ends before it), and the number of elements before it."""
     pipeline = place.pipeline
     if pipeline.aligned and pipeline.leaf.left_from(place.cursor.positions[0]) == 0:
         return None, pipeline.stages[0].outputs(pipeline.leaf.total) - place.step

@@ -1,8 +1,7 @@
-"""Shows that no record of some was read, or will be.
+"""Check that omitted records are never read.
 
-In: a loader, keys, a step, and maybe a checkpoint. Out: the positions at which one of the records stands; none, as a rule.
-
-Nothing is taken on trust: the records at all positions are computed as the loader's workers do, and held against the keys.
+The result is the positions at which one of the records comes; normally none. The records at all positions are computed as the
+loader's workers do, and compared with the keys.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from .trace import columns, shards_of
 Int64s = NDArray[np.int64]
 
 MOST_TOLD = 20
-"""Records that a search tells, of those that it has found."""
+"""Maximum number of records that a search lists."""
 
 
 @dataclass(frozen=True)
 class ReadRecord:
-    """A record that was looked for, and is read.
+    """Record that should be omitted, and is read.
 
     Attributes:
-        shard: that reads it.
-        step: of the element; None: what comes decides it.
-        dataset: the part of a mix, or the stream; "" where there is one.
-        key: of the record in its source.
-        position: in the sampler's order.
+        shard: shard that reads it.
+        step: step of the element; None if later records decide it.
+        dataset: part of a mix, or stream; "" if there is only one.
+        key: key of the record in its source.
+        position: position in the sampler's order.
     """
 
     shard: int
@@ -57,15 +56,15 @@ class ReadRecord:
 
 @dataclass(frozen=True)
 class OmittedSearch:
-    """A search for records that are to be left out; true if one is read. `print` it for a table.
+    """Search for omitted records. It is true if one is read. `print` it for a table.
 
     Attributes:
-        keys: records that were looked for.
-        since: the step from which on.
-        positions: that were looked at, of all shards.
-        whole: these are all until the end of the stream; else later epochs have the same records again.
-        count: of those at which one of the records stands.
-        found: the first ones.
+        keys: number of records that were searched for.
+        since: first step of the search.
+        positions: number of positions that were checked, on all shards.
+        whole: True if these are all positions until the end of the stream; else later epochs repeat the same records.
+        count: number of positions at which one of the records comes.
+        found: the first of them.
     """
 
     keys: int
@@ -79,7 +78,7 @@ class OmittedSearch:
         return self.count > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
@@ -106,24 +105,24 @@ def find_omitted(
     shards: int | None = None,
     strict: bool = True,
 ) -> OmittedSearch:
-    """Look whether a record that is to be left out was read, or will be, since a step.
+    """Check whether a record that should be omitted was read, or will be read, from a step on.
 
-    Looks at each position of the order from the step on, until the end of the epoch after the checkpoint's, and of a mix at as
-    many. Reads no record; takes some 0.1 s for a million positions. A record that an operation drops counts as read.
+    Checks each position of the order from the step on, until the end of the epoch after the checkpoint's; of a mix, as many
+    positions. Reads no record. Takes about 0.1 s per million positions. A record that an operation drops counts as read.
 
     Args:
-        loader: as for `trace`.
-        since: the number of the first element, from 0.
-        checkpoint: likewise; where the run stands. None (default): a run from the beginning, on the loader's shard.
-        keys: the records, as for `omit=` of a loader; of streams that are joined, by their names. None (default): those that
-            the loader leaves out.
-        shards: the number of shards that go on from the states of all shards; default: as many.
-        strict: False goes on although source, sampler or operations are not those of the state.
+        loader: as in `trace`.
+        since: number of the first element, from 0.
+        checkpoint: the present place of the run, as in `trace`. None (default): the beginning, on the loader's shard.
+        keys: the records, as for `omit=` of a loader; for joined streams a dict by stream. None (default): those that the
+            loader omits.
+        shards: number of shards that resume from the states of all shards. Default: the same number.
+        strict: False: resume although source, sampler or operations differ from those of the state.
 
     Raises:
-        TraceError: the loader leaves out none, or plans batches; or the step is one of before the shards changed.
-        CheckpointError: the state cannot be read, or is that of another pipeline.
-        TypeError, RecordKeyError, SourceError: `keys` are none of the source.
+        TraceError: the loader omits nothing, or plans batches; or the step is older than a change of shards.
+        CheckpointError: the state cannot be read, or belongs to another pipeline.
+        TypeError, RecordKeyError, SourceError: `keys` do not fit the source.
 
     >>> import headrace
     >>> loader = headrace.load(range(100), shuffle=True, seed=0, batch_size=4, omit=[17, 30])
@@ -153,7 +152,7 @@ def find_omitted(
 
 
 def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
-    """The keys that are looked for, by leaf, as its source counts them, ascending."""
+    """Return the keys to search for, by leaf, as its source counts them, ascending."""
     names = [leaf.name or str(number) for number, leaf in enumerate(pipeline.leaves)]
     if keys is not None and pipeline.joins:
         if not isinstance(keys, Mapping) or not keys.keys() <= {*names}:
@@ -189,10 +188,10 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
 
 
 def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> tuple[bool, int, list[ReadRecord]]:
-    """Looks for some records in a leaf of a shard.
+    """Search for some records in a leaf of a shard.
 
     Returns:
-        Whether the end of the stream was reached, the number of positions that were looked at, and what was found.
+        True if the end of the stream was reached, the number of positions that were checked, and the records found.
     """
     place = StartPoint.nearest(mark, since)
     pipeline, leaf = place.pipeline, place.pipeline.leaves[number]
@@ -221,7 +220,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
 
 
 def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[int, int, int]]:
-    """The local and global positions, and keys, of records that are among some."""
+    """Yield local position, global position and key of the wanted records."""
     for first in range(start, stop, leaf.block_size):
         positions = leaf.positions(first, min(first + leaf.block_size, stop))
         keys = leaf.record_keys(positions)

@@ -1,6 +1,6 @@
-"""From where on two orders differ. In: what fingerprints say of them, and the samplers, where these are known. Out: a position.
+"""Find the first position at which two orders differ, from their fingerprints and, if available, their samplers.
 
-Positions are compared in blocks, from the first at which the descriptions let them differ.
+Positions are compared in blocks, from the first one at which the descriptions allow a difference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 class OrderDifference(NamedTuple):
-    """The first difference of two orders."""
+    """First difference of two orders."""
 
     position: int | None  # of all shards together; None: none of those that were compared does
     told: str = ""  # what stands there, in words
@@ -43,7 +43,7 @@ class OrderDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """One of two orders: the name of the dataset, and the key in it, at any positions."""
+    """One of two orders: dataset name and key at any positions."""
 
     names: tuple[str, ...]
     places: Callable[[Numbers], tuple[Numbers, Numbers]]
@@ -58,7 +58,7 @@ class Order:
 
     @classmethod
     def of_sampler(cls, sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
-        """The order of a sampler, of the keys of a mix of such datasets."""
+        """Make the order of a sampler. For a mix, `names` are the datasets of its parts."""
 
         def places(positions: Numbers) -> tuple[Numbers, Numbers]:
             keys, parts = np.divmod(sampler.record_keys(positions), len(names))
@@ -81,12 +81,12 @@ class Order:
 def first_difference(
     saved: Mapping[str, Any], present: Mapping[str, Any], pipelines: Sequence[Pipeline | None]
 ) -> OrderDifference | None:
-    """The first position at which two orders differ, whose fingerprints do; None if they are the same all the same.
+    """Return the first position at which two orders with different fingerprints differ, or None if they are the same after all.
 
     Args:
-        saved: what the fingerprint of one says of its samplers.
-        present: that of the other.
-        pipelines: of the two; None where only a checkpoint is known.
+        saved: fingerprint of the samplers of one stream.
+        present: fingerprint of those of the other.
+        pipelines: both pipelines; None where only a checkpoint is known.
     """
     told = (saved, present)
     for orders in (_of_mixes(*told), _of_joins(*told), list(map(_of_pipeline, pipelines)), list(map(_of_index, told))):
@@ -97,7 +97,7 @@ def first_difference(
 
 
 def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderDifference | None:
-    """The first position, from one on, of so many, at which two orders differ; None: they do not."""
+    """Return the first position from `start`, among `most`, at which two orders differ, or None."""
     if one.stages and (one.stages, one.length) == (two.stages, two.length):
         return None
     if one.stages != two.stages:
@@ -122,7 +122,7 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
 
 
 def _changed_shares(one: Order, two: Order, position: int) -> str:
-    """The weights of two mixes at a position, as far as they differ."""
+    """Describe the weights of two mixes at a position, as far as they differ."""
     before, now = one.shares(position), two.shares(position)
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     words = [f"{name} {before.get(name, 0):.4g} → {now.get(name, 0):.4g}" for name in changed]
@@ -130,7 +130,7 @@ def _changed_shares(one: Order, two: Order, position: int) -> str:
 
 
 def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
-    """Mixes by position, of parts whose own orders are the same."""
+    """Return mixes as orders of their parts only, if the parts' own orders are the same."""
     one, two = told
     shared = [name for name in one if name.startswith("part ") and name in two]
     if any(each.get("kind") != "MixSampler" for each in told) or any(one[name] != two[name] for name in shared):
@@ -142,7 +142,7 @@ def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
 
 
 def _of_joins(*told: Mapping[str, Any]) -> list[Order | None]:
-    """Mixes of streams, of which all but the proportions is the same."""
+    """Return joined streams as orders of their parts only, if all but the proportions is the same."""
     joins = [each.get("joins") or [{}] for each in told]
     rest = [{**each, "joins": [*join[:-1], {**join[-1], "order": None}]} for each, join in zip(told, joins)]
     if rest[0] != rest[1] or joins[0][-1].get("kind") != "mix":
@@ -159,7 +159,7 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
 
 
 def _of_index(told: Mapping[str, Any]) -> Order | None:
-    """The order of an `IndexSampler`, made again from its fingerprint."""
+    """Rebuild the order of an `IndexSampler` from its fingerprint."""
     known = told.get("kind") in ("IndexSampler", "SequentialSampler") and told.get("algorithm") == "headrace"
     if not known or {HISTORY, OMITTED} & told.keys():
         return None
@@ -174,7 +174,7 @@ def _of_index(told: Mapping[str, Any]) -> Order | None:
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """The number of rows of the uppermost join that make an element; None if that is not known beforehand."""
+    """Return the number of rows of the top join that make an element, or None if it is not known beforehand."""
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]

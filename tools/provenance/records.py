@@ -1,7 +1,4 @@
-"""The first place at which two streams have other records: appended ones, or without some.
-
-In: what fingerprints say of two orders, and the samplers, where these are known. Out: the position, and words.
-"""
+"""Find the first place at which two streams have other records, because records were appended or omitted."""
 
 from __future__ import annotations
 
@@ -19,15 +16,15 @@ Told = Mapping[str, Any]
 
 
 def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | None]) -> list[OrderDifference] | None:
-    """Compares orders that differ in nothing but the records that were appended or are left out.
+    """Compare orders that differ only in records that were appended or omitted.
 
     Args:
-        told: the fingerprints of two samplers.
-        pipelines: of the two; None where only a checkpoint is known.
+        told: fingerprints of the two samplers.
+        pipelines: both pipelines; None where only a checkpoint is known.
 
     Returns:
-        The first position with another record, where that is known, and in words what was changed; none, where the records are
-        the same all the same. None where they differ in nothing of that kind, or in more.
+        The first position with another record, if it is known, and a description of the change; an empty list if the records
+        are the same after all. None if the orders differ in something else.
     """
     (one, two), (rest, other_rest) = zip(*map(_taken_apart, told))
     changed = {name: _histories(one[name], two[name]) for name in one if name in two and one[name] != two[name]}
@@ -47,7 +44,7 @@ def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | Non
 
 
 def _taken_apart(told: Told) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The orders of a mix, or of joined streams, by name, and all else; of one order, that, by the name ""."""
+    """Return the orders of a mix, or of joined streams, by name, and all other values. A single order has the name ""."""
     rest = {name: value for name, value in told.items() if name == "joins"}
     if "samplers" in told:
         return {f"stream {number}": order for number, order in enumerate(told["samplers"])}, rest
@@ -58,19 +55,19 @@ def _taken_apart(told: Told) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _histories(one: Told, two: Told) -> tuple[History, History] | None:
-    """The changes of two orders; None where they differ in more."""
+    """Return the histories of two orders, or None if they differ in something else."""
     if not {HISTORY, OMITTED, GENERATION} & {*one, *two} or lasting(one) != lasting(two):
         return None
     return History.of({**_records(two), **one}), History.of({**_records(one), **two})
 
 
 def _records(told: Told) -> dict[str, Any]:
-    """The number of records, for an order of a chain that does not tell its own."""
+    """Return the number of records, for an order of a chain that does not tell its own."""
     return {"records": told["records"]} if "records" in told else {}
 
 
 def _first(one: History, two: History) -> tuple[int, OrderChange, OrderChange]:
-    """The position of the first change that one of two orders has not, and what holds in both from there on."""
+    """Return the position of the first change that only one order has, and what holds in both from there."""
     first, second = (_all_of(each) for each in (one, two))
     same = next((at for at, pair in enumerate(zip(first, second)) if pair[0] != pair[1]), min(len(first), len(second)))
     position = min(each[same].position for each in (first, second) if same < len(each))
@@ -113,7 +110,7 @@ def _of_one_order(
 
 
 def _order(pipeline: Pipeline | None, history: History, pipelines: Sequence[Pipeline | None]) -> Order | None:
-    """The order of a side; of a checkpoint, that of the other side's sampler, with its changes."""
+    """Return the order of a side. For a checkpoint, it is that of the other side's sampler, with the checkpoint's changes."""
     if pipeline is not None:
         return Order.of_sampler(pipeline.leaf.sampler.with_shard_options(NoSharding()))
     sampler: Any = next((each.leaf.sampler for each in pipelines if each is not None), None)

@@ -1,7 +1,6 @@
-"""A pipeline without what decides nothing: what is in an element is told by the table of its block.
+"""Reduce a pipeline to what decides which records are in an element.
 
-In: a pipeline. Out: one whose elements are made of the same records. The maps and batches after the last filter, flat map or
-`Pack` are left out; if there is none of these, nothing is even read.
+Maps and batches after the last filter, flat map or `Pack` are replaced. Without any of these, nothing is read at all.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ...sources.range import RangeDataSource
 
 
 class LeftOut(Operation):
-    """Stands for an operation whose results nobody looks at: gives None for as many elements as it takes."""
+    """Replacement of an operation whose results nobody uses: gives None for as many elements as it takes."""
 
     def __init__(self, operation: Operation) -> None:
         self.takes, self.drops_remainder = operation.takes, operation.drops_remainder
@@ -38,7 +37,7 @@ class LeftOut(Operation):
 
 
 def reduced(pipeline: Pipeline) -> Pipeline:
-    """The pipeline without what decides nothing."""
+    """Return the reduced pipeline, whose elements are made of the same records."""
     looked_at = [False] * len(pipeline.stages)  # whether something above looks at what a stage gives
     read = [False] * len(pipeline.leaves)
     stages = list(pipeline.stages)

@@ -1,7 +1,4 @@
-"""Streams and checkpoints that a user passed to `trace` or `diff`.
-
-In: a loader, a dataset, an iterator; a state, files, folders. Out: a pipeline, and the place of its run.
-"""
+"""Streams and checkpoints that a user passes to `trace` or `diff`: find the pipeline, and the place of its run."""
 
 from __future__ import annotations
 
@@ -30,12 +27,12 @@ from ...samplers.one_epoch import OneEpoch
 from ..checkpoints import states_at
 
 HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
-"""Nothing is run but in the calling thread, and nothing ahead of what is asked for."""
+"""Options to run in the calling thread without read-ahead."""
 
 
 @dataclass(frozen=True)
 class Described:
-    """The description of a stream by a loader."""
+    """Stream as a loader describes it."""
 
     pipeline: Pipeline
     skipped: SkippedSteps = NONE_SKIPPED
@@ -43,10 +40,10 @@ class Described:
 
     @classmethod
     def of(cls, loader: Any) -> Described:
-        """The description by a loader, a dataset, or a feeder of one; or by an iterator.
+        """Describe a loader, a dataset, a feeder of one, or an iterator.
 
         Raises:
-            TypeError: it is something else.
+            TypeError: `loader` is none of these.
         """
         if isinstance(loader, DeviceLoader):
             return cls.of(loader.source)
@@ -78,10 +75,10 @@ class Described:
         return replace(self, pipeline=one_epoch(self.pipeline, epoch))
 
     def stand(self, states: Sequence[LoaderState], strict: bool) -> StreamPosition:
-        """The place of its run at the state of its shard, or after all shards of another run; or at the start.
+        """Return the place of the run: at the state of its shard, after all shards of another run, or at the beginning.
 
         Raises:
-            CheckpointError: it is the state of another pipeline.
+            CheckpointError: the state belongs to another pipeline.
         """
         iterator = DataLoaderIterator(self.pipeline, HERE, None, self.skipped)
         own = (self.pipeline.shard.shard_index, self.pipeline.shard.shard_count)
@@ -93,17 +90,17 @@ class Described:
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
-    """The iterator that an iterator is, or that a feeder feeds from, or a loop per epoch has; None: it is none of these."""
+    """Return the iterator in a loop: itself, of a feeder, or of a loop per epoch; None for other objects."""
     return host_iterator(loop.open_epoch if isinstance(loop, Epochs) else loop)
 
 
 def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
-    """The states of a checkpoint: a file or folder of some, or what `get_state` gave on one shard or on each.
+    """Return the states of a checkpoint: from a file or folder, or from what `get_state` returned on one shard or on each.
 
-    Of a folder with several checkpoints, those of the last one that is not after a step.
+    In a folder with several checkpoints, the last one that is not after `step` is taken.
 
     Raises:
-        CheckpointError: it holds none, or several checkpoints.
+        CheckpointError: there is no checkpoint, or there are several.
     """
     if isinstance(checkpoint, (str, Path)):
         return list(states_at(Path(checkpoint), step))

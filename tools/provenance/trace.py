@@ -1,7 +1,4 @@
-"""The records of step N: every file, record and span of tokens.
-
-In: a loader, the number of a step, and maybe a checkpoint. Out: the records that the element was made of.
-"""
+"""Find the records of a step: every file, record and span of tokens."""
 
 from __future__ import annotations
 
@@ -26,19 +23,19 @@ from .streams import Described, iterator_of, states_of
 
 @dataclass(frozen=True)
 class TracedRecord:
-    """A record, or a piece of one, in an element.
+    """Record, or piece of a record, in an element.
 
     Attributes:
-        shard: that delivered it.
-        row: of the batch; None: the element is no batch.
-        segment: of a packed row, from 1; None: the row is not packed.
-        dataset: names of the datasets that it is of, as "web/books"; "" where there is one.
-        key: of the record in its source.
-        position: of the record, or of what it is a part of, in the sampler's order.
-        file: that it lies in; None: its source has none, or does not tell it.
-        record: its number in the file, from 0.
-        note: what else tells it, such as its row group.
-        tokens: of the document, for each leaf that is packed; none: all of it.
+        shard: shard that delivered it.
+        row: row of the batch; None if the element is not a batch.
+        segment: segment of a packed row, from 1; None if the row is not packed.
+        dataset: names of the datasets that contain it, such as "web/books"; "" if there is only one.
+        key: key of the record in its source.
+        position: position, in the sampler's order, of the record or of what it is a part of.
+        file: file that contains it; None if its source has no files, or does not tell.
+        record: number of the record in the file, from 0.
+        note: more about the place, such as its row group.
+        tokens: tokens of the document, for each packed leaf; empty for the whole document.
         file_tokens: `(start, stop)` in a file of tokens.
     """
 
@@ -57,18 +54,17 @@ class TracedRecord:
 
 @dataclass(frozen=True)
 class Trace:
-    """The records of a step; `print` it for a table.
+    """Records of a step. `print` it for a table.
 
     Attributes:
-        step: its number.
-        shards: those that are told.
-        shard_count: how many there were.
-        epochs: of each dataset, by name, the epoch of its last record; what is run through has none.
-        ran_from: the step from which the pipeline was run to find out, as what comes decides what is in a step; None:
-            arithmetic told it.
-        records: in the order in which they stand in the elements of the shards.
-        weights: digests of the weights that drew them, and from which position on these held, where a `WeightedSampler` did.
-        generations: of the source that has them, and from which position on each held.
+        step: number of the step.
+        shards: shards that are listed.
+        shard_count: number of shards.
+        epochs: by dataset, the epoch of its last record. Sources that are only iterated have none.
+        ran_from: step from which the pipeline was run to find the records; None if arithmetic was enough.
+        records: the records, in the order of the elements of the shards.
+        weights: digests of the weights that drew them, and the positions from which they hold, for a `WeightedSampler`.
+        generations: generations of a growing source, and the positions from which they hold.
     """
 
     step: int
@@ -81,7 +77,7 @@ class Trace:
     generations: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain values for JSON."""
+        """Return everything as plain values for JSON."""
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
@@ -119,7 +115,7 @@ def _told(record: TracedRecord) -> dict[str, str]:
 
 
 def columns(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    r"""A line of names and one for each row, in columns; without columns that are empty.
+    r"""Yield a header line and one line for each row, in columns. Empty columns are left out.
 
     >>> print("\n".join(columns([{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}])))
     row  key
@@ -143,28 +139,28 @@ def trace(
 ) -> Trace:
     """Find what was, or will be, in a step: every record, its file, and its tokens.
 
-    It is what is delivered, also where several datasets are mixed or packed, steps are left out, or the number of shards
-    changed before the checkpoint. Costs no more at step 10^9 than at step 1, and reads no record, unless what comes decides
-    what is in a step: with a filter, a flat map, a `Pack` of a stream, or where a stream that is joined with others has
-    ended. Then the pipeline is run to that step in this thread, from the checkpoint, or for a step before that from the
-    beginning; maps and batches after these operations are not run.
+    The result is what is delivered, also if datasets are mixed or packed, steps are skipped, or the number of shards changed
+    before the checkpoint. Step 10^9 costs no more than step 1, and no record is read, unless records decide what is in a step:
+    with a filter, a flat map, a `Pack` of a stream, or after the end of a stream that is joined with others. Then the pipeline
+    is run to that step in this thread, from the checkpoint, or for an earlier step from the beginning. Maps and batches after
+    these operations are not run.
 
     Args:
-        loader: a `DataLoader`, `MapDataset` or `IterDataset`, or a feeder's description, `loader.to_device(…)`; or an
-            iterator or feeder, whose state is the checkpoint unless another one is given.
-        step: the number of the element, from 0, as `iterator.step` tells it before that element is delivered.
-        checkpoint: a path of a state file or of a folder of these (of several checkpoints, the last one before the step is
-            taken), what `get_state()` or `state_dict()` gave, or a list of those of all shards. Each state is traced on the
-            shard that it is of. None (default): a run from the beginning, on the loader's own shard.
-        shards: the number of shards that go on from the states of all shards of a run; default: as many.
-        epochs: whether the steps are those of `loader.epochs()`; a state tells that itself.
-        strict: False goes on although source, sampler or operations are not those of the state.
+        loader: a `DataLoader`, `MapDataset` or `IterDataset`; a feeder's description, `loader.to_device(…)`; or an iterator or
+            feeder, whose state is the checkpoint unless another one is given.
+        step: number of the element, from 0, as `iterator.step` tells it before the element is delivered.
+        checkpoint: path of a state file or of a folder of state files (of several checkpoints, the last one before the step is
+            taken); the result of `get_state()` or `state_dict()`; or a list of those of all shards. Each state is traced on its
+            shard. None (default): a run from the beginning, on the loader's own shard.
+        shards: number of shards that resume from the states of all shards. Default: the same number.
+        epochs: True: steps are those of `loader.epochs()`. A state tells that itself.
+        strict: False: resume although source, sampler or operations differ from those of the state.
 
     Raises:
-        TraceError: the stream ends before, or the step was left out, or is one of before shards, batch size or weights
-            changed.
-        CheckpointError: the state cannot be read, or is that of another pipeline.
-        TypeError: the loader is none, or what is passed is of another kind.
+        TraceError: the stream ends before the step, or the step was skipped, or is older than a change of shards, batch size or
+            weights.
+        CheckpointError: the state cannot be read, or belongs to another pipeline.
+        TypeError: `loader` is not a loader, or an argument has a wrong type.
 
     >>> import headrace
     >>> loader = headrace.load(range(100), shuffle=True, seed=0, batch_size=4)
@@ -191,7 +187,7 @@ def trace(
 
 
 def _weights(element: Element) -> list[str]:
-    """The weights that drew the records of an element, in words; a TraceError if others did, of a former run."""
+    """Describe the weights that drew the records of an element. Raises TraceError if other weights did, in a former run."""
     samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
     weighted = {number: sampler for number, sampler in samplers.items() if isinstance(sampler, WeightedSampler)}
     for found in element.records:
@@ -205,7 +201,7 @@ def _weights(element: Element) -> list[str]:
 
 
 def _generations(element: Element) -> Iterator[str]:
-    """The generations of the sources that the records of an element are of, in words; of a mix with the part's name."""
+    """Yield descriptions of the generations of the sources of an element's records; in a mix, with the name of the part."""
     for each in element.records:
         sampler, place, of = element.leaves[each.leaf].sampler, each.position, ""
         if isinstance(sampler, MixSampler):
@@ -219,7 +215,7 @@ def _generations(element: Element) -> Iterator[str]:
 
 
 def shards_of(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
-    """The shards that are to be told, and how many there are: those of the states, or so many that go on after these."""
+    """Return the shards to list, and the number of shards: those of the states, or `shards` that resume from them."""
     own = described.pipeline.shard
     known = [state.shard[0] for state in states] or [own.shard_index]
     before = states[0].shard[1] if states else own.shard_count
@@ -228,7 +224,7 @@ def shards_of(described: Described, states: Sequence[LoaderState], shards: int |
 
 
 def _epochs(found: Iterable[Element]) -> dict[str, int]:
-    """The latest epoch of each dataset in all shards, as those of a `Trace`."""
+    """Return the latest epoch of each dataset in all shards."""
     latest: dict[str, int] = {}
     for element in found:
         last: dict[int, int] = {}
@@ -260,7 +256,7 @@ def _traced(found: FoundRecord, shard: int) -> TracedRecord:
 
 
 def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -> tuple[int, int] | None:
-    """Those of a piece of a document; of all of it, where the document was made longer or shorter before it was packed."""
+    """Return the tokens of a piece of a document in its file; of the whole document if its length was changed before."""
     if whole is None:
         return None
     for span in spans:

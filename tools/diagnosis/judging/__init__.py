@@ -1,1 +1,1 @@
-"""Judges what was measured, purely: what is waited for, what would change it, and by how much."""
+"""Judge measurements by pure functions: what is waited for, what would change it, and by how much."""

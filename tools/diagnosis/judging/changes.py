@@ -1,4 +1,4 @@
-"""Proposes changes of a loop, each with its effect. Pure."""
+"""Propose changes of a loop, each with its effect. Pure functions."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ HIDDEN = 0.1  # Share of the time that is waited where work is said to be hidden
 LARGER = 8  # Times the records in a batch: what is proposed for batches that are too small. Chosen
 
 LEAST, FASTEST = 5e-6, 20e9
-"""Seconds that no step is shorter than; bytes of batches that are made in a second at most. Chosen: more than was ever seen."""
+"""Lower bound of the seconds of a step, and upper bound of bytes of batches per second: beyond everything that was measured."""
 
 NOISE = 1.15
-"""Times what the numbers give at most: "up to" is told with it, as no two runs take the same time. More where others had the
-processors: the next run may have them."""
+"""Maximum factor between the computed and the actual effect. "Up to" includes it, because no two runs take the same time. It is
+larger if other programs used the processors, which the next run may have.
+"""
 
 SMALL, COLD = 1 / 6, 1.6
-"""Work that is less than this share of a step takes up to so many times as long as it does when nothing comes between: its code
-and data are not in the caches. Measured by `benchmarks/cures.py`."""
+"""Work that is less than this share of a step may take up to this many times as long as it does without interruption,
+because its code and data are no longer in the caches. Measured by `benchmarks/cures.py`.
+"""
 
 DEFAULT_BUFFER = 500  # Records that are read ahead, unless somebody says otherwise
 
@@ -47,7 +49,7 @@ _Propose: TypeAlias = Callable[[Measured, Finding], Iterable[Change]]
 
 
 def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
-    """The changes that are worth it; the first one is the cure."""
+    """Return the changes that are worth making. The first one is the remedy."""
     known = [change for change in _known(measured, finding) if change.seconds * WORTH < measured.elapsed]
     first = [change for change in known if change.cure][:1]
     others = sorted((change for change in known if change not in first), key=lambda change: change.seconds)
@@ -73,7 +75,7 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_workers(measured: Measured) -> Iterator[Change]:
-    """As many as hide the work, or as help; where the step is not known, twice as many."""
+    """Propose as many workers as hide the work, or as help; twice as many if the step is unknown."""
     if measured.worker_kind == "thread" and (measured.at_work > 0.5 or measured.seconds_of("sampler")):
         return
     enough = enough_workers(measured)
@@ -88,7 +90,7 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
 
 
 def effect(measured: Measured, what: str, seconds: float) -> str:
-    """The effect of a change, as the end of a sentence."""
+    """Describe the effect of a change, as the end of a sentence."""
     does = "hide it" if _hides(measured, seconds) else f"give {measured.elapsed / seconds:.1f} times the batches"
     return f"{what} would {does}"
 
@@ -98,7 +100,7 @@ def _hides(measured: Measured, seconds: float) -> bool:
 
 
 def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Threads, where handing over from processes takes much."""
+    """Propose threads, if the hand-over from processes takes much time."""
     if measured.worker_kind == "process" and measured.workers and measured.seconds_of("packing") > measured.work / 5:
         what = 'worker_kind="thread", if operations release the GIL, as NumPy and image decoders do'
         cure = 'worker_kind="thread" would do without it' if finding.stage == "hand-over" else ""
@@ -106,13 +108,13 @@ def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def at_most(measured: Measured, what: str, cure: str = "") -> Change:
-    """The gain, if nothing else were in the way.
+    """Return the best case of a change.
 
-    Workers and the loop never wait for each other, a read takes no longer than alone, and our own work takes no time.
+    Workers and loop never wait for each other, reads take no longer than alone, and headrace's own work takes no time.
 
     Args:
-        measured: as it would be after the change.
-        what: to do.
+        measured: the measurement as it would be after the change.
+        what: the change to make.
         cure: see `Change`.
     """
     waited = measured.waited if measured.step_known else measured.elapsed
@@ -138,12 +140,12 @@ def _own(measured: Measured) -> float:
 
 
 def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
-    """A change after which the parts of a kind take this share of their seconds, at best."""
+    """Return a proposal after which the parts of a kind take this share of their seconds at best."""
     return lambda measured, finding: [at_most(lighter(measured, keep, kind), what, cure)]
 
 
 def _less_feeding(share: float, part: str, what: str, cure: str) -> _Propose:
-    """A change after which a part of a feeder takes less by this share."""
+    """Return a proposal after which a part of a feeder takes less by this share."""
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
         took = getattr(measured.feeding, part)
@@ -198,7 +200,7 @@ def _groups(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_reads(ends_sentence: bool) -> _Propose:
-    """As many as hide the reading, or as help; where the step is not known, four times as many."""
+    """Return a proposal of as many reads as hide the reading, or as help; four times as many if the step is unknown."""
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
         goal = CLOSE * step_seconds(measured, measured.workers, reads=UNLIMITED)
@@ -212,7 +214,7 @@ def _more_reads(ends_sentence: bool) -> _Propose:
 
 
 def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
-    """The options for `count` reads under way in each place: for a list, and for a sentence."""
+    """Return the options for `count` concurrent reads in each place: for a list, and for a sentence."""
     source = measured.source
     buffer = count * max(round(measured.records), 1) if source.whole_batches else count
     options = []
@@ -235,7 +237,7 @@ def _limited_source(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """First on what is cheap: before the operations whose work is in vain, or on keys."""
+    """Propose to filter earlier: before the operations whose work is in vain, or by keys."""
     dropped = measured.dropped
     assert dropped is not None, "it was found"
     kept, filtered = 1 - dropped.share, measured
@@ -250,7 +252,7 @@ def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _start(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Workers that begin once, or not at all."""
+    """Propose workers that start once, or none."""
     starting = measured.starting
     once = replace(measured, starting=0.0, waited=measured.waited - starting, elapsed=measured.elapsed - starting)
     seconds = step_seconds(once, measured.workers)
@@ -281,7 +283,7 @@ def _hand_over(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """For as many records as a step has now. All that is not done for each record may be done for each batch."""
+    """Propose larger batches. All work that is not per record may then be done once for more records."""
     rows = round(measured.batch)
     records = measured.seconds_of("record") / max(measured.workers, 1)
     seconds = (
@@ -307,7 +309,7 @@ def _turns(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _transform(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """The workers get that work, too; without workers the feeder's thread would still have it."""
+    """Propose to do the feeder's transform in workers. Without workers the feeder's thread would still do it."""
     assert measured.feeding is not None, "it is a feeder's"
     took, workers = measured.feeding.transforming, measured.workers
     parts = (*measured.parts, WorkPart("transform=", "batch", took))
@@ -361,4 +363,4 @@ _OF: dict[str, tuple[_Propose, ...]] = {
         ),
     ),
 }
-"""Proposals for each kind of finding; the first one that ends a sentence is the cure."""
+"""Proposals for each kind of finding. The first one that ends a sentence is the remedy."""

@@ -1,12 +1,12 @@
-"""Finds the part of a loop that the user waits for, and computes the length of a step after a change. Pure.
+"""Find the part of a loop that the user waits for, and compute the duration of a step after a change. Pure functions.
 
-A step takes as long as the slowest of those who work at the same time: the user's thread, which takes batches over and does the
-user's own work; the workers, who share their work; the reads under way, who share the reading; and the processors, which do
-what of that work is not waiting. Workers in a Ray cluster bring processors of their own.
+A step takes as long as the slowest of those that work at the same time: the user's thread, which takes batches and does the
+user's own work; the workers, which share their work; the concurrent reads, which share the reading; and the processors, which
+do all work that is not waiting. Workers in a Ray cluster bring their own processors.
 
-A source that waits gives a step's records in the time that their reads take, divided by how many are under way. Each place
-that works reads ahead for itself: a worker process, or the user's process. Reads that take far longer among others than alone
-wait for one another, and more of them at a time gain nothing.
+A source that waits delivers a step's records in the total time of their reads, divided by the number of concurrent reads. Each
+worker process, or the user's process, reads ahead for itself. Reads that take far longer among others than alone wait for one
+another, and more of them gain nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TypeAlias
 from ..measured import Measured, PartKind, WorkPart
 
 HAND_OVER = 1e-4
-"""Seconds that a batch costs the user's thread when a worker made it, where this was not measured. Measured by `mnist`."""
+"""Seconds of the user's thread for a batch from a worker, if this was not measured. From the workload `mnist`."""
 
 CLOSE = 1.03  # A step that takes so many times the user's own is as good as one that never waits
 FULL = 0.8  # Share of the time of all cores. Chosen: what others and the system do takes the rest
@@ -29,7 +29,7 @@ MOST_WORKERS = 512
 UNLIMITED = 1 << 40  # Reads under way, where reading takes no time
 
 MOST_THREADS, MOST_COROUTINES = 256, 4096
-"""Reads under way in a place that are proposed, at most. Chosen: more threads take more time than they save."""
+"""Maximum numbers of concurrent reads that are proposed. More threads cost more time than they save."""
 
 AT_ONCE = 4  # Times as many reads as now are proposed at most, where the user's step is not known
 ROOM = 1.1  # Times as many as the average needs: reads differ
@@ -39,7 +39,7 @@ MOST_LAG = 2.0  # At most so many times fewer reads are under way than may be, a
 
 
 def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
-    """Seconds of a step with some number of workers, and of reads under way in each place.
+    """Compute the seconds of a step with some number of workers, and of concurrent reads in each place.
 
     >>> loop = Measured(100, 0.03, 0.02, 0.02, 32, 4096, (), workers=2)
     >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
@@ -56,34 +56,34 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
 
 
 def _seconds_of_cores(measured: Measured) -> float:
-    """Seconds that this machine's cores need for a step, without those that other programs take."""
+    """Compute the seconds that this machine's cores need for a step, without what other programs use."""
     needed = measured.processor + measured.own_processor
     used = needed / measured.elapsed if measured.elapsed else 0.0
     return needed / max(measured.cores - measured.others, used, 1e-9)
 
 
 def worker_seconds(alone: Measured) -> float:
-    """Seconds of a worker for a step, that reads ahead while it works; of what was measured in one thread that reads, too."""
+    """Compute the seconds of a worker for a step if it reads ahead while it works, from a measurement in one thread."""
     if not alone.reads_ahead:
         return alone.work
     return max(_busy(alone, None), alone.read_seconds / alone.source.reads)
 
 
 def _busy(measured: Measured, reads: int | None) -> float:
-    """Seconds of the work of a step that is done in turn, in a place; without waiting for what others read."""
+    """Compute the seconds of a step's work in one place, in sequence, without waiting for reads of other threads."""
     if not measured.reads_ahead and not reads:
         return measured.work
     return measured.work - measured.seconds_of("reading") + measured.reading_processor
 
 
 def enough_workers(measured: Measured) -> int:
-    """The smallest number of workers that hides their work, or from which on more of them gain nothing."""
+    """Return the smallest number of workers that hides their work, or beyond which more of them gain nothing."""
     goal = CLOSE * step_seconds(measured, MOST_WORKERS)
     return 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: step_seconds(measured, count) <= goal)
 
 
 def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") -> Measured:
-    """The same, where the parts of some kinds, or one that is `named`, take this share of their seconds."""
+    """Return the measurement with parts of some kinds, or one called `named`, reduced to this share of their seconds."""
     parts = tuple(
         replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
         for part in measured.parts
@@ -96,29 +96,29 @@ def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") 
 
 
 def all_cores_work(measured: Measured) -> bool:
-    """The processors of this machine have hardly anything left to give."""
+    """Return True if the processors of this machine are almost fully used."""
     needed = measured.processor + measured.own_processor
     return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
 
 
 def share_waited(measured: Measured, seconds: float) -> float:
-    """Share of a step of this length."""
+    """Return the share of waiting in a step of this duration."""
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
 def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
-    """Reads that may be under way at a time in all places; with other numbers of workers, or of reads in each."""
+    """Return the maximum number of concurrent reads in all places, with these numbers of workers and of reads in each."""
     each = measured.source.reads if reads is None else reads
     return max(each, 1) * measured.places(workers)
 
 
 def under_way(measured: Measured) -> float:
-    """Reads under way, on average."""
+    """Return the average number of concurrent reads."""
     return measured.read_seconds / measured.elapsed if measured.elapsed else 0.0
 
 
 def reading_seconds(measured: Measured, workers: int, reads: int | None = None) -> float:
-    """Seconds of a step in which its records can be read; 0 where nobody reads ahead: then it is work as other work."""
+    """Compute the seconds in which a step's records can be read; 0 without read-ahead, where reading counts as work."""
     if not measured.reads_ahead and not reads:
         return 0.0
     seconds = measured.read_seconds * lag(measured) / possible(measured, workers, reads)
@@ -128,19 +128,19 @@ def reading_seconds(measured: Measured, workers: int, reads: int | None = None) 
 
 
 def waits_for_reads(measured: Measured) -> bool:
-    """Places that work wait for records that are read ahead."""
+    """Return True if places at work wait for records that are read ahead."""
     return measured.reads_ahead and measured.seconds_of("reading") > LAGS * max(measured.workers, 1) * measured.elapsed
 
 
 def lag(measured: Measured) -> float:
-    """Possible reads for each that was under way, while places waited for them."""
+    """Return the ratio of possible to actual concurrent reads, while places waited for them."""
     if not waits_for_reads(measured):
         return 1.0
     return min(max(possible(measured) / max(under_way(measured), 1e-9), 1.0), MOST_LAG)
 
 
 def slowed(measured: Measured) -> float:
-    """Length of a read among others, for one alone; 1 where that is not known."""
+    """Return how many times as long a read takes among others as alone; 1 if unknown."""
     alone = measured.source.random
     if not (measured.source.singly and alone and measured.records and measured.reads_ahead):
         return 1.0
@@ -148,13 +148,13 @@ def slowed(measured: Measured) -> float:
 
 
 def is_limited(measured: Measured) -> bool:
-    """Reads wait for one another, and not for the processors or the interpreter."""
+    """Return True if reads wait for one another, and not for the processors or the interpreter."""
     at_work = measured.reading_processor / measured.places()
     return slowed(measured) > SLOWED and at_work < measured.elapsed / 2 and under_way(measured) > SLOWED
 
 
 def enough_reads(measured: Measured, goal: float) -> int:
-    """Reads in each place that read the records of a step in `goal` seconds; those that are proposed, at most."""
+    """Return the number of reads in each place that read the records of a step in `goal` seconds; at most the maximum."""
     needed = measured.read_seconds * lag(measured) / measured.places() / max(goal, 1e-9)
     now = max(measured.source.reads, 1)
     most = MOST_COROUTINES if measured.source.in_event_loop else MOST_THREADS
@@ -163,48 +163,48 @@ def enough_reads(measured: Measured, goal: float) -> int:
 
 
 Kind: TypeAlias = str
-"""The thing that is waited for: the user's own "step"; the "start" of workers that begin anew for each loop; a "filter" that
-leaves out records for which work was done; the "sampler"; an "operation"; "small calls" of operations for each record that do
-little; a "slow record", which takes far longer than others; "stacking", the making of batches; "reading", or sorts of it:
-"groups", "small files", "waiting source", "limited source"; the "hand-over" of costly batches; "small batches"; the
-interpreter's "lock"; "turns" of calls that wait for one another; and, of a device feeder, its "transform", other "hosts", or
-the "transfer"."""
+"""What the user waits for: the user's own "step"; the "start" of workers that start anew for each loop; a "filter" that drops
+records after work was done for them; the "sampler"; an "operation"; "small calls" of operations that do little per record; a
+"slow record", which takes far longer than others; "stacking", the making of batches; "reading", or kinds of it: "groups",
+"small files", "waiting source", "limited source"; the "hand-over" of large batches; "small batches"; the interpreter's "lock"; "turns"
+of calls that wait for one another; and, in a device feeder, its "transform", other "hosts", or the "transfer".
+"""
 
 LITTLE = 0.05  # Share of the time: a loop that waits for less gains nothing by faster batches
 SHORT_CALL = 50e-6
-"""Seconds: calls shorter than this are mostly Python's own cost of a call and of small arrays. Chosen."""
+"""Seconds below which a call mostly consists of Python's own cost for calls and small arrays."""
 
 SMALL_BATCH, FEW_IN_BATCH = 1e-3, 64
-"""Seconds and records: batches of fewer, which take less, may cost more by their number than by what is in them. Chosen."""
+"""Seconds and records of a batch below which the number of batches may cost more than their contents."""
 
 RARE, MUCH = 0.45, 0.4
-"""Shares of the tasks and of the time: if fewer tasks take more than this, it is rare records that are waited for. Chosen."""
+"""Shares of tasks and of time: if fewer tasks take more than this share of the time, rare records are waited for."""
 
 FEW_RECORDS = 64  # Records in a file: with fewer, opening files is what takes the time. Chosen
 GROUPED = 2.0
-"""If a record takes so many times as long in the sampler's order as among neighbours, much is read in vain."""
+"""If a record takes this many times as long in the sampler's order as in sequence, much is read in vain."""
 MANY_TOGETHER = 8  # Records that are decompressed to read one: from here on that is what takes the time. Chosen
 WAITS = 0.5  # Of the time of reading: with the processor at work for less, the source waits for something
 BUSY = 0.9  # Of their time: workers that work for more of it are what decides how long a step is. Chosen
 
 FILTERED = 0.5
-"""Share of the records that a filter leaves out, and of the work: from here on, work in vain is waited for. Chosen."""
+"""Share of records that a filter drops, and of work, from which on work in vain is the finding."""
 
 IN_TURN = 1.7
-"""A call that takes so many times as long among others as alone waits for them. Chosen: processors share caches, too."""
+"""A call that takes this many times as long among others as alone waits for them. Processors also share caches."""
 
 LOCKED = 2.5e-3
-"""Seconds that a thread waits for the interpreter's lock when others hold it all the time: half of Python's 5 ms."""
+"""Seconds that a thread waits for the interpreter's lock if others always hold it: half of Python's 5 ms."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The thing that is waited for.
+    """What the user waits for.
 
     Attributes:
         kind: see `Kind`.
-        stage: what it is called: an operation's name, "reading", "hand-over", "your step" and so on.
-        part: what workers do there, if it is theirs.
+        stage: its name: an operation's name, "reading", "hand-over", "your step" and so on.
+        part: the part of the workers' work, if it is one.
     """
 
     kind: Kind
@@ -214,13 +214,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Change:
-    """Something to do.
+    """Proposed change.
 
     Attributes:
-        what: to do, as it stands in a list.
-        seconds: of a step after it.
-        at_most: it is not known how much of the time it saves: a step takes so long where it saves all.
-        cure: how it ends the sentence on what was found, "5 workers would hide it"; "" for one that does not.
+        what: the change, as an item of a list.
+        seconds: seconds of a step after it.
+        at_most: True if `seconds` is a best case.
+        cure: the end of the sentence on the finding, "5 workers would hide it"; "" if it does not end the sentence.
     """
 
     what: str
@@ -259,7 +259,7 @@ def found(measured: Measured) -> Finding:
 
 
 def _is_small(measured: Measured) -> bool:
-    """The number of batches takes the time: each costs something, however few records it has."""
+    """Return True if the number of batches takes the time: each costs something, however few records it has."""
     each = measured.seconds_of("between", "stacking", "packing") + measured.hand_over * measured.workers
     if measured.source.columns and not measured.reads_memory_slowly:
         each += measured.seconds_of("reading")  # one call for a batch
@@ -269,7 +269,7 @@ def _is_small(measured: Measured) -> bool:
 
 
 def _of_feeder(measured: Measured) -> Finding | None:
-    """The part of a device feeder that is waited for longer than for the host's batches, if one is."""
+    """Return the part of a device feeder that is waited for longer than for the host's batches, or None."""
     fed = measured.feeding
     if fed is None or (measured.workers and measured.work > BUSY * measured.workers * measured.elapsed):
         return None  # workers that never rest decide how long a step is, whatever else is waited for meanwhile
@@ -285,7 +285,7 @@ def _of_feeder(measured: Measured) -> Finding | None:
 
 
 def _rare_part(measured: Measured) -> WorkPart | None:
-    """The operation that takes far longer for rare records, if much of the time goes into these."""
+    """Return the operation that takes far longer for rare records, if these take much of the time, or None."""
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
         return None
