@@ -1,8 +1,8 @@
 """`headrace plan PROGRAM.py[:name] --step-seconds S`: measure a batch, and compute how many workers hide its work.
 
 The batch is measured as for a verdict. The arithmetic needs no cluster: a step takes as long as the slowest of those that
-work at the same time: the user's thread, which receives the batch and makes the step; the workers, which share their work; the cores
-that they run on; and the network into this machine.
+work at the same time: the user's thread, which receives the batch and makes the step; the workers, which share their work;
+the cores that they run on; and the network into this machine.
 """
 
 from __future__ import annotations

@@ -164,11 +164,11 @@ def enough_reads(measured: Measured, goal: float) -> int:
 
 Kind: TypeAlias = str
 """What the user waits for: the user's own "step"; the "start" of workers that start anew for each loop; a "filter" that drops
-records after work was done for them; the "sampler"; an "operation"; "small calls" of operations that do little per record; a
-"slow record", which takes far longer than others; "stacking", the making of batches; "reading", or kinds of it: "groups",
-"small files", "waiting source", "limited source"; the "hand-over" of large batches; "small batches"; the interpreter's "lock"; "turns"
-of calls that wait for one another; and, in a device feeder, its "transform", other "hosts", or the "transfer".
-"""
+records after work was done for them; the "sampler"; an "operation"; "small calls" of operations that do little per record;
+a "slow record", which takes far longer than others; "stacking", the making of batches; "reading", or kinds of it: "groups",
+"small files", "waiting source", "limited source"; the "hand-over" of large batches; "small batches"; the interpreter's
+"lock"; "turns" of calls that wait for one another; and, in a device feeder, its "transform", other "hosts", or the
+"transfer"."""
 
 LITTLE = 0.05  # Share of the time: a loop that waits for less gains nothing by faster batches
 SHORT_CALL = 50e-6
