@@ -18,13 +18,13 @@ from ..timing.profiles import profiled
 from ..work.sequential import run_throughs_of
 from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, SpanTask, Task
+from ..work.units import InlineUnits, has_units
 from ..work.worker import Worker
 from .hang_watch import HangWatch, log_hang
 from .pace import Pace, inline_limits_of, limits_of, more_or_fewer, tasks_ahead
 from .protocol import Executor, Handle, window_of
 from .reading.read_ahead import ReadAhead
 from .thread_pool import Call, Pool
-from .units import InlineUnits, has_units
 
 MOST_UNITS = 16
 """Batches of a task that are made one by one. Chosen: what a task costs beside its batches is little then."""

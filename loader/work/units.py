@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from ..plan.pipeline import Pipeline
-from ..work.tasks import Block, Failure, RecordsAhead, SpanTask
+from .tasks import Block, Failure, RecordsAhead, SpanTask
 
 
 class MakesUnits(Protocol):

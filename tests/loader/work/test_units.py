@@ -11,7 +11,7 @@ import pytest
 import headrace
 from headrace.loader.executors import local
 from headrace.loader.executors.reading.read_pace import ReadPace
-from headrace.loader.executors.units import InlineUnits
+from headrace.loader.work.units import InlineUnits
 
 
 @pytest.fixture
