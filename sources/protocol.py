@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,33 @@ class ManyByKey(Protocol):
 
 SourceLike: TypeAlias = ByKey | ManyByKey
 """What `as_source` makes a source of; for type checkers, who cannot tell a path from records."""
+
+
+class TextColumn(Protocol):
+    """One of a source's `columns` that holds strings or bytes. Batches keep these as objects.
+
+    Unlike an array of objects, of which nobody knows whether its values are stacked as they are.
+    """
+
+    is_text: ClassVar[Literal[True]]
+    dtype: np.dtype[Any]
+    shape: tuple[int]
+    nbytes: int
+
+    def __len__(self) -> int: ...
+
+    def rows_of(self, keys: npt.NDArray[np.int64], /) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """Return an array of values, and the place of each key's value in it."""
+        ...
+
+
+def is_text_column(column: Any) -> TypeGuard[TextColumn]:
+    """True if a column is a `TextColumn`.
+
+    >>> is_text_column(np.array(["a"], object))
+    False
+    """
+    return hasattr(column, "is_text")
 
 
 def is_asynchronous(source: Any) -> bool:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
+from ...sources.protocol import is_text_column
 from ..failures import Skips
 from .cursor import Cursor, Leftover, Subtree
 from .fingerprint import Fingerprint, Identity
@@ -170,10 +171,7 @@ class Pipeline:
             or not self.operations[0].only_stacks
         ):
             return None
-        usable = all(
-            leaf.dtype == np.result_type(leaf.dtype) and leaf.dtype.kind != "O" for leaf in flatten(columns)[0]
-        )
-        return columns if usable else None
+        return columns if all(map(_is_stackable, flatten(columns)[0])) else None
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
@@ -220,3 +218,8 @@ class Pipeline:
 
     def with_leaf(self, leaf: Leaf) -> Pipeline:
         return dataclasses.replace(self, leaves=(leaf,))
+
+
+def _is_stackable(column: Any) -> bool:
+    """True if a batch of a column's rows is an array of the column's dtype, whatever the rows."""
+    return is_text_column(column) or bool(column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O")

@@ -17,7 +17,7 @@ from ...operations.memory import allocated
 from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.trees import flatten, leaf_names
 from ...sources.mixed.source import MixedColumn
-from ...sources.protocol import key_check, reader_of
+from ...sources.protocol import is_text_column, key_check, reader_of
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place
@@ -163,6 +163,7 @@ class ColumnReader:
         self._allocate = allocate
         self.batch_size = batch.takes or 1
         self._drop_remainder = batch.drops_remainder
+        self._gathers = [isinstance(leaf, MixedColumn) or is_text_column(leaf) for leaf in leaves]
         self._specs = self._specs_of(self.batch_size)
 
     def _specs_of(self, rows: int) -> tuple[ArraySpec, ...]:
@@ -175,13 +176,21 @@ class ColumnReader:
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
         size = self.batch_size
         cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
-        rows = [leaf.rows_of(keys) if isinstance(leaf, MixedColumn) else (leaf, keys) for leaf in self._leaves]
+        rows = [leaf.rows_of(keys) if gathers else (leaf, keys) for leaf, gathers in zip(self._leaves, self._gathers)]
         return [self._batch_of(rows, start, min(start + size, cut)) for start in range(0, cut, size)]
 
     def _batch_of(self, rows: list[tuple[NDArray[Any], NDArray[np.int64]]], start: int, stop: int) -> Element:
         specs = self._specs if stop - start == self.batch_size else self._specs_of(stop - start)
-        arrays = allocated(specs, self._names, self._allocate)
+        arrays = self._arrays(specs)
         for (column, places), array in zip(rows, arrays):
             # The places are within bounds, as the leaf checked: "clip" only spares the buffer that "raise" needs.
             column.take(places[start:stop], 0, array, "clip")
         return self._structure.unflatten(arrays)
+
+    def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
+        """Memory of a batch; that of objects is never shared with another process."""
+        plain = [(spec, name) for spec, name in zip(specs, self._names) if not spec.dtype.hasobject]
+        if len(plain) == len(specs):
+            return allocated(specs, self._names, self._allocate)
+        shared = iter(allocated(*zip(*plain), self._allocate) if plain else ())
+        return [np.empty(*spec) if spec.dtype.hasobject else next(shared) for spec in specs]

@@ -7,7 +7,7 @@ reads them, and as whole columns where a batch of numbers is all that is asked f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, SupportsIndex
 
@@ -22,7 +22,7 @@ from ..protocol import fingerprint_of, is_hugging_face
 from .column_lengths import column_named, lengths_of_column
 from .columns import Array
 from .pieces import Finder, Int64s, PieceRows, Places
-from .table import Lists, Numbers, TableColumn, table_column
+from .table import Lists, Numbers, TableColumn, Text, table_column
 
 _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
@@ -36,8 +36,8 @@ class HuggingFaceDataSource:
     * `with_format("numpy")`: NumPy scalars and arrays of the dtypes that are stored, as `ParquetDataSource` gives them;
     * any other, or with features that are decoded (images): what `dataset.__getitems__` gives.
 
-    Where all columns are numbers (or, with NumPy's format, arrays of one shape), a plain `Batch` takes them right from the
-    table. A dataset on disk stays there: it is mapped into memory, and pickled it is the names of its files.
+    Where all columns are numbers or texts (or, with NumPy's format, arrays of one shape), a plain `Batch` takes them right
+    from the table. A dataset on disk stays there: it is mapped into memory, and pickled it is the names of its files.
 
     Args:
         dataset: a `datasets.Dataset`, its rows selected and shuffled as you like.
@@ -112,12 +112,21 @@ class HuggingFaceDataSource:
 
     @cached_property
     def columns(self) -> Any:
-        """A dict of columns to take batches from, if all are numbers; None if not."""
+        """A dict of columns to take batches from, if all are numbers or texts; None if not."""
         if not self._reads_table or not self._length:
             return None
         places = LastResult(self._places)
-        columns = {name: _whole(column, self._length, places) for name, column in self._columns.items()}
+        columns = {name: self._whole(name, column, places) for name, column in self._columns.items()}
         return None if None in columns.values() or not columns else columns
+
+    def _whole(self, name: str, column: TableColumn, places: LastResult[Places]) -> _BatchColumn | _BatchTexts | None:
+        """A column to take batches from, which have the dtype that stacking the values would give them."""
+        if isinstance(column, Text):
+            return _BatchTexts(lambda keys: self._values(name, column, places.of(keys), keys), column, self._length)
+        if not isinstance(column, Numbers):
+            return None
+        dtype = _stacked(column.rows) if column.as_python else column.rows.dtype
+        return None if dtype is None else _BatchColumn(column.rows, self._length, dtype, places)
 
     @cached_property
     def lengths(self) -> dict[str, Int64s] | None:
@@ -256,12 +265,25 @@ class _BatchColumn:
         self._rows.take_into(self._places.of(keys), out)
 
 
-def _whole(column: TableColumn, length: int, places: LastResult[Places]) -> _BatchColumn | None:
-    """A column to take batches from, which have the dtype that stacking the values would give them."""
-    if not isinstance(column, Numbers):
-        return None
-    dtype = _stacked(column.rows) if column.as_python else column.rows.dtype
-    return None if dtype is None else _BatchColumn(column.rows, length, dtype, places)
+class _BatchTexts:
+    """A column of strings or bytes as far as a batch needs it; `sources.protocol.TextColumn` says what it does."""
+
+    is_text: ClassVar[Literal[True]] = True
+    dtype = np.dtype(object)
+
+    def __init__(self, values: Callable[[Int64s], list[Any]], column: Text, length: int) -> None:
+        self._values = values
+        self.shape = (length,)
+        self.nbytes = column.ragged.items_bytes
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
+        """The values of `keys`, all made at once."""
+        values = np.empty(len(keys), object)
+        values[:] = self._values(keys)
+        return values, np.arange(len(keys))
 
 
 def _stacked(rows: PieceRows) -> npt.DTypeLike | None:

@@ -41,6 +41,7 @@ class Ragged:
     def __init__(self, offsets: Sequence[Array], contents: Sequence[Array]) -> None:
         self._offsets = PieceRows(offsets)
         self.items, self._starts = as_one(contents)
+        self.items_bytes = sum(one.nbytes for one in contents)
 
     def bounds(self, places: Places) -> tuple[Int64s, Int64s]:
         base = self._starts[places.pieces]

@@ -19,7 +19,15 @@ from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ..accepted import as_source
 from ..keys import Keys, check_key, check_keys
 from ..parts import Groups, Int64s, LastResult, grouped, in_order
-from ..protocol import DataSource, fingerprint_of, grows_within, is_in_event_loop, reader_of, reads_singly
+from ..protocol import (
+    DataSource,
+    fingerprint_of,
+    grows_within,
+    is_in_event_loop,
+    is_text_column,
+    reader_of,
+    reads_singly,
+)
 from ..provenance import UsedRecord, used_records
 
 Array = npt.NDArray[Any]
@@ -257,6 +265,8 @@ def _mixed_columns(columns: Sequence[Any]) -> Any:
     leaves, structure = [leaves for leaves, _ in flat], flat[0][1]
     kinds = [[(leaf.dtype, leaf.shape[1:]) for leaf in some] for some in leaves]
     if any(other != structure for _, other in flat) or any(kind != kinds[0] for kind in kinds):
+        return None
+    if any(map(is_text_column, leaves[0])):
         return None
     groups = LastResult(lambda keys: grouped(*reversed(np.divmod(keys, len(columns)))))
     return structure.unflatten([MixedColumn(parts, groups) for parts in zip(*leaves)])

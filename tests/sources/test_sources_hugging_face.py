@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import itertools
 import pickle
 import warnings
 from pathlib import Path
@@ -163,7 +164,10 @@ def batches(dataset, **options):
 
 
 @pytest.mark.parametrize("form", [None, "numpy"])
-@pytest.mark.parametrize("names", [["bool", "int8", "float32", "class"], ["uint64"], ["pair", "matrix"]])
+@pytest.mark.parametrize(
+    "names",
+    [["bool", "int8", "float32", "class"], ["uint64"], ["pair", "matrix"], ["large"], ["bytes", "int8", "large"]],
+)
 def test_batches_of_columns_are_those_of_rows(form, names):
     """A plain Batch gives the same arrays of the same dtypes as one that stacks the rows."""
     rows = rechunked(every_kind()).select_columns(names).with_format(form)
@@ -176,12 +180,69 @@ def test_batches_of_columns_are_those_of_rows(form, names):
         assert_same(left, right)
 
 
-def test_numbers_without_nulls_are_columns():
-    """They are, with any number of chunks and with rows selected; text, or a null, makes rows of them."""
+def test_numbers_and_texts_without_nulls_are_columns():
+    """They are, with any number of chunks and with rows selected; a null makes rows of them."""
     rows = rechunked(every_kind())
     assert list(as_source(rows.select_columns(["int8", "class"]).shuffle(seed=0)).columns) == ["int8", "class"]
-    assert as_source(rows.select_columns(["int8", "text"])).columns is None
+    assert list(as_source(rows.select_columns(["int8", "large"])).columns) == ["int8", "large"]
     assert as_source(rows.select_columns(["maybe"])).columns is None
+    assert as_source(rows.select_columns(["int8", "text"])).columns is None
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("shape", ["whole", "subset", "mix", "filter"])
+def test_batches_with_texts_are_those_of_rows_wherever_they_are_made(shape, worker_count):
+    """Also where parts are chosen or mixed, batches are short at the end, and operations follow."""
+    rows = rechunked(every_kind()).select_columns(["large", "int8", "bytes"]).shuffle(seed=2)
+    source = {
+        "whole": rows,
+        "filter": rows,
+        "subset": headrace.Subset(rows, np.arange(20)),
+        "mix": {"a": rows, "b": rows.select(range(10))},
+    }[shape]
+    if shape == "mix":
+        sampler = headrace.MixSampler(source, [1, 1])
+    else:
+        sampler = headrace.IndexSampler(len(source), shuffle=True, seed=0, num_epochs=1)
+    after = [headrace.Filter(_all_of_it)] if shape == "filter" else []
+
+    def first_batches(before, worker_count):
+        operations = [*before, headrace.Batch(8), *after]
+        loader = headrace.DataLoader(
+            data_source=source, sampler=sampler, operations=operations, worker_count=worker_count
+        )
+        with iter(loader) as iterator:
+            return list(itertools.islice(iterator, 5))
+
+    found, expected = first_batches([], worker_count), first_batches([_same], 0)
+    assert len(found) >= 3
+    for left, right in zip(found, expected, strict=True):
+        assert_same(left, right)
+
+
+def _same(row):
+    return row
+
+
+def _all_of_it(batch):
+    return len(batch["large"]) > 0
+
+
+def test_batches_before_a_text_that_cannot_be_read_come():
+    """The error names the record, as where rows are read."""
+    texts = [f"text {key}".encode() for key in range(100)]
+    texts[50] = b"\xff\xfe"
+    damaged = pa.Array.from_buffers(pa.string(), 100, pa.array(texts).buffers())
+    dataset = datasets.Dataset(datasets.table.InMemoryTable(pa.table({"text": damaged})))
+    found = []
+    loader = headrace.DataLoader(
+        data_source=dataset, sampler=headrace.IndexSampler(100), operations=[headrace.Batch(8)]
+    )
+    with pytest.raises(headrace.errors.SourceError, match="damaged") as caught:
+        for batch in loader:
+            found += batch["text"].tolist()
+    assert found == [f"text {key}" for key in range(48)]
+    assert "record key 50" in str(caught.value.__notes__)
 
 
 def test_columns_of_several_datasets_are_mixed():
