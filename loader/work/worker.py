@@ -396,13 +396,5 @@ class Worker:
         except Exception as error:
             # No variable keeps the failure, as its traceback leads to this frame.
             if self._columns is not None:
-                return self._columns_before_failure(task, *reader.records_before_failure(task, error))
+                return self._columns.whole(reader.keys(task), *reader.records_before_failure(task, error))
             return reader.records_before_failure(task, error)
-
-    def _columns_before_failure(
-        self, task: SpanTask, records: Sequence[Any], failure: Exception
-    ) -> tuple[Sequence[Any], Exception]:
-        """The batches that are whole before the record at fault, and why it cannot be read."""
-        assert self._columns is not None, "only they are read as batches"
-        whole = len(records) - len(records) % self._columns.batch_size
-        return self._columns.batches(self._readers[task.leaf].keys(task)[:whole]), failure
