@@ -195,8 +195,9 @@ class ColumnReader:
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """Memory of a batch; that of objects is never shared with another process."""
-        plain = [(spec, name) for spec, name in zip(specs, self._names) if not spec.dtype.hasobject]
-        if len(plain) == len(specs):
-            return allocated(specs, self._names, self._allocate)
-        shared = iter(allocated(*zip(*plain), self._allocate) if plain else ())
+        plain = [number for number, spec in enumerate(specs) if not spec.dtype.hasobject]
+        if not plain:
+            return [np.empty(*spec) for spec in specs]
+        names = [self._names[number] for number in plain]
+        shared = iter(allocated([specs[number] for number in plain], names, self._allocate))
         return [np.empty(*spec) if spec.dtype.hasobject else next(shared) for spec in specs]
