@@ -1,1 +1,1 @@
-"""ArrayRecord files: which ones a user names, what the library reads of one, a source on them."""
+"""ArrayRecord files: find them, read them through the library, and a source on them."""

@@ -1,7 +1,4 @@
-"""ArrayRecord files: which a user names, and how the library reads them.
-
-In: paths, ranges, file instructions; positions in a file. Out: files, ranges and numbers of records; readers, records.
-"""
+"""ArrayRecord files: find those that a user names, and read them through the library."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ from ...files.urls import is_remote
 from ..growing.generation import FileFacts
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
-"""The files of a directory that count; `*` at the end for names like `x.array_record-00000-of-00008`."""
+"""Files of a directory that count. The `*` at the end matches names like `x.array_record-00000-of-00008`."""
 
 _RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
 
 
 @runtime_checkable
 class FileInstruction(Protocol):
-    """A part of one file, as TFDS and Grain give it: `take` records (-1: all) after the first `skip`."""
+    """Part of a file, as TFDS and Grain describe it: `take` records (-1: all) after the first `skip`."""
 
     filename: str
     skip: int
@@ -45,7 +42,7 @@ ArrayRecordPath: TypeAlias = PathLike | FileInstruction
 
 
 class FileRange(NamedTuple):
-    """The records `[start, stop)` of one file; stop None is the file's end, known once it was opened."""
+    """Records `[start, stop)` of one file. `stop` None: the end of the file, known after it is opened."""
 
     path: str
     start: int = 0
@@ -53,12 +50,12 @@ class FileRange(NamedTuple):
 
 
 def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
-    """The ranges of files that a path, glob or folder, a `path[start:end]` or a file instruction means.
+    """Return the ranges of files that a path, a glob, a folder, a `path[start:end]` or a file instruction means.
 
     Raises:
-        SourceNotFoundError: nothing is there.
-        ValueError: a range is ill-formed, or of several files.
-        TypeError: it is no path.
+        SourceNotFoundError: no file matches.
+        ValueError: a range is malformed, or belongs to several files.
+        TypeError: `path` is not a path.
     """
     if isinstance(path, FileInstruction):
         start = int(path.skip)
@@ -77,10 +74,10 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
 
 
 def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]:
-    """Paths, globs and folders, as they were passed.
+    """Return paths, globs and folders unchanged, after a check that none means a part of a file.
 
     Raises:
-        ValueError: one is a part of a file.
+        ValueError: one means a part of a file.
     """
     listed = path_list([paths] if isinstance(paths, FileInstruction) else paths)
     for path in listed:
@@ -107,7 +104,7 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
 
 
 def bounded(part: FileRange, count: int) -> tuple[str, int, int]:
-    """Path, start and stop of a part of a file that has `count` records, or a SourceError where it goes past the end."""
+    """Return path, start and stop of a part of a file with `count` records. Raises SourceError if it exceeds the file."""
     stop = count if part.stop is None else part.stop
     if not 0 <= part.start <= stop <= count:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
@@ -127,19 +124,19 @@ _CALL_SECONDS = 300e-6
 # Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
 _INDEX_BYTES = 2 * 65536
 _HEAD_BYTES, _END_BYTES = 1 << 16, 4 << 20
-"""Bytes at the two ends of a remote file, in which its header and mostly its index are."""
+"""Bytes at the two ends of a remote file that contain its header and, usually, its index."""
 
 
 def array_record_library() -> Any:
-    """The library's module, or a MissingExtraError."""
+    """Return the library's module, or raise MissingExtraError."""
     user = "ArrayRecordDataSource needs the package array_record"
     return optional_library("array_record.python.array_record_module", user, "array-record")
 
 
 def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
-    """Open a file once, and count its records; a SourceError where it is empty, truncated or something else.
+    """Open a file once, and count its records. Raises SourceError if it is empty, cut off or of another kind.
 
-    The digest is that of the file's end, where the index is.
+    The digest is that of the file's end, which contains the index.
     """
     with closing(open_file(path, storage)) as file:
         if not file.size:
@@ -150,7 +147,7 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
-    """Count the records. Of a remote file, its ends are enough for the library, as a rule."""
+    """Count the records. The ends of a remote file usually suffice for the library."""
     if is_remote(file.path):
         with suppress(SourceError), _ends_of(file, _END_BYTES) as path:
             return _count_at(path, file.path, options)
@@ -160,7 +157,7 @@ def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
 
 @contextmanager
 def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
-    """The path of a file of the same size that has so many bytes of the end, a first block, and zeros between them."""
+    """Yield the path of a file of the same size with the first block, `length` bytes of the end, and zeros between them."""
     tail = max(file.size - length, 0)
     head = min(tail, _HEAD_BYTES)
     with tempfile.NamedTemporaryFile(prefix="headrace-") as copy:
@@ -175,7 +172,7 @@ def _count_at(path: str, name: str, options: str) -> int:
 
 
 def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: StorageOptions, number: int) -> Any:
-    """A reader of one of the files, or a SourceError where it is missing, was changed or cannot be read."""
+    """Open one of the files for reading. Raises SourceError if it is missing, was modified or cannot be read."""
     name, stamp = files[number]
     with local_copy(name, storage, stamp) as path:
         reader = _open(path, name, options)
@@ -188,7 +185,7 @@ def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: Sto
 
 
 def _open(path: str, name: str, options: str) -> Any:
-    """Opens a file; the library reports a bad one only when it is used or closed, so it is asked at once."""
+    """Open a file, and ask the library at once for errors, which it reports only when the reader is used or closed."""
     if not os.path.exists(path):
         raise SourceNotFoundError(f"no file {short_repr(name, TEXT)}")
     if not os.path.getsize(path):
@@ -203,7 +200,7 @@ def _open(path: str, name: str, options: str) -> Any:
 
 @contextmanager
 def _foreign(name: str) -> Iterator[None]:
-    """What the library raises becomes an error that names the file."""
+    """Turn exceptions of the library into an error that names the file."""
     try:
         yield
     except RuntimeError as error:
@@ -211,7 +208,7 @@ def _foreign(name: str) -> Iterator[None]:
 
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:
-    """The records at these positions of a reader's file; raises RuntimeError, as the library does."""
+    """Return the records at these positions of a file. Raises RuntimeError, as the library does."""
     records: list[bytes] = []
     if len(positions) > _FEW:
         records += reader.read(positions)

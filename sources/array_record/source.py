@@ -1,7 +1,7 @@
-"""In: record keys. Out: `bytes`, the records of ArrayRecord files, many per call of the library's own batched read.
+"""Source of the records of ArrayRecord files, as `bytes`. Many records are read by one call of the library.
 
-The files are opened once at construction, to count their records, and closed again; the process that reads opens them
-anew, when it first needs them. File format: https://github.com/google/array_record.
+Files are opened once by the constructor to count their records, and closed again. The process that reads opens them on first
+use. File format: https://github.com/google/array_record.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ from .files import (
 
 
 class ArrayRecordDataSource(FileSource[bytes]):
-    """The records of ArrayRecord files, in the order of the files. Thread-safe, picklable, safe to fork.
+    """Records of ArrayRecord files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
     Args:
         paths: a path, a glob, a directory (its `*.array_record*` files), `"path[start:end]"` for the records
-            `[start, end)` of one file (`[start:]`: up to its end, `[:end]`: from its beginning), a file instruction
-            with `filename`, `skip`, `take` (as TFDS gives it), or a list of any of these. A glob and a directory are
-            sorted by name; a list keeps its order.
-        reader_options: options of the library's reader that go over ours (`readahead_buffer_size:0`,
-            `max_parallelism:0`, which suit random access).
-        max_open_files: how many files of this source stay open at most. Default: all sources of a process together keep a
-            quarter of what it may open (16 to 256).
-        storage_options: how files in stores are reached and kept (docs/how-to/remote-files.md). They are brought whole into the
-            cache.
-        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
-            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
-        generation: read the files of this generation, from 0, and look for no others.
+            `[start, end)` of one file (`[start:]` and `[:end]` are open ranges), a file instruction with `filename`, `skip`
+            and `take` (from TFDS), or a list of any of these. Files of a glob or directory are sorted by name; a list keeps
+            its order.
+        reader_options: options of the library's reader, which override the defaults `readahead_buffer_size:0` and
+            `max_parallelism:0` for random access.
+        max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
+            quarter of the process's limit open (16 to 256).
+        storage_options: how files in stores are reached and cached (docs/how-to/remote-files.md). They are copied into the
+            cache as a whole.
+        growing: True: more files may appear, in numbered generations that are recorded beside the data in
+            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is empty, truncated or not ArrayRecord; a range goes past a file's end; no records at all.
-        ValueError: `paths` is an empty list, a range is ill-formed, or one of a source that grows, the library does not know
-            a reader option, or `max_open_files` is less than 1.
-        TypeError: a path is no path, or `max_open_files` is no integer.
+        SourceNotFoundError: a path matches no file.
+        SourceError: a file is empty, cut off or not ArrayRecord; a range exceeds its file; or there are no records.
+        ValueError: `paths` is an empty list; a range is malformed, or is used with `growing`; the library does not know a
+            reader option; or `max_open_files` is less than 1.
+        TypeError: a path is not a path, or `max_open_files` is not an integer.
         MissingExtraError: the library array_record is not installed.
 
     Example (needs a file):
@@ -79,9 +79,9 @@ class ArrayRecordDataSource(FileSource[bytes]):
     _settles = False
 
     _starts: npt.NDArray[np.int64]
-    """`int64[parts]`: what to subtract from a key to get the position in the part's file."""
+    """`int64[parts]`: number to subtract from a key to get the position in the part's file."""
     _files: tuple[tuple[str, Stamp], ...]
-    """Each once: parts of one file share its reader."""
+    """Distinct files. Parts of one file share its reader."""
     _file_of_part: list[int]
 
     def __init__(
@@ -145,7 +145,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
 
     @property
     def records_together(self) -> int:
-        """The number of records decompressed to read one: the first file's `group_size`."""
+        """Number of records that are decompressed to read one: the `group_size` of the first file."""
         with self._pool.lend(self._file_of_part[0]) as reader:
             found = re.search(r"group_size:(\d+)", reader.writer_options_string())
         return int(found[1]) if found else 1

@@ -1,1 +1,1 @@
-"""Sources on Apache Arrow: Parquet files and Hugging Face datasets."""
+"""Sources on Apache Arrow: Parquet files, Hugging Face datasets and Lance tables."""

@@ -1,4 +1,4 @@
-"""Lengths of the values of a column, by its offsets. In: a column of pyarrow, and a name. Out: `int64[rows]`."""
+"""Lengths of the values of a pyarrow column, from its offsets."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ...errors import LengthsError
 
 
 def column_named(name: str, names: Sequence[str], whose: str) -> str:
-    """The column of a name: itself, or the one with the field that it names, "meta" of "meta/tokens".
+    """Return the column for a name: the column itself, or the one that contains the field, "meta" for "meta/tokens".
 
     Args:
-        name: as above.
-        names: of all columns.
-        whose: of what, with its verb, for messages: "the files have".
+        name: name of a column or field.
+        names: names of all columns.
+        whose: subject of the message, with its verb: "the files have".
 
     Raises:
-        LengthsError: there is none.
+        LengthsError: there is no such column.
     """
     for column in (name, name.split("/")[0]):
         if column in names:
@@ -30,13 +30,13 @@ def column_named(name: str, names: Sequence[str], whose: str) -> str:
 
 
 def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]:
-    """The length of each value of a column of pyarrow, by its offsets: of lists, texts and bytes; whole numbers are lengths.
+    """Return the length of each value of a pyarrow column, from its offsets: of lists, texts and bytes. Integers are lengths.
 
     A null has length 0.
 
     Args:
-        column: as above.
-        name: of it, or of a field in it.
+        column: the column.
+        name: name of the column, or of a field in it.
         own: the column's own name.
 
     Raises:
@@ -67,7 +67,7 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
 
 
 def _field(column: Any, path: Sequence[str], name: str) -> Any:
-    """The field of a struct in structs; null where one of these is."""
+    """Return the field of nested structs; null where one of the structs is null."""
     import pyarrow.compute as pc
     import pyarrow.types as kinds
 

@@ -1,11 +1,11 @@
-"""In: one column of a decoded row group (a pyarrow array). Out: the values of some rows, as NumPy or Python objects.
+"""Convert one column of a decoded row group (a pyarrow array) to NumPy or Python objects.
 
 | Arrow type | value |
 |---|---|
 | numbers, booleans, dates, times | NumPy scalar |
 | (large, fixed-size) list of numbers without nulls | read-only array; fixed-size lists, nested too, have their shape |
 | string, binary | `str`, `bytes` |
-| anything else (structs, maps, decimals, lists of strings, …) | Python objects, as pyarrow's `to_pylist` gives them |
+| anything else (structs, maps, decimals, lists of strings, …) | Python objects, as pyarrow's `to_pylist` returns them |
 | null | None |
 """
 
@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 
 class DecodedColumn(Protocol):
-    """The values of one column of a row group."""
+    """Protocol of the values of one column of a row group."""
 
     @property
     def nbytes(self) -> int:
@@ -32,7 +32,7 @@ class DecodedColumn(Protocol):
 
 
 class _Dense:
-    """Row k is `values[k]`: a scalar, or a read-only array of one shape."""
+    """Column whose row k is `values[k]`: a scalar, or a read-only array of one shape."""
 
     def __init__(self, values: Array) -> None:
         self._values = _frozen(values)
@@ -44,7 +44,7 @@ class _Dense:
 
 
 class _Ragged:
-    """Row k is `values[offsets[k] : offsets[k + 1]]`."""
+    """Column whose row k is `values[offsets[k] : offsets[k + 1]]`."""
 
     def __init__(self, values: Array, lengths: Array) -> None:
         self._values = _frozen(values)
@@ -59,7 +59,7 @@ class _Ragged:
 
 
 class Nullable:
-    """Another column with None where `is_null`: an array, or `PieceRows` where rows are `Places`."""
+    """Another column with None where `is_null`: an array, or `PieceRows` if rows are `Places`."""
 
     def __init__(self, column: Any, is_null: Any) -> None:
         self._column, self._is_null = column, is_null
@@ -76,7 +76,7 @@ class Nullable:
 
 
 class _Objects:
-    """Values that stay in Arrow's compact form until they are asked for."""
+    """Column whose values stay in Arrow's compact form until they are requested."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -88,7 +88,7 @@ class _Objects:
 
 
 def column_of(chunked: Any) -> DecodedColumn:
-    """Returns the fastest form of one column of a row group (`pyarrow.ChunkedArray`)."""
+    """Return the fastest form of one column of a row group (`pyarrow.ChunkedArray`)."""
     import pyarrow as pa
 
     try:
@@ -119,7 +119,7 @@ def _column(array: Any) -> DecodedColumn:
 
 
 def plain(array: Any) -> Any:
-    """Without dictionary encoding and extension type, except tensors, which know their shape."""
+    """Remove dictionary encoding and extension types, except tensors, which know their shape."""
     import pyarrow as pa
 
     if isinstance(array, pa.DictionaryArray):
@@ -130,7 +130,7 @@ def plain(array: Any) -> Any:
 
 
 def dense(array: Any) -> Array | None:
-    """`array[n, …]` of numbers without nulls at any level, None when there is no such form."""
+    """Return `array[n, …]` for numbers without nulls at any level, or None if there is no such form."""
     import pyarrow.types as kinds
 
     if array.null_count:
@@ -156,7 +156,7 @@ def _ragged(array: Any) -> DecodedColumn | None:
 
 
 def filled(array: Any) -> Array:
-    """Numbers with something in the place of each null; without it integers would turn into floats."""
+    """Return numbers with a placeholder for each null. Without it, integers would become floats."""
     import pyarrow.types as kinds
 
     if kinds.is_integer(array.type) or kinds.is_boolean(array.type):
@@ -165,7 +165,7 @@ def filled(array: Any) -> Array:
 
 
 def is_scalar(kind: Any) -> bool:
-    """True of numbers, and of dates and times without a zone."""
+    """Return True for numbers, and for dates and times without a time zone."""
     scalars, timestamp = _scalar_ids()
     number = kind.id
     return number in scalars or (number == timestamp and kind.tz is None)  # NumPy's datetimes know no time zone.
@@ -173,7 +173,7 @@ def is_scalar(kind: Any) -> bool:
 
 @functools.cache
 def _scalar_ids() -> tuple[frozenset[int], int]:
-    """The numbers that pyarrow gives to types of scalars, and that of timestamps."""
+    """Return pyarrow's numbers for scalar types, and for timestamps."""
     import pyarrow.lib as ids
 
     whole = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -182,7 +182,7 @@ def _scalar_ids() -> tuple[frozenset[int], int]:
 
 
 def is_list(kind: Any) -> bool:
-    """True of lists, of one length or not."""
+    """Return True for list types, of fixed length or not."""
     import pyarrow.types as kinds
 
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))

@@ -1,6 +1,6 @@
-"""In: a row group as an Arrow table. Out: its rows.
+"""Rows of a row group that is decoded to an Arrow table.
 
-A few rows are made value by value. Only a row group that is asked for more of them is converted, column by column.
+A few rows are converted value by value. A row group of which more rows are requested is converted column by column.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .columns import DecodedColumn, column_of, is_list, is_scalar
 ValueOf = Callable[[Any], Any]
 
 _FEW = 4
-"""Rows of a row group whose values are made one by one. To convert a column takes as long as some values."""
+"""Number of rows of a row group that are converted value by value. Converting a column takes as long as a few values."""
 
 
 class Form:
-    """The columns that row groups share, by name and type (`pyarrow.DataType`), and how their values are made."""
+    """Columns that row groups share, by name and type (`pyarrow.DataType`), and functions that convert their values."""
 
     def __init__(self, names: Sequence[str], kinds: Sequence[Any]) -> None:
         import pyarrow as pa
@@ -30,12 +30,12 @@ class Form:
         values = [_value_of(kind) for kind in kinds]
         self.values = [value or (lambda found: found) for value in values]
         self.wholes = [number for number, value in enumerate(values) if value is None]
-        """The columns whose values depend on the whole column: they are converted at once."""
+        """Columns whose values depend on the whole column. They are converted at once."""
         self.flags = sum(1 for kind in kinds if kind == pa.bool_())
-        """How many columns have values of one bit."""
+        """Number of columns with values of one bit."""
 
     def columns(self, table: Any) -> list[Any]:
-        """The columns of a table by their names; all tables of a form have the same ones in the same order."""
+        """Return the columns of a table by name. All tables of a form have the same columns in the same order."""
         if self._places is None:
             present = table.column_names
             self._places = [present.index(name) for name in self.names]
@@ -44,9 +44,9 @@ class Form:
 
 
 class DecodedRows:
-    """A decoded row group, from a table with at least the columns of `form`. Thread-safe.
+    """Decoded row group, from a table with at least the columns of `form`. Thread-safe.
 
-    `nbytes` are the bytes in memory when all columns are converted.
+    `nbytes` is the memory with all columns converted.
     """
 
     def __init__(self, table: Any, form: Form) -> None:
@@ -59,11 +59,12 @@ class DecodedRows:
             columns[number] = whole = _Whole(columns[number])
             self.nbytes += whole.more_bytes
         self._held: tuple[list[Any], list[DecodedColumn] | None] = columns, None
-        """Columns as Arrow has them, but for those that have to be converted as a whole; or all, converted. One value, so that
-        threads see either."""
+        """Arrow columns, except those that must be converted as a whole; or all columns, converted. One attribute, so
+        that threads see one of the two.
+        """
 
     def rows(self, rows: list[int]) -> list[dict[str, Any]]:
-        """The rows of these numbers, counted from the beginning of the row group."""
+        """Return the rows of these numbers, counted from the beginning of the row group."""
         names, (columns, converted) = self._form.names, self._held
         self._given += len(rows)
         if converted is None and self._given <= _FEW:
@@ -82,7 +83,7 @@ class DecodedRows:
 
 
 class _Whole:
-    """A column that was converted, whose values are asked for one by one."""
+    """Converted column whose values are requested one by one."""
 
     def __init__(self, chunked: Any) -> None:
         self.column = column_of(chunked)
@@ -93,10 +94,10 @@ class _Whole:
 
 
 def _value_of(kind: Any) -> ValueOf | None:
-    """Makes the values of a `pyarrow.DataType` from its scalars; None where the whole column has a say.
+    """Return a function that converts scalars of a `pyarrow.DataType`, or None if the result depends on the whole column.
 
-    To convert one value takes a tenth of the time of its column. What it becomes must depend on its type alone: lists are not
-    among these, as whether they are arrays depends on all lists of the column.
+    Converting one value takes a tenth of the time of its column. Lists are not converted this way, because whether they become
+    arrays depends on all lists of the column.
     """
     import pyarrow as pa
     import pyarrow.types as kinds
@@ -120,7 +121,7 @@ def _number(of: type) -> ValueOf:
 
 
 def _narrow_float(of: type) -> ValueOf:
-    """Python's floats, which are wider, do not keep all bits of what is no number."""
+    """Return a converter to a narrow float. Python's wider floats do not keep all bits of NaN."""
     import pyarrow as pa
 
     def made(scalar: Any) -> Any:

@@ -1,6 +1,6 @@
-"""File systems of Parquet files: those of pyarrow, and stores. In: paths and URLs. Out: what pyarrow reads as a file.
+"""File systems for Parquet files: those of pyarrow, and stores.
 
-Imports pyarrow where it is called.
+pyarrow is imported when a function is called.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ...files.urls import is_remote
 
 
 def parquet_library() -> Any:
-    """The module `pyarrow.parquet`, or a MissingExtraError."""
+    """Return the module `pyarrow.parquet`, or raise MissingExtraError."""
     return optional_library("pyarrow.parquet", "ParquetDataSource needs pyarrow", "parquet")
 
 
 def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, str]:
-    """The pyarrow file system, or `StoreFiles`, and the path on it.
+    """Return the pyarrow file system, or `StoreFiles`, and the path on it.
 
     Args:
-        filesystem: a pyarrow file system, an fsspec one, or None: local, or what a URL such as `s3://…` names.
+        filesystem: a pyarrow file system, an fsspec one, or None: the local one, or that of a URL such as `s3://…`.
         path: a path, or with `filesystem=None` a URL.
         storage: how stores are reached.
     """
@@ -49,19 +49,19 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
 
 
 def is_local(filesystem: Any) -> bool:
-    """True of pyarrow's file system of this machine, whose paths Python knows too."""
+    """Return True for pyarrow's local file system, whose paths Python can open."""
     return getattr(filesystem, "type_name", "") == "local"
 
 
 def listing_of(filesystem: Any) -> FileSystem:
-    """Returns what path expansion needs of a pyarrow file system."""
+    """Return an adapter of a pyarrow file system for the expansion of paths."""
     if isinstance(filesystem, StoreFiles):
         return RemoteFileSystem(filesystem.options)
     return LocalFileSystem() if is_local(filesystem) else _ArrowFileSystem(filesystem)
 
 
 class _ArrowFileSystem:
-    """A pyarrow file system, asked for file types and names only."""
+    """Adapter of a pyarrow file system, for file types and names."""
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = filesystem
@@ -92,7 +92,7 @@ class _ArrowFileSystem:
 
 
 class StoreFiles:
-    """All stores, with one set of options; stands in for a file system of pyarrow's."""
+    """All stores with one set of options, in place of a pyarrow file system."""
 
     def __init__(self, options: StorageOptions) -> None:
         self.options = options
@@ -107,7 +107,7 @@ class StoreFiles:
 
 
 class StoreFile(RawFile):
-    """A remote file, read at any place."""
+    """Remote file that is read at any place."""
 
     def __init__(self, file: OpenFile) -> None:
         super().__init__(file, owned=True)
@@ -118,12 +118,12 @@ class StoreFile(RawFile):
         return self._file.stamp
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Bring what will be read from these ranges, all at once; it is kept until the file is closed."""
+        """Fetch all ranges that will be read, at once. They are kept until the file is closed."""
         offsets, lengths = [offset for offset, _ in ranges], [length for _, length in ranges]
         self._loaded = list(zip(offsets, self._file.read_many(offsets, lengths)))
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Begin to bring what will be read from these ranges by another one that opens this file."""
+        """Start to fetch ranges that another `StoreFile` of this file will read."""
         self._file.prefetch([offset for offset, _ in ranges], [length for _, length in ranges])
 
     def size(self) -> int:
@@ -141,7 +141,7 @@ class StoreFile(RawFile):
 
 
 def chunks_of(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
-    """The places of some columns' chunks in the file, by a row group's metadata."""
+    """Return the places of some columns' chunks in the file, from the metadata of a row group."""
     chunks = [group.column(number) for number in range(group.num_columns)]
     return [
         (

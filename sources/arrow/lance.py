@@ -1,7 +1,7 @@
-"""In: record keys of a Lance table, or of the rows of it that a filter lets through. Out: rows as dicts.
+"""Source of the rows of a Lance table, or of those that a filter selects, as dicts.
 
-Lance finds a row by its number without reading others, so that a shuffle costs no more than a read in order. The table is
-opened where it is first read, as its library starts threads: a process that was forked after that cannot use them.
+Lance reads a row by its number without reading others, so that a shuffle costs no more than reading in order. The table is
+opened on first use, because its library starts threads, and a process that is forked after that cannot use them.
 Format: https://lance.org/format/table/.
 """
 
@@ -28,28 +28,28 @@ from .decoded import DecodedRows, Form
 Int64s = npt.NDArray[np.int64]
 
 _ROW_NUMBER = "_rowoffset"
-"""The column of Lance's own that numbers the rows which were not deleted."""
+"""Lance's column with the number of each row that is not deleted."""
 
 
 class LanceSource:
-    """The rows of one version of a Lance table. Thread-safe, picklable.
+    """Rows of one version of a Lance table. Thread-safe, picklable.
 
-    A record is a dict of column name to value, with values as those of `ParquetDataSource`. The version is fixed when the
-    source is made: writers may add to the table meanwhile.
+    A record is a dict of column name to value. Values are like those of `ParquetDataSource`. The version is fixed when the
+    source is made, so that writers may add to the table.
 
     Args:
-        uri: a folder, or what Lance takes, such as `s3://…`.
-        columns: the columns to read, in this order; default all. No others are read.
-        filter: a condition in Lance's SQL, such as `"split = 'train' and length > 10"`: the rows that it is true of are the
-            records, in the order of the table. Lance evaluates it once, here. Costs 8 bytes for each of the rows.
-        version: a version or a tag of the table; default the newest.
+        uri: a folder, or another URI that Lance accepts, such as `s3://…`.
+        columns: the columns to read, in this order. Default: all. No others are read.
+        filter: a condition in Lance's SQL, such as `"split = 'train' and length > 10"`. The rows that satisfy it are the
+            records, in the order of the table. Lance evaluates it once, here. It takes 8 bytes of memory per row.
+        version: version or tag of the table. Default: the newest.
         storage_options: passed to Lance, for tables in stores.
 
     Raises:
-        SourceNotFoundError: there is no table, or not this version of it.
-        SourceError: it cannot be read, or Lance does not understand the filter.
+        SourceNotFoundError: the table, or this version of it, does not exist.
+        SourceError: the table cannot be read, or Lance does not understand the filter.
         NoRecordsError: there are no rows.
-        ValueError: a name in `columns` is no column of the table.
+        ValueError: a name in `columns` is not a column of the table.
         MissingExtraError: Lance is not installed.
 
     Example (needs a table):
@@ -62,7 +62,7 @@ class LanceSource:
 
     _table: Any
     _process: int | None
-    """It opened the table."""
+    """Process that opened the table."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class LanceSource:
         return self._read(np.array([check_key(key, self._count, "LanceSource")], np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> list[dict[str, Any]]:
-        """The rows of `keys`, in their order, in one call of Lance.
+        """Return the rows of `keys`, in order, by one call of Lance.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
@@ -157,7 +157,7 @@ class LanceSource:
         return numbers
 
     def _digest(self, table: Any) -> str:
-        """Identifies the files and deletions of the version, the columns, and the filter."""
+        """Return a digest of the version's files and deletions, the columns, and the filter."""
         fragments = [
             (part.fragment_id, part.physical_rows, part.num_deletions, [file.path for file in part.metadata.files])
             for part in table.get_fragments()
@@ -166,7 +166,7 @@ class LanceSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Records and a digest of the table's files, columns and filter: the same wherever the table lies."""
+        """Number of records, and a digest of the table's files, columns and filter. It does not depend on the folder."""
         return {"kind": "LanceSource", "records": self._count, "files": self._identity}
 
     def file_place(self, key: int) -> FilePlace:
@@ -174,7 +174,7 @@ class LanceSource:
         return FilePlace(self._uri, number, f"version {self._version}")
 
     def lengths_by(self, name: str) -> Int64s:
-        """The lengths of a column, `int64[records]`: of lists, texts and bytes; whole numbers are lengths. It is read once.
+        """Return the length of each value of a column, `int64[records]`: of lists, texts and bytes. Integers are lengths.
 
         Raises:
             LengthsError: there is no such column, or its values have no length.
@@ -189,7 +189,7 @@ class LanceSource:
         return lengths_of_column(column, name, own)
 
     def close(self) -> None:
-        """Lets go of the table. The source stays usable: reading opens it again."""
+        """Close the table. The source stays usable: reading opens it again."""
         with self._lock:
             self._table = None
 

@@ -1,10 +1,10 @@
-"""In: record keys (row numbers over all files). Out: rows as dicts of column name to value.
+"""Source of the rows of Parquet files, as dicts of column name to value.
 
-Parquet has no access to a single row: the unit is the row group. The source keeps an index of row groups, decodes those
-that a call touches, each once, and keeps the last used ones in memory. So a shuffle over a dataset larger than
-`cache_bytes` decodes a row group per record: write such files with small row groups (a few hundred rows).
+Parquet has no access to single rows; its unit is the row group. The source has an index of row groups, decodes each group that
+a call touches once, and keeps the last used ones in memory. So a shuffle over a dataset larger than `cache_bytes` decodes one row
+group per record. Write such files with small row groups (a few hundred rows).
 
-Files on this machine stay open once they were read, until the source is closed or dies (`row_groups.py`).
+Local files stay open after the first read, until the source is closed or deleted (`row_groups.py`).
 File format: https://parquet.apache.org/docs/file-format/.
 """
 
@@ -37,40 +37,41 @@ from .files import is_local, listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
-"""The files of a directory that count."""
+"""Files of a directory that count."""
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 
 Inspected: TypeAlias = tuple[ParquetPart, Any]
-"""A file, and its Arrow schema."""
+"""File, and its Arrow schema."""
 
 _SCATTERED = 8
-"""Of so many rows of a row group at least one is wanted, where it is brought ahead of time."""
+"""A row group is fetched ahead of time only if at least one of this many rows is wanted."""
 
 
 class ParquetDataSource(FileSource[dict[str, Any]]):
-    """The rows of Parquet files, in the order of the files. Thread-safe, picklable, safe to fork.
+    """Rows of Parquet files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to NumPy scalar, read-only NumPy array (lists of numbers), `str`, `bytes`, None
     (nulls) or nested Python objects (structs, maps, lists of strings).
 
     Args:
-        paths: a path, a glob, a directory (its `*.parquet` files) or a list of these. A glob and a directory are sorted
+        paths: a path, a glob, a directory (its `*.parquet` files) or a list of these. Files of a glob or directory are sorted
             by name; a list keeps its order.
-        columns: the columns to read, in this order; default all.
-        filesystem: a pyarrow (or fsspec) file system; default the local one, or what a URL such as `s3://…` names.
-        cache_bytes: bytes of decoded row groups that stay in memory, default 256 MiB; the last one always stays.
-        storage_options: how files in stores are reached and kept (docs/how-to/remote-files.md).
-        growing: more files may come, in generations that are written down beside the data, in `.headrace-generations`, or in a
-            folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
-        generation: read the files of this generation, from 0, and look for no others.
+        columns: the columns to read, in this order. Default: all.
+        filesystem: a pyarrow (or fsspec) file system. Default: the local one, or that of a URL such as `s3://…`.
+        cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The last one always stays.
+        storage_options: how files in stores are reached and cached (docs/how-to/remote-files.md).
+        growing: True: more files may appear, in numbered generations that are recorded beside the data in
+            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
-        SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is empty, truncated or not Parquet; files have different columns, or two of one name; no rows.
-        ValueError: a name in `columns` is no column of the files, `cache_bytes` is negative, or a source that grows is given a
-            `filesystem`.
-        TypeError: a path is no path, or `cache_bytes` is no integer.
+        SourceNotFoundError: a path matches no file.
+        SourceError: a file is empty, cut off or not Parquet; files have different columns, or two of one name; there are no
+            rows.
+        ValueError: a name in `columns` is not a column of the files, `cache_bytes` is negative, or `filesystem` is used with
+            `growing`.
+        TypeError: a path is not a path, or `cache_bytes` is not an integer.
         MissingExtraError: pyarrow is not installed.
 
     Example (needs a file):
@@ -167,15 +168,15 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     @functools.cached_property
     def _ends_of_files(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """`int64[files]`, twice: the first key, and the first row group, after each file."""
+        """Return the first key, and the first row group, after each file, `int64[files]` each."""
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 
     def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
-        """The lengths of a column, `int64[rows]`: of lists, texts and bytes by their offsets; whole numbers are lengths.
+        """Return the length of each value of a column, `int64[rows]`: of lists, texts and bytes. Integers are lengths.
 
-        Any column of the files. It is read once; of files on this machine the lengths are kept beside them, and made anew when
-        a file was changed.
+        Any column of the files is possible. It is read once. For local files, the lengths are stored beside them, and are made
+        anew if a file was modified.
 
         Raises:
             LengthsError: there is no such column, or its values have no length.
@@ -212,7 +213,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
 
 def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, list[str]]:
-    """The file system of all paths, and their names on it."""
+    """Return the file system of all paths, and their names on it."""
     resolved = [resolve(filesystem, path, storage) for path in path_list(paths)]
     found = resolved[0][0]
     if any(other != found for other, _ in resolved):
@@ -221,7 +222,7 @@ def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[A
 
 
 def _inspect(filesystem: Any, path: str) -> Inspected:
-    """Reads a file's footer: its row groups and its Arrow schema."""
+    """Read the footer of a file: its row groups and its Arrow schema."""
     try:
         with open_handle(filesystem, path) as handle:
             stamp = stamp_of_open(filesystem, path, handle)
@@ -240,16 +241,16 @@ def _inspect(filesystem: Any, path: str) -> Inspected:
 
 
 def schema_of_file(path: str) -> Any:
-    """The Arrow schema of a file on this machine.
+    """Return the Arrow schema of a local file.
 
     Raises:
-        SourceError: it is no Parquet file, is damaged, or has several columns of one name.
+        SourceError: the file is not Parquet, is damaged, or has several columns of one name.
     """
     return _inspect(resolve(None, path, storage_options_of(None))[0], path)[1]
 
 
 def _check_names(fields: Iterable[Any], path: str) -> None:
-    """A record is a dict, which has no two items of one name; nor has a struct in it."""
+    """Raise SourceError for duplicate names: a record, and a struct in it, is a dict."""
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         twice = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
@@ -261,7 +262,7 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
 
 
 def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[str, ...], whole: bool) -> None:
-    """Holds the columns of every file against those of the first; their order and nullability may differ."""
+    """Compare the columns of every file with those of the first. Order and nullability may differ."""
     first, schema = inspected[0]
     for file, other in inspected[1:]:
         difference = _difference(schema, other, columns)

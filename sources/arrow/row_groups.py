@@ -1,10 +1,10 @@
-"""In: numbers of row groups, counted over all files. Out: decoded row groups, which give rows.
+"""Decode row groups, numbered over all files, and return their rows.
 
-* A footer is parsed once and kept: for 20,000 chunks of columns that takes some 10 ms, many times as long as a row group. It
-  does not change, so threads share it.
-* Files on this machine stay open. Several threads may read one, each by a `ParquetFile` of its own. Before and after each read
-  it is asked whether the path is still the same file. Others cannot be asked that while they are open: these are opened for
-  each read.
+* A footer is parsed once and kept. For 20,000 chunks of columns parsing takes 10 ms, many times as long as decoding a row
+  group. Footers do not change, so threads share them.
+* Local files stay open. Several threads may read one file, each by its own `ParquetFile`. Before and after each read it is
+  checked that the path still leads to the same file. Other files cannot be checked while they are open, and are opened for each
+  read.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from .decoded import DecodedRows, Form
 from .files import StoreFile, StoreFiles, chunks_of, is_local, parquet_library
 
 FOOTER_BYTES = 128 * 2**20
-"""Bytes of parsed footers that stay in memory, and of those of open files; the last one always stays."""
+"""Maximum bytes of parsed footers in memory, and of those of open files. The last one always stays."""
 
 _PARSED = 7
-"""How many times as much memory a parsed footer takes as its bytes in the file. Measured: 16 MB for 2.2 MB."""
+"""Ratio of the memory of a parsed footer to its bytes in the file. Measured: 16 MB for 2.2 MB."""
 
 
 class ParquetPart(NamedTuple):
-    """Facts about one file after its footer was read."""
+    """Facts about one file, from its footer."""
 
     path: str
     stamp: Stamp
     group_rows: tuple[int, ...]
     footer: str
-    """A digest of the footer: row groups, their places and the statistics of their columns."""
+    """Digest of the footer: row groups, their places and the statistics of their columns."""
 
 
 class RowGroups:
-    """All row groups of all files, and how to decode some columns of one. Thread-safe, safe to fork."""
+    """All row groups of all files. Decodes some columns of one. Thread-safe, safe to fork."""
 
     def __init__(self, filesystem: Any, columns: tuple[str, ...], files: tuple[ParquetPart, ...]) -> None:
         self.filesystem, self.columns, self.files = filesystem, columns, files
@@ -56,7 +56,7 @@ class RowGroups:
         return RowGroups, (self.filesystem, self.columns, self.files)
 
     def place(self, number: int) -> tuple[int, int]:
-        """The number of the file that holds row group `number`, and the group's number in it."""
+        """Return the number of the file that contains row group `number`, and the group's number in it."""
         return part_of(number, self._ends)
 
     def decode(self, number: int) -> DecodedRows:
@@ -66,7 +66,7 @@ class RowGroups:
             return reader.block(group)
 
     def lengths(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        """The lengths of a column in file `number`, or of a field in it; see `lengths_of_column`."""
+        """Return the lengths of a column, or of a field in it, in file `number`; see `lengths_of_column`."""
         with self._opened(number) as handle:
             file = parquet_library().ParquetFile(handle, pre_buffer=False)
             column = column_named(name, file.schema_arrow.names, "the file has")
@@ -78,7 +78,7 @@ class RowGroups:
         self._readers.close()
 
     def bring_ahead(self, numbers: Sequence[int]) -> None:
-        """Begin to bring row groups of files in stores into the cache on disk."""
+        """Start to fetch row groups of files in stores into the cache on disk."""
         wanted: dict[int, list[int]] = {}
         for file, group in map(self.place, numbers):
             wanted.setdefault(file, []).append(group)
@@ -106,7 +106,7 @@ class RowGroups:
 
     @contextmanager
     def _unchanged(self, number: int, handle: Any) -> Iterator[None]:
-        """The file is still the same, and is not written to meanwhile."""
+        """Check, before and after the block, that the file is still the same."""
         file = self.files[number]
         check_unchanged(file.path, file.stamp, stamp_of_open(self.filesystem, file.path, handle))
         yield
@@ -114,19 +114,19 @@ class RowGroups:
 
 
 class _Footer:
-    """A parsed footer, which any thread may use, and what follows from its columns."""
+    """Parsed footer, which any thread may use, with what follows from its columns."""
 
     def __init__(self, file: Any, columns: tuple[str, ...]) -> None:
         self.metadata = file.metadata
         self.nbytes = _PARSED * file.metadata.serialized_size
         schema = file.schema_arrow
         self.asked = None if schema.names == list(columns) else list(columns)
-        """The columns to ask for; None for all, which takes no search for names."""
+        """Columns to request; None for all, which avoids a search for names."""
         self.form = Form(columns, [schema.field(name).type for name in columns])
 
 
 class _Reader:
-    """An open file. A `ParquetFile` serves one thread at a time: there are as many as threads have read at once."""
+    """Open file. A `ParquetFile` serves one thread at a time, so there are as many as threads have read at once."""
 
     def __init__(self, handle: Any, footer: _Footer, columns: tuple[str, ...]) -> None:
         self.handle, self._footer, self._columns = handle, footer, columns
@@ -152,19 +152,19 @@ class _Reader:
 
 
 def unreadable() -> tuple[type[BaseException], ...]:
-    """Errors of pyarrow and Python for files and values that cannot be read: text that is not UTF-8, dates out of range."""
+    """Exceptions of pyarrow and Python for unreadable files and values, such as invalid UTF-8 or dates out of range."""
     import pyarrow
 
     return (pyarrow.ArrowException, OSError, UnicodeError, OverflowError)
 
 
 def open_handle(filesystem: Any, path: str, known: Stamp | None = None) -> Any:
-    """Opens a file; a store is not asked whether it has the known version still: each of its answers tells."""
+    """Open a file. A store is not asked for the version, because each of its answers tells it."""
     return filesystem.open(path, known) if isinstance(filesystem, StoreFiles) else filesystem.open_input_file(path)
 
 
 def stamp_of_open(filesystem: Any, path: str, handle: Any) -> Stamp:
-    """The stamp that an open file has now; on this machine, that its path has now."""
+    """Return the stamp of an open file; for a local file, that of its path now."""
     if isinstance(handle, StoreFile):
         return handle.stamp
     return local_stamp(path) if is_local(filesystem) else Stamp(handle.size(), None)

@@ -1,1 +1,1 @@
-"""Sources whose reads are coroutines: in one event loop of the process."""
+"""Sources whose reads are coroutines, which run in one event loop of the process."""

@@ -1,7 +1,4 @@
-"""The event loop of a process, on a thread of its own: one for all asynchronous sources, while any of them is in use.
-
-In: coroutines, from any thread. Out: what they return, for those who wait; groups of them, which can be ended.
-"""
+"""Event loop of a process, on its own thread. All asynchronous sources share it, and it runs while one of them is in use."""
 
 from __future__ import annotations
 
@@ -15,13 +12,13 @@ from typing import Any
 from ...errors import SourceError
 
 ENDING_SECONDS = 5.0
-"""How long tasks that users' coroutines left behind may take to end with the loop. Chosen."""
+"""Seconds in which tasks that users' coroutines left behind may finish when the loop ends."""
 
 MakeCoroutine = Callable[[], Coroutine[Any, Any, None]]
 
 
 class EventLoop:
-    """An event loop on a thread of its own, until nobody refers to it."""
+    """Event loop on its own thread, which ends when nothing refers to it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -32,7 +29,7 @@ class EventLoop:
 
     @property
     def alive(self) -> bool:
-        """True if it runs in this process: not in a fork of the one that made it."""
+        """True if it runs in this process. A fork does not have the thread."""
         return self._process == os.getpid()
 
     @property
@@ -43,7 +40,7 @@ class EventLoop:
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for the result of a coroutine, or raise its error. It is cancelled if the wait is interrupted.
+        """Run a coroutine, and return its result or raise its error. It is cancelled if the wait is interrupted.
 
         Raises:
             SourceError: the coroutine raised CancelledError itself.
@@ -65,7 +62,7 @@ class EventLoop:
 
 
 class _Outcome:
-    """The result of a coroutine. `asyncio.run_coroutine_threadsafe` takes twice as long, and has frames before the user's."""
+    """Result of a coroutine. `asyncio.run_coroutine_threadsafe` takes twice as long, and adds frames before the user's."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
@@ -106,7 +103,7 @@ class _Outcome:
 
 
 def _own_cancellation() -> SourceError:
-    """The error for a coroutine that raised CancelledError, which is no `Exception`, though nobody cancelled it."""
+    """Make the error for a coroutine that raised CancelledError although nobody cancelled it."""
     return SourceError(
         "a coroutine of the source raised CancelledError, though its read was not cancelled: a task that it awaits was. Catch "
         "that there, and raise another exception."
@@ -114,14 +111,14 @@ def _own_cancellation() -> SourceError:
 
 
 class Coroutines:
-    """Coroutines in the event loop of this process, of which none is left after closing. See `Pool` for threads."""
+    """Group of coroutines in the event loop of this process. None is left after `close`. `Pool` is the same for threads."""
 
     def __init__(self) -> None:
         self._loop = event_loop()
         self._tasks = set[asyncio.Task[None]]()  # used in the loop's thread alone; the loop holds its tasks only weakly
 
     def begin(self, make: MakeCoroutine, count: int) -> None:
-        """Have so many run, all made by `make`; returns at once. They raise nothing."""
+        """Start `count` coroutines made by `make`, and return at once. They raise nothing."""
         self._loop.call(self._begin, make, count)
 
     def _begin(self, make: MakeCoroutine, count: int) -> None:
@@ -131,7 +128,7 @@ class Coroutines:
             task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Cancel those that run, and wait until they have ended. May be called twice."""
+        """Cancel the running coroutines, and wait until they have ended. May be called twice."""
         if self._loop.is_here:  # something that is dropped there: the loop cannot wait for itself
             self._cancel()
         elif self._loop.alive:
@@ -180,7 +177,7 @@ _MAKING = threading.Lock()
 
 
 def event_loop() -> EventLoop:
-    """The loop of this process; it ends when nobody refers to it any more."""
+    """Return the event loop of this process. It ends when nothing refers to it."""
     with _MAKING:
         loop = _CURRENT[0]() if _CURRENT else None
         if loop is None or not loop.alive:

@@ -1,7 +1,4 @@
-"""Sources whose reads are coroutines: `async def __getitem__(key)`, or `async def __getitems__(keys)`.
-
-In: such a source. Out: an ordinary source, whose reads wait; and a coroutine for what has many reads under way.
-"""
+"""Adapter for sources whose reads are coroutines: `async def __getitem__(key)`, or `async def __getitems__(keys)`."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ from ..protocol import all_of, fingerprint_of
 from .event_loop import EventLoop, event_loop
 
 TOGETHER = 64
-"""Records that a call which waits for all of them reads at a time. Chosen: what services allow mostly."""
+"""Number of records that a blocking call reads at the same time: what most services allow."""
 
 
 class AsyncSource:
-    """An asynchronous source as an ordinary one.
+    """Asynchronous source as an ordinary source, whose reads wait.
 
     Args:
-        source: has `__len__` and `async def __getitem__`, or `async def __getitems__`, or both; and what else sources may
-            have. Of these two, one that is no coroutine is not used.
+        source: has `__len__` and `async def __getitem__`, or `async def __getitems__`, or both; and any optional members of
+            sources. If one of the two methods is not a coroutine, it is not used.
 
     >>> class Service:
     ...     def __len__(self):
@@ -61,7 +58,7 @@ class AsyncSource:
         return all_of(await self.source.__getitems__([key]), self.source, 1)[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The records of `keys`, in their order; waits for them."""
+        """Return the records of `keys`, in order. Waits for them."""
         records: Sequence[Any] = self._loop.run(self._read_all(check_keys(keys, len(self), self._name)))
         return records
 
@@ -83,7 +80,7 @@ class AsyncSource:
                 read.cancel()
 
     async def read_in_loop(self, keys: npt.NDArray[np.int64]) -> Sequence[Any]:
-        """The records of `keys`, in one call; of a source that has one for a single key, one after the other."""
+        """Read the records of `keys` by one call; if the source reads single keys only, one after the other."""
         self._loop  # noqa: B018 - lasts from now on as long as this
         checked = check_keys(keys, len(self), self._name).tolist()
         if self.reads_singly:
@@ -96,7 +93,7 @@ class AsyncSource:
 
     @property
     def _loop(self) -> EventLoop:
-        """The loop of this process. It is kept, as what the source opens belongs to it."""
+        """Event loop of this process. It is kept, because connections that the source opens belong to it."""
         if self._own_loop is None or not self._own_loop.alive:
             self._own_loop = event_loop()
         return self._own_loop
@@ -114,5 +111,5 @@ class AsyncSource:
 
 
 def is_coroutine(source: Any, method: str) -> bool:
-    """True if a method of a source is awaited."""
+    """Return True if a method of a source is a coroutine function."""
     return inspect.iscoroutinefunction(getattr(type(source), method, None))

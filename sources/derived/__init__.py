@@ -1,1 +1,1 @@
-"""Sources of the records of another source: some of them, or windows of them."""
+"""Sources made of another source: some of its records, or windows of them."""

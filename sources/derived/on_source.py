@@ -1,4 +1,4 @@
-"""Bases of sources that are made of another one: they pass on how records are announced and read."""
+"""Bases of sources that are made of another source, and pass on how its records are announced and read."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ class OnSource:
         return reader_of(self.source)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """The records of the source that some of this one's are made of."""
+        """Return the records of the other source that some of this one's records are made of."""
         raise NotImplementedError
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Takes keys that will be asked for soon, where the source wants to know them."""
+        """Function that takes keys that will be read soon, if the other source has one."""
         announce = getattr(self.source, "announce", None)
         return None if announce is None else lambda keys: announce(self._records_of(keys))
 
     @property
     def reads_ahead(self) -> Any:
-        """As many reads at a time as of the source."""
+        """Number of concurrent reads, as of the other source."""
         return getattr(self.source, "reads_ahead", True)
 
     @property
     def reads_singly(self) -> bool:
-        """True if the source is read record by record."""
+        """True if the other source is read record by record."""
         return reads_singly(self.source)
 
     @property
     def grows_within(self) -> bool:
-        """True if the source grows."""
+        """True if the other source grows."""
         return grows_within(self.source)
 
 
 class ByOtherKeys(OnSource):
-    """Base of sources that give the records of another one as they are, under other keys."""
+    """Base of sources that return the records of another source unchanged, under other keys."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -63,20 +63,20 @@ class ByOtherKeys(OnSource):
         return self._read(self._below([check_key(key, len(self), type(self).__name__)]))[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The records of `keys`, in their order."""
+        """Return the records of `keys`, in order."""
         return self._read(self._below(keys))
 
     async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """The records of `keys`, in their order, of a source that is asynchronous."""
+        """Return the records of `keys`, in order, from an asynchronous source."""
         source: Any = self.source
         records: Sequence[Any] = await source.read_in_loop(self._below(keys))
         return records
 
     @property
     def in_event_loop(self) -> bool:
-        """True if the source is asynchronous."""
+        """True if the other source is asynchronous."""
         return is_in_event_loop(self.source)
 
     def _below(self, keys: Keys) -> Int64s:
-        """The keys of the records in the source, checked."""
+        """Check keys, and return those of the records in the other source."""
         return self._records_of(check_keys(keys, len(self), type(self).__name__))

@@ -1,7 +1,4 @@
-"""Some records of a source, by their keys.
-
-In: record keys of the subset, from 0. Out: records of the source.
-"""
+"""Source of some records of another source, by their keys."""
 
 from __future__ import annotations
 
@@ -18,20 +15,20 @@ from .on_source import ByOtherKeys, Int64s
 
 
 class Subset(ByOtherKeys):
-    """Some records of a source, in the order of their keys, read as the source reads them.
+    """Some records of a source, in the order of the given keys.
 
     Args:
-        source: whatever `DataLoader` takes as one.
-        keys: of the records, in `[0, len(source))`; one may come several times.
+        source: anything that `DataLoader` accepts as a source.
+        keys: keys of the records, in `[0, len(source))`. A key may occur several times.
 
     Attributes:
         source: the source that has the records.
         keys: `int64[records]`, the key in `source` of each record of the subset.
 
     Raises:
-        TypeError: the keys are no integers.
-        RecordKeyError: the source does not have one.
-        ValueError: there are none.
+        TypeError: the keys are not integers.
+        RecordKeyError: the source does not have one of the keys.
+        ValueError: `keys` is empty.
 
     >>> Subset("a b c d".split(), [3, 1])[0]
     'd'
@@ -48,7 +45,7 @@ class Subset(ByOtherKeys):
 
     @cached_property
     def columns(self) -> Any:
-        """Those of the source, read by other keys."""
+        """Columns of the source, read by other keys."""
         columns = getattr(self.source, "columns", None)
         if columns is None:
             return None
@@ -65,13 +62,13 @@ class Subset(ByOtherKeys):
 
     @property
     def lengths_by(self) -> Callable[[str], Any]:
-        """Tells the lengths of a field, where the source does."""
+        """Function that returns the lengths of a field, if the source has one."""
         by_name = self.source.lengths_by  # type: ignore[attr-defined]
         return lambda name: _chosen(by_name(name), self.keys)
 
     @property
     def record_bytes(self) -> Any:
-        """Sizes of records in their files, where the source tells them."""
+        """Sizes of records in their files, if the source tells them."""
         return _chosen(getattr(self.source, "record_bytes", None), self.keys)
 
     def _records_of(self, keys: Int64s) -> Int64s:
@@ -79,11 +76,11 @@ class Subset(ByOtherKeys):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """That of the source, and a digest of the keys."""
+        """Fingerprint of the source, and a digest of the keys."""
         return {**fingerprint_of(self.source), "subset": f"{len(self.keys)} {digest_of(self.keys)[:12]}"}
 
     def made_of(self, key: int) -> Sequence[UsedRecord]:
-        """The record of the source."""
+        """Return the record of the source."""
         return used_records(self.source, int(self.keys[key]))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,7 +91,7 @@ class Subset(ByOtherKeys):
 
 
 class SubsetColumn:
-    """One column of a subset, as far as batches need it: an array whose rows can be taken."""
+    """One column of a subset, as batches need it: an array whose rows can be taken."""
 
     def __init__(self, column: Any, keys: Int64s) -> None:
         self._column, self._keys = column, keys
@@ -106,7 +103,7 @@ class SubsetColumn:
         return len(self._keys)
 
     def take(self, places: Int64s, axis: int, out: Any, mode: Any) -> None:
-        """As `ndarray.take`; of a mix, the rows of its parts are put in order."""
+        """Take rows, like `ndarray.take`. For a mix, the rows of its parts are put in order."""
         column, keys = self._column, self._keys[places]
         if not hasattr(column, "take"):
             column, keys = column.rows_of(keys)
@@ -114,7 +111,7 @@ class SubsetColumn:
 
 
 def _chosen(lengths: Any, keys: Int64s) -> Any:
-    """Those of some records, from an array or a tree of such."""
+    """Select the lengths of some records from an array or a tree of arrays."""
     if isinstance(lengths, Mapping):
         return {name: _chosen(each, keys) for name, each in lengths.items()}
     return None if lengths is None else lengths[keys]

@@ -1,6 +1,6 @@
-"""Windows of consecutive frames, of time series and episodes.
+"""Source of windows of consecutive frames of time series and episodes.
 
-In: the number of a window. Out: its frames, as slices of one record's arrays, or of several records that are read at once.
+A window consists of slices of one record's arrays, or of several records that are read at once.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ Array = npt.NDArray[Any]
 
 
 class Windows(OnSource):
-    """Windows of `length` consecutive frames, `stride` apart, never over the end of an episode. Random access; `len` is known.
+    """Windows of `length` consecutive frames, `stride` apart, that never cross the end of an episode, with random access.
 
     Frames may be stored in two ways:
 
-    * A record is an episode: an array whose first axis is time, or a dict of these. Lengths are known or given. A window has a
-      slice of each array that is as long as its episode; other values, such as a label, come as they are.
-    * A record is a frame, and `episodes` says of which episode. A window is the stack of its frames. Of a source of columns
-      (arrays, also of mapped files) it is a slice of each; other sources read its frames in one call.
+    * A record is an episode: an array whose first axis is time, or a dict of such arrays. Lengths are known or given. A window
+      has a slice of each array that is as long as its episode. Other values, such as a label, are unchanged.
+    * A record is a frame, and `episodes` tells its episode. A window is the stack of its frames. For a source of columns
+      (arrays, also in mapped files) it is a slice of each column; other sources read its frames in one call.
 
     An episode of n frames has `(n - length) // stride + 1` windows, or none. They are in the order of episodes and frames, so
-    that a sampler shuffles them all. It is a source: for a `DataLoader`, a mix, or `MapDataset.source(Windows(…))`.
+    that a sampler shuffles all of them. The result is a source, for a `DataLoader`, a mix, or `MapDataset.source(Windows(…))`.
 
     Args:
-        source: whatever `DataLoader` takes as one, or a `MapDataset`.
-        length: frames of a window.
-        stride: frames from the first of a window to the first of the next; None (default): `length`, so that none overlap.
-        lengths: of episodes that are records: None (default): the source tells them; or an array, the name of a field, or a
-            function of a record.
-        episodes: for records that are frames: the number or name of each frame's episode, where all frames of an episode
-            follow one another; or one number, if all are of one.
+        source: anything that `DataLoader` accepts as a source, or a `MapDataset`.
+        length: number of frames in a window.
+        stride: distance of the first frames of two windows. None (default): `length`, so that windows do not overlap.
+        lengths: lengths of episodes that are records. None (default): the source tells them. Or an array, the name of a field,
+            or a function of a record.
+        episodes: if records are frames: the number or name of each frame's episode, where all frames of an episode are
+            consecutive; or one number, if all frames belong to one episode.
 
     Raises:
-        TypeError: an argument of the wrong kind.
+        TypeError: an argument has a wrong type.
         ValueError: no episode is long enough, or there is not one episode for each frame.
-        LengthsError: the source does not tell lengths; when a window is read: an episode has another length than was said.
+        LengthsError: the source does not tell lengths; or, when a window is read, an episode has another length.
 
     >>> frames = {"x": np.arange(10) * 10}
     >>> windows = Windows(frames, length=3, stride=2, episodes=[0] * 6 + [1] * 4)
@@ -97,23 +97,23 @@ class Windows(OnSource):
         return _stacked(self._read(np.arange(first, first + self.length)))
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The windows of `keys`, in their order."""
+        """Return the windows of `keys`, in order."""
         checked = check_keys(keys, len(self), "Windows")
         return self._windows(checked) if len(checked) else []
 
     @cached_property
     def _starts(self) -> Int64s:
-        """The first frame of each episode, where records are frames."""
+        """First frame of each episode, if records are frames."""
         return np.cumsum(self._lengths) - self._lengths
 
     def _places(self, keys: Int64s) -> tuple[Int64s, Int64s]:
-        """The episode of each window, and the number of its first frame there."""
+        """Return the episode of each window, and the number of its first frame there."""
         episodes = np.searchsorted(self._ends, keys, side="right")
         first = np.where(episodes > 0, self._ends[episodes - 1], 0)
         return episodes, (keys - first) * self.stride
 
     def _first_frames(self, keys: Int64s) -> Int64s:
-        """The record of the first frame of each window, where records are frames."""
+        """Return the record of the first frame of each window, if records are frames."""
         episodes, starts = self._places(keys)
         return self._starts[episodes] + starts
 
@@ -129,7 +129,7 @@ class Windows(OnSource):
 
     @cached_property
     def _columns(self) -> Any:
-        """The columns of a source of frames, if they are plain arrays; else None."""
+        """Columns of a source of frames if they are plain arrays, else None."""
         columns = getattr(self.source, "columns", None) if self._of_frames else None
         plain = columns is not None and all(isinstance(leaf, np.ndarray) for leaf in _leaves(columns))
         return columns if plain else None
@@ -143,7 +143,7 @@ class Windows(OnSource):
         )
 
     def _of_episodes(self, keys: Int64s) -> list[Any]:
-        """Slices of records, each of which is read once."""
+        """Slice windows from records, each of which is read once."""
         episodes, starts = self._places(keys)
         distinct, which = np.unique(episodes, return_inverse=True)
         records = self._read(distinct)
@@ -173,27 +173,27 @@ class Windows(OnSource):
 
     @cached_property
     def columns(self) -> Any:
-        """Those of the source, from which windows are taken; None for other sources."""
+        """Columns of windows over the columns of the source, or None for other sources."""
         return None if self._columns is None else _map(lambda column: _WindowColumn(column, self), self._columns)
 
     def first_frames(self, keys: Int64s) -> Int64s:
-        """The record with the first frame of each window, `int64[n]`; where records are frames."""
+        """Return the record of the first frame of each window, `int64[n]`, if records are frames."""
         return self._first_frames(keys)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """All records that windows are made of."""
+        """Return all records that windows are made of."""
         if self._of_frames:
             return np.unique(self._first_frames(keys)[:, None] + np.arange(self.length))
         return np.unique(self._places(keys)[0])
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """That of the source; length and stride of windows, and a digest of the lengths of episodes."""
+        """Fingerprint of the source, length and stride of windows, and a digest of the lengths of episodes."""
         windows = f"{self.length} {self.stride} {digest_of(self._lengths)[:12]}"
         return {**fingerprint_of(self.source), "windows": windows}
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """The frames of a window; or the span of its episode."""
+        """Return the frames of a window, or the span of its episode."""
         keys = np.array([key])
         if self._of_frames:
             return [used for frame in self._records_of(keys).tolist() for used in used_records(self.source, frame)]
@@ -209,7 +209,7 @@ class Windows(OnSource):
 
 
 class _WindowColumn:
-    """One column of frames as a column of windows, as far as batches need it."""
+    """One column of frames as a column of windows, as batches need it."""
 
     def __init__(self, column: Array, windows: Windows) -> None:
         self._column, self._windows = column, windows
@@ -221,14 +221,14 @@ class _WindowColumn:
         return len(self._windows)
 
     def take(self, places: Int64s, axis: int, out: Array, mode: str) -> None:
-        """As `ndarray.take`: a copy of a slice for each window."""
+        """Take windows, like `ndarray.take`: copy a slice for each."""
         length = self._windows.length
         for row, first in zip(out, self._windows.first_frames(places).tolist()):
             row[...] = self._column[first : first + length]
 
 
 def _runs(episodes: Any, frames: int) -> Int64s:
-    """Lengths of runs of equal values, which come once each."""
+    """Return the lengths of runs of equal values. Raises if a value occurs in two runs."""
     array = np.asarray(episodes)
     if array.ndim == 0:
         array = np.broadcast_to(array, frames)
@@ -259,7 +259,7 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def _stacked(records: Sequence[Any]) -> Any:
-    """The tree of records with their leaves stacked; bytes, text and objects in an array of objects."""
+    """Stack the leaves of records; bytes, text and objects become an array of objects."""
     import optree
 
     return optree.tree_map(_stack, *records, none_is_leaf=True, namespace="headrace")

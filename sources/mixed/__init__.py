@@ -1,1 +1,1 @@
-"""Several sources as one: what a mix reads from."""
+"""Several sources as one source, for mixes."""

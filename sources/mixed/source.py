@@ -1,7 +1,7 @@
-"""In: record keys over several sources. Out: their records, each source read once in a call.
+"""Source that combines several sources, for a mix. Each of them is read once per call.
 
-The key of record i of part p, of n parts, is i·n + p: it needs no lengths, and i may be any number, as a source that goes on
-after its end gives it.
+The key of record i of part p, of n parts, is i·n + p. It needs no lengths, and i may be any number, so that a source may grow
+later.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 class MixedSource:
     """Several sources as one, for a `MixSampler` to read from.
 
-    A `DataLoader` with a `MixSampler` makes one of the list or dict that it is given as `data_source`.
+    A `DataLoader` with a `MixSampler` makes one of the list or dict that is passed as `data_source`.
 
     Args:
         parts: a dict of sources by name, or a list, whose names are "0", "1", …
@@ -45,7 +45,7 @@ class MixedSource:
         parts: the sources by name.
 
     Raises:
-        TypeError: it is neither, or a part is no source.
+        TypeError: `parts` is neither, or a part is not a source.
         ValueError: there are no parts, or a part is empty.
 
     >>> source = MixedSource({"web": ["a", "b", "c"], "books": ["x", "y"]})
@@ -72,23 +72,23 @@ class MixedSource:
 
     @cached_property
     def _items(self) -> list[Any] | None:
-        """The records of parts that are all sequences in memory, where to look up each record takes less than to sort them."""
+        """Records of the parts, if all are sequences in memory: looking them up is faster than sorting keys. Else None."""
         items = [getattr(source, "items", None) for source in self._sources]
         return None if any(part is None for part in items) else items
 
     @cached_property
     def _lookups(self) -> list[Any] | None:
-        """Functions that give a record of each part, where all are in memory; for the same reason."""
+        """Functions that return a record of each part, if all are in memory, for the same reason; else None."""
         lookups = [getattr(source, "lookup", None) for source in self._sources]
         return None if any(part is None for part in lookups) else lookups
 
     @cached_property
     def columns(self) -> Any:
-        """The columns of parts that all have the same, as one tree; None if they have not."""
+        """Columns of the parts as one tree, if all parts have the same columns; else None."""
         return _mixed_columns([getattr(source, "columns", None) for source in self._sources])
 
     def by_key(self, lengths: Sequence[Array]) -> Array:
-        """Numbers of the records of each part, `[records]` each, as one array by key; 0 for keys of no record."""
+        """Arrange numbers of the records of each part, `[records]` each, in one array by key. Unused keys have 0."""
         found = np.zeros(self._length, np.result_type(*lengths))
         for part, own in enumerate(lengths):
             found[part :: len(lengths)][: len(own)] = own
@@ -96,11 +96,11 @@ class MixedSource:
 
     @property
     def growing_parts(self) -> dict[str, Any]:
-        """The parts that may have more records later, by name."""
+        """Parts that may have more records later, by name."""
         return {name: part for name, part in self.parts.items() if getattr(part, "growing", False)}
 
     def at_generations(self, generations: Mapping[str, int]) -> MixedSource:
-        """The same sources, some of which, by name, have the records of other generations."""
+        """Return the same sources, some of which, by name, have the records of other generations."""
         others = {name: self.parts[name].at_generation(number) for name, number in generations.items()}  # type: ignore[attr-defined]
         return MixedSource({**self.parts, **others})
 
@@ -114,7 +114,7 @@ class MixedSource:
         return {name: len(source) for name, source in self.parts.items()}
 
     def __len__(self) -> int:
-        """The largest key, and one; between the keys of parts of unequal length there are some of no record."""
+        """Return the largest key plus one. If parts have unequal lengths, some smaller keys have no record."""
         return self._length
 
     def __getitem__(self, key: SupportsIndex) -> Any:
@@ -122,12 +122,12 @@ class MixedSource:
         return self._readers[part](np.array([index], dtype=np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The records of `keys`, in their order: one call for each part that they touch."""
+        """Return the records of `keys`, in order, by one call for each part that they touch."""
         indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
         return self.read(parts, indices)
 
     def read(self, parts: Int64s, indices: Int64s) -> Sequence[Any]:
-        """The records at `indices` of `parts`, `int64[n]` both, in their order; each part checks its own indices."""
+        """Return the records at `indices` of `parts`, `int64[n]` both, in order. Each part checks its own indices."""
         if self._lookups is not None and (indices < self._lengths[parts]).all():
             if self._items is not None:
                 return list(map(operator.getitem, map(self._items.__getitem__, parts.tolist()), indices.tolist()))
@@ -139,7 +139,7 @@ class MixedSource:
         )
 
     async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """The records of `keys`, in their order: the parts, all asynchronous, are read at the same time."""
+        """Return the records of `keys`, in order. The parts, all asynchronous, are read at the same time."""
         import asyncio  # 20 ms of the start of workers, most of which need none of it
 
         indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
@@ -152,7 +152,7 @@ class MixedSource:
         return in_order([read.result() for read in reads], groups)
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
-        """The keys of those parts that occur, as the parts count them, in the order of `keys`."""
+        """Return the keys of each part that occurs, as the part counts them, in the order of `keys`."""
         indices, parts = np.divmod(np.asarray(keys, dtype=np.int64), len(self._sources))
         return {self._names[part]: indices[parts == part] for part in distinct(parts)}
 
@@ -166,7 +166,7 @@ class MixedSource:
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Takes keys that will be asked for soon, where a part wants to know its own."""
+        """Function that takes keys that will be read soon, if a part wants to know its own."""
         return self._announce if any(getattr(source, "announce", None) for source in self._sources) else None
 
     def _announce(self, keys: Int64s) -> None:
@@ -177,13 +177,13 @@ class MixedSource:
 
     @cached_property
     def reads_ahead(self) -> bool | int:
-        """On as many threads as the part that wants most."""
+        """Number of concurrent reads of the part that wants most."""
         wanted = [getattr(source, "reads_ahead", True) for source in self._sources]
         return True if any(threads is True for threads in wanted) else max(map(int, wanted))
 
     @cached_property
     def reads_singly(self) -> bool:
-        """True if a part is read record by record. One that only waits for coroutines reads many by itself."""
+        """True if a part is read record by record. A part that waits for coroutines only does not count."""
         return any(
             reads_singly(source) and (self.in_event_loop or not is_in_event_loop(source)) for source in self._sources
         )
@@ -194,7 +194,7 @@ class MixedSource:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Those of the parts, by their names."""
+        """Fingerprints of the parts, by name."""
         of_parts = {f"part {short_repr(name)}": fingerprint_of(source) for name, source in self.parts.items()}
         return {"kind": "MixedSource", **of_parts}
 
@@ -234,7 +234,7 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
 
 
 class MixedColumn:
-    """One column of several sources, as far as batches need it: an array that is read by the keys of a mix."""
+    """One column of several sources, as batches need it: an array that is read by the keys of a mix."""
 
     def __init__(self, parts: Sequence[Array], groups: LastResult[Groups]) -> None:
         self._takes = [part.take for part in parts]
@@ -247,7 +247,7 @@ class MixedColumn:
         return int(self.shape[0])
 
     def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
-        """The rows of `keys`, part by part, and where each of the keys' rows stands among them."""
+        """Return the rows of `keys`, part by part, and the place of each key's row among them."""
         groups = self._groups.of(keys)
         rows = np.empty((len(keys), *self.shape[1:]), self.dtype)
         for part, start, stop in groups.slices:
@@ -256,7 +256,7 @@ class MixedColumn:
 
 
 def _mixed_columns(columns: Sequence[Any]) -> Any:
-    """Trees of columns as one of mixed columns; None if they have not all the same structure, dtypes and shapes."""
+    """Combine trees of columns, or return None if their structures, dtypes or shapes differ."""
     import optree
 
     if any(tree is None for tree in columns):

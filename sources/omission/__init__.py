@@ -1,1 +1,1 @@
-"""Records of a source that are to be left out: the ways in which users name them, and files without them."""
+"""Records to omit from a source: how users name them, and files that were rewritten without them."""

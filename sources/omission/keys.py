@@ -1,9 +1,8 @@
-"""Keys of records that a user wants left out, however they are named.
+"""Keys of records that a user wants to omit: sorted, unique and checked.
 
-In: keys, the path of a file of keys, or a predicate on file and row. Out: `int64[n]`, ascending, each once, checked.
-
-A file of keys is an `.npy` file of integers, or text with one key a line: an int, or a JSON object with the key as `"key"`.
-Blank lines, and those that begin with `#`, do not count. It may be compressed, or in a store.
+They are given as keys, as the path of a file of keys, or as a predicate of file and row. A file of keys is an `.npy` file of
+integers, or text with one key per line: an int, or a JSON object with the key as `"key"`. Blank lines, and lines that begin
+with `#`, do not count. The file may be compressed, or in a store.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ from .predicate import FileAndRow, chosen_by
 Int64s = npt.NDArray[np.int64]
 
 Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
-"""Keys, the path of a file of keys, or a predicate on file and row."""
+"""Keys, the path of a file of keys, or a predicate of file and row."""
 
 OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
-"""Likewise; of a mix, by part."""
+"""The same; for a mix, also a dict by part."""
 
 REMEDY = "pass an array of record keys, the path of a file of them, or a function of file and row"
 
 
 def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = None) -> Int64s:
-    """The keys of the records of a source that a user wants left out.
+    """Return the keys of the records that a user wants to omit, `int64[n]`, ascending.
 
     Args:
-        source: that has the records.
-        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate, which is asked once
+        source: the source of the records.
+        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate, which is called once
             for the records of each file.
         storage_options: how a file of keys in a store is reached.
 
     Raises:
-        TypeError: it is none of these, or a key is no integer.
+        TypeError: `omit` is none of these, or a key is not an integer.
         RecordKeyError: the source does not have a key.
-        SourceError: the file cannot be read, or the source does not tell files.
+        SourceError: the file cannot be read, or the source does not tell its files.
 
     >>> keys_to_omit(range(10), [7, 3, 7]).tolist()
     [3, 7]
@@ -72,7 +71,7 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
 
 
 def checked(keys: Any, records: int, whose: str) -> Int64s:
-    """Keys, ascending and each once; an error names who gave them, and the first that is none of the source's records."""
+    """Return keys, ascending and unique. The error names `whose` keys they are, and the first invalid one."""
     try:
         return np.unique(check_keys(keys, records, whose))
     except TypeError as error:
@@ -82,7 +81,7 @@ def checked(keys: Any, records: int, whose: str) -> Int64s:
 
 
 def _listed(omit: Any) -> Any:
-    """Keys in an array or a list."""
+    """Return keys as an array or a list."""
     if isinstance(omit, (np.ndarray, list, tuple, range)):
         return omit
     if isinstance(omit, (set, frozenset)) or (hasattr(omit, "__iter__") and not hasattr(omit, "keys")):
@@ -91,11 +90,11 @@ def _listed(omit: Any) -> Any:
 
 
 def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:
-    """The keys of a file, as they are there.
+    """Read the keys of a file, unchecked.
 
     Raises:
-        SourceNotFoundError: there is no such file.
-        SourceError: it cannot be read, or a line is no key.
+        SourceNotFoundError: the file does not exist.
+        SourceError: the file cannot be read, or a line is not a key.
     """
     storage = storage_options_of(storage_options)
     if name.lower().endswith(".npy"):

@@ -1,8 +1,7 @@
-"""Records that a user's predicate on file and row picks.
+"""Records that a user's predicate of file and row selects.
 
-In: a source whose records have places in files, and a function. Out: record keys, `int64[n]`, ascending.
-
-The function is given the name of a file and the numbers of many rows at once. One that cannot take them is asked row by row.
+The function is called with the name of a file and the numbers of many rows at once. If it cannot handle arrays, it is called
+for each row.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from ..provenance import FilePlace, FileRun, used_records
 Int64s = npt.NDArray[np.int64]
 
 FileAndRow: TypeAlias = Callable[[str, Any], Any]
-"""Says of rows of a file whether they are left out: `(file, row)`, where `row` is an int, or an array of them."""
+"""Predicate `(file, row)` that returns True for rows to omit. `row` is an int, or an array of ints."""
 
 
 class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
-    """Numbers of rows that refuse what would take all of them for one: a function that does so is asked row by row."""
+    """Row numbers that refuse to be used as a single number. A function that tries is called for each row instead."""
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise TypeError("these are the numbers of several rows")
@@ -33,13 +32,13 @@ class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
-    r"""The keys of the records of which a predicate is true.
+    r"""Return the keys of the records for which a predicate is true.
 
-    A record that is made of several others is picked with any of them.
+    A record that is made of several records is selected if any of them is.
 
     Raises:
-        SourceError: the source does not tell in which files its records are.
-        TypeError: the predicate gives something else than truth values.
+        SourceError: the source does not tell the files of its records.
+        TypeError: the predicate does not return bools.
 
     >>> import tempfile, pathlib, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +64,7 @@ def _chosen_in_runs(runs: Iterator[FileRun], predicate: FileAndRow) -> Int64s:
 
 
 def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.NDArray[np.bool_]:
-    """The predicate, of so many rows of a file."""
+    """Call the predicate for `count` rows of a file."""
     rows = np.arange(first, first + count, dtype=np.int64)
     if count > 1:
         try:
@@ -88,7 +87,7 @@ def _is_true(predicate: FileAndRow, file: str, row: int) -> bool:
 
 
 def _places(source: Any, key: int) -> list[FilePlace]:
-    """The places of the records that one is made of."""
+    """Return the places of the records that one is made of."""
     places = []
     for used in used_records(source, key):
         tell = getattr(used.source, "file_place", None)

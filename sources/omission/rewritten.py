@@ -1,11 +1,11 @@
-"""Files that were written anew without some records, read by the keys that the records had before.
+"""Read files that were rewritten without some records, by the keys that the records had before.
 
-In: a source on the folder that `headrace.convert(…, omit=…)` wrote. Out: the keys that are left out, and a source that takes
-the former keys. `manifest.json` says which files the former ones were; beside it the keys lie in files of their own, sorted:
+The source reads a folder that `headrace.convert(…, omit=…)` wrote. Its `manifest.json` describes the former files. Beside it
+are files of the omitted keys, sorted:
 
     "omitted": [{"records": of the former source, "file": of the keys, "digest": of the keys, "source": its fingerprint}, …]
 
-The first is the source that was converted; those after it are the ones that it had been written anew from.
+The first entry is the source that was converted; later entries are the sources that this one had been rewritten from.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Int64s = npt.NDArray[np.int64]
 
 MANIFEST = "manifest.json"
 _FOLDERS_UP = 4
-"""The manifest is looked for in the folder of the first file, and in so many above it."""
+"""Number of folders above that of the first file in which the manifest is searched."""
 
 
 @dataclass(frozen=True, eq=False)
 class FormerSource:
-    """A source that files were written anew from.
+    """Source that files were rewritten from.
 
     Attributes:
-        records: it had.
-        omitted: `int64[n]`, the keys of those that are no longer there, ascending.
-        fingerprint: that states know it by.
+        records: number of records that it had.
+        omitted: `int64[n]`, keys of the omitted records, ascending.
+        fingerprint: its fingerprint in states.
     """
 
     records: int
@@ -51,27 +51,27 @@ class FormerSource:
     fingerprint: Mapping[str, Any]
 
     def key_before(self, keys: Int64s) -> Int64s:
-        """The former keys of records by their present ones."""
+        """Return the former keys of records, from their present keys."""
         return keys + np.searchsorted(self.omitted - np.arange(len(self.omitted)), keys, side="right")
 
     def key_after(self, keys: Int64s) -> Int64s:
-        """The present keys of records by their former ones, which are there."""
+        """Return the present keys of records that still exist, from their former keys."""
         return keys - np.searchsorted(self.omitted, keys)
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
-        """True for records that are still there."""
+        """Return True for records that still exist."""
         there: npt.NDArray[np.bool_] = np.searchsorted(self.omitted, keys) == np.searchsorted(
             self.omitted, keys, "right"
         )
         return there
 
     def and_before(self, earlier: FormerSource) -> FormerSource:
-        """The source before this one, for the files after this one: what both left out, by the earlier one's keys."""
+        """Combine with the source before this one: what both omitted, by the keys of the earlier one."""
         omitted = np.union1d(earlier.omitted, earlier.key_before(self.omitted))
         return FormerSource(earlier.records, omitted, earlier.fingerprint)
 
     def to_files(self, number: int) -> tuple[dict[str, Any], str, bytes]:
-        """The manifest's entry, and the name and content of the file of keys."""
+        """Return the entry for the manifest, and the name and content of the file of keys."""
         data = io.BytesIO()
         np.save(data, self.omitted)
         name = f"omitted-{number}.keys"
@@ -80,9 +80,9 @@ class FormerSource:
 
 
 def former_sources(source: Any) -> list[FormerSource]:
-    """The sources that the files of one were written anew from; the one right before first.
+    """Return the sources that the files of a source were rewritten from, the latest first.
 
-    None, unless it reads all files of a folder that `headrace.convert` wrote, in the order of its manifest.
+    Empty unless the source reads all files of a folder that `headrace.convert` wrote, in the order of its manifest.
 
     Raises:
         SourceError: the manifest, or a file of keys, cannot be read.
@@ -100,7 +100,7 @@ def former_sources(source: Any) -> list[FormerSource]:
 
 
 def _files_of(source: Any) -> list[tuple[str, int]]:
-    """The files of a source, and how many records each has."""
+    """Return the files of a source, with the number of records of each."""
     if not hasattr(source, "file_runs"):
         return []
     runs = groupby(source.file_runs(), key=lambda run: run.file)
@@ -116,7 +116,7 @@ def _folders(file: str) -> Iterator[str]:
 
 
 def _manifest_in(folder: str) -> Any:
-    """The values of a manifest of a conversion; None: there is none."""
+    """Return the manifest of a conversion in a folder, or None."""
     with suppress(SourceNotFoundError, FileNotFoundError, NotADirectoryError):
         with open_stream(f"{folder}/{MANIFEST}") as stream:
             try:
@@ -141,20 +141,20 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
 
 
 class FormerKeys(ByOtherKeys):
-    """A source on files that were written anew without some records, which takes the keys that they had before.
+    """Source on files that were rewritten without some records. It uses the keys that the records had before.
 
-    `len` is that of the former source, and its fingerprint. Records that are no longer there cannot be read: a `DataLoader`
-    leaves them out of its order by itself, and a chain by `omit()`.
+    `len` and fingerprint are those of the former source. Omitted records cannot be read. A `DataLoader` leaves them out of its
+    order by itself, and a chain by `omit()`.
 
     Args:
-        source: all files that a `headrace.convert(…, omit=…)` wrote, such as `ArrayRecordDataSource(folder)`.
+        source: a source on all files that `headrace.convert(…, omit=…)` wrote, such as `ArrayRecordDataSource(folder)`.
 
     Attributes:
-        source: likewise.
-        omitted_keys: `int64[n]`, the former keys of records that are no longer there.
+        source: the source on the present files.
+        omitted_keys: `int64[n]`, former keys of the omitted records.
 
     Raises:
-        SourceError: its files are no such ones.
+        SourceError: the files were not written in this way.
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -194,16 +194,16 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of arrays, as of any source; 0 for records that are no longer there."""
+        """Lengths of arrays, as of any source; 0 for omitted records."""
         return self._by_former_key(getattr(self.source, "lengths", None))
 
     def lengths_by(self, name: str) -> Any:
-        """The lengths of a field; 0 likewise."""
+        """Return the length of a field of each record; 0 for omitted records."""
         return self._by_former_key(self.source.lengths_by(name))  # type: ignore[attr-defined]
 
     @property
     def record_bytes(self) -> Any:
-        """Sizes of records in their files; 0 likewise."""
+        """Sizes of records in their files; 0 for omitted records."""
         return self._by_former_key(getattr(self.source, "record_bytes", None))
 
     def _by_former_key(self, lengths: Any) -> Any:
@@ -216,13 +216,13 @@ class FormerKeys(ByOtherKeys):
         return known
 
     def file_place(self, key: int) -> FilePlace | None:
-        """The place of a record in the files of now."""
+        """Return the place of a record in the present files."""
         tell = getattr(self.source, "file_place", None)
         return None if tell is None else tell(int(self._below([key])[0]))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The former source's: a run goes on as if its files had stayed."""
+        """Fingerprint of the former source, so that a run resumes as if its files were unchanged."""
         return dict(self._former.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
