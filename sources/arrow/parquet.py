@@ -1,8 +1,8 @@
 """Source of the rows of Parquet files, as dicts of column name to value.
 
-Parquet has no access to single rows; its unit is the row group. The source has an index of row groups, decodes each group that
-a call touches once, and keeps the last used ones in memory. So a shuffle over a dataset larger than `cache_bytes` decodes one row
-group per record. Write such files with small row groups (a few hundred rows).
+Parquet has no access to single rows; its unit is the row group. The source has an index of row groups, decodes each group
+that a call touches once, and keeps the last used ones in memory. So a shuffle over a dataset larger than `cache_bytes`
+decodes one row group per record. Write such files with small row groups (a few hundred rows).
 
 Local files stay open after the first read, until the source is closed or deleted (`row_groups.py`).
 File format: https://parquet.apache.org/docs/file-format/.
