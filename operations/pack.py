@@ -1,9 +1,7 @@
-"""Pack: documents of unequal length become rows of one length, with little padding or none.
+"""Pack: combine documents of unequal length into rows of one length, with little or no padding.
 
-In: elements with arrays of tokens. Out: rows of fixed length, which know of each token which segment it belongs to.
-
-A pack works on a window of elements, as a `Batch` does on its elements, and makes several rows of them. No row holds
-documents of two windows: so a window is a unit of work, like a batch, and a stream goes on from any row.
+A row tells for each token which segment it belongs to. A pack works on a window of elements, as a `Batch` does, and makes
+several rows of them. No row contains documents of two windows. So a window is a unit of work, and a stream resumes at any row.
 """
 
 from __future__ import annotations
@@ -32,49 +30,49 @@ from .protocol import Context, Element, Operation, Step
 
 @explains_init
 class Pack(Operation):
-    """Packs documents, arrays of tokens of unequal length, into rows of `length` tokens.
+    """Pack documents, arrays of tokens of unequal length, into rows of `length` tokens.
 
     Elements are dicts (of dicts) of arrays, whose first axes count tokens and may differ. For each leaf `x` a row has:
 
     * `x`, `[length, …]`: the tokens of several documents, one after the other, then padding;
-    * `x_segment_ids`, `int32[length]`: from 1 the number in the row of the document that the token is of, 0 for padding;
-    * `x_positions`, `int32[length]`: the place of the token in its segment, from 0; 0 for padding.
+    * `x_segment_ids`, `int32[length]`: number of the token's document in the row, from 1; 0 for padding;
+    * `x_positions`, `int32[length]`: place of the token in its segment, from 0; 0 for padding.
 
-    An element that is one array and no dict is packed as if it was `{"tokens": array}`, a named tuple or a dataclass as if it
-    was the dict of its fields. Several leaves, as inputs and targets, are packed together: a document has one segment id in all
-    of them. Rows are dicts.
+    An element that is a single array is packed as `{"tokens": array}`, a named tuple or dataclass as the dict of its fields.
+    Several leaves, such as inputs and targets, are packed together: a document has the same segment id in all of them. Rows are
+    dicts.
 
-    Documents of `window` elements are packed together, and no row holds documents of two windows. Nothing is left out but
-    documents without a token. Rows come in the order of the documents that they began with.
+    Documents of `window` elements are packed together; no row contains documents of two windows. Only documents without a token
+    are dropped. Rows come in the order of their first documents.
 
     Args:
-        length: tokens of a row; or a dict with one for each leaf.
+        length: tokens of a row; or a dict with a length for each leaf.
         strategy: "best_fit" (default) puts each document where it leaves the least space, the longest first; 1,000 documents
-            with a mean of a quarter of the length fill 99 %. "first_fit" puts each into the first row that has room, in
-            the order in which they come. "concat_then_split" puts them one after the other, and splits one where a row
-            is full: only the last row of a window is padded.
-        window: elements that are packed together (default 1,000). More of them fill rows better, and take more memory.
-        max_segments: documents that a row may have. None (default): any number.
-        pad_value: stands after the last token (default 0); one number, or a dict with one for each leaf.
-        meta_features: keys of elements that are not packed but passed along: a row has an array `[segments, …]`, with the
-            value of segment i at i - 1. With `max_segments` it is `[max_segments, …]`, filled up with `pad_value` (None where
-            values are no numbers), so that rows can be batched.
-        too_long: what becomes of a document longer than a row. "split" (default) makes segments of it that are no longer,
-            "cut" drops what is over, "error" refuses it.
-        bos: a token that is put at the beginning, where `bos_at` says; a dict by leaf if there are several. It counts as a
-            token of the row. Leaves that are to stay aligned need one each, `{"tokens": 1, "mask": 0}`. None (default): none
-            is put.
-        bos_at: "segments" (default) puts `bos` before each segment, also before the rest of a split document. "rows" puts it
-            before the first segment of each row, and it belongs to that.
-        eos: a token that is put at the end of each document; a dict by leaf, as for `bos`. It counts as a token of the row. A
-            split document has it at its end alone. A document that is cut has it, too. None (default): none is put.
-        bos_replaces: True has `bos` take the place of the first token that is there, as Grain does it: then a document keeps
-            all its tokens only if it begins with `bos` itself. Default False.
+            with a mean of a quarter of the length fill 99 %. "first_fit" puts each into the first row with enough space, in
+            their order. "concat_then_split" puts them one after the other, and splits a document where a row is full: only the
+            last row of a window is padded.
+        window: number of elements that are packed together (default 1,000). A larger window fills rows better, and needs more
+            memory.
+        max_segments: maximum number of documents in a row. None (default): any.
+        pad_value: padding (default 0); a number, or a dict by leaf.
+        meta_features: keys of elements that are passed along without packing. A row has an array `[segments, …]`, with the
+            value of segment i at i - 1. With `max_segments` it is `[max_segments, …]`, filled with `pad_value` (None for values that
+            are not numbers), so that rows can be batched.
+        too_long: how to treat a document longer than a row. "split" (default) splits it into segments, "cut" drops the rest,
+            "error" raises.
+        bos: token that is inserted at the beginning, see `bos_at`; a dict by leaf if there are several leaves. It counts as a
+            token of the row. Leaves that must stay aligned need one each, `{"tokens": 1, "mask": 0}`. None (default): none.
+        bos_at: "segments" (default) inserts `bos` before each segment, also before the rest of a split document. "rows" inserts
+            it before the first segment of each row, as part of that segment.
+        eos: token that is appended to each document; a dict by leaf, as for `bos`. It counts as a token of the row. A split
+            document has it only at its end. A cut document has it, too. None (default): none.
+        bos_replaces: True: `bos` replaces the first token, as in Grain. Then a document keeps all its tokens only if it begins
+            with `bos` itself. Default False.
 
     Raises:
-        TypeError, ValueError: an argument is not of its kind or outside its range.
-        PackError: while packing, when a leaf is no array or unlike that of the first document, a document is too long, or
-            arguments name leaves that are not there.
+        TypeError, ValueError: an argument has a wrong type or is out of range.
+        PackError: while packing, if a leaf is not an array or differs from that of the first document, a document is too long,
+            or an argument names a missing leaf.
 
     >>> import numpy as np
     >>> import headrace
@@ -119,7 +117,7 @@ class Pack(Operation):
         return f"Pack({short_repr(self.settings.length)}, {self.settings.strategy!r}, window={self.window})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """All but the window: a stream may go on with another one."""
+        """Return all parameters but the window, because a stream may resume with another one."""
         return self.settings.identity_parameters()
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -129,14 +127,14 @@ class Pack(Operation):
         return step.push
 
     def plan(self, lengths: Any) -> PackPlan:
-        """The rows of documents whose lengths are known, before any is read.
+        """Plan the rows of documents whose lengths are known, before any is read.
 
         Args:
             lengths: `int[documents]`; or a dict with such an array for each leaf, in which `meta_features` may be missing.
 
         Raises:
-            PackError: a document is too long and `too_long` is "error"; or arguments name other leaves than `lengths`.
-            LengthsError, TypeError: these are no lengths.
+            PackError: a document is too long and `too_long` is "error"; or an argument names a leaf that `lengths` has not.
+            LengthsError, TypeError: `lengths` are not lengths.
         """
         arrays, packed = self._leaves_of(lengths)
         found = _as_table(arrays, packed)
@@ -146,7 +144,7 @@ class Pack(Operation):
         return PackPlan(found, rules, self.window)
 
     def _leaves_of(self, lengths: Any) -> tuple[list[Ints], list[Path]]:
-        """The lengths of each leaf that is packed, and these leaves in the order in which elements have them."""
+        """Return the lengths of each packed leaf, and these leaves in the order in which elements have them."""
         named = lengths if isinstance(lengths, Mapping) else {self._only_leaf(): lengths}
         found = [path for path in leaf_paths(named) if not self.settings.is_meta(path)]
         if isinstance(lengths, Mapping) or isinstance(
@@ -156,7 +154,7 @@ class Pack(Operation):
         return [_checked(value_at(named, path), path) for path in found], found
 
     def _only_leaf(self) -> Any:
-        """The leaf that lengths without a name are of."""
+        """Return the leaf that lengths without a name belong to."""
         if not isinstance(self.settings.length, Mapping):
             return BARE
         if len(self.settings.length) > 1:
@@ -167,25 +165,25 @@ class Pack(Operation):
         return next(iter(self.settings.length))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """The pieces of these documents, those of a window, by rows."""
+        """Return the pieces of the documents of a window, by rows."""
         return Packer(self.settings).pieces(elements)
 
     def row(self, elements: Sequence[Element], pieces: Pieces) -> Element:
-        """The row that a plan says, `plan.row(i)`, of its documents.
+        """Make the row `plan.row(i)` of a plan from its documents.
 
         Args:
             elements: the documents `pieces.documents`, in that order.
-            pieces: of the row.
+            pieces: pieces of the row.
         """
         return self.planned(elements, pieces)[0]
 
     def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
-        """As `row`, of several rows: `end_to_end` puts their pieces together."""
+        """Make several rows, as `row` does. `end_to_end` combines their pieces."""
         return Packer(self.settings).planned(elements, pieces)
 
 
 def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
-    """`int64[documents, leaves]`, of the lengths of each leaf."""
+    """Return the lengths of all leaves as `int64[documents, leaves]`."""
     for array, leaf in zip(arrays, leaves):
         if array.shape != arrays[0].shape:
             raise PackError(
@@ -196,18 +194,18 @@ def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
 
 
 def _checked(lengths: Any, leaf: Path) -> Ints:
-    """The lengths of a leaf. Raises LengthsError, TypeError: they are none."""
+    """Check the lengths of a leaf. Raises LengthsError or TypeError."""
     return as_lengths(lengths, np.shape(lengths)[0] if np.ndim(lengths) else 0, f"lengths of leaf {name(leaf)}")
 
 
 class PackStep:
-    """Documents wait until a window is full, and are pushed on as rows.
+    """Step that collects documents until a window is full, and pushes its rows.
 
     Args:
         pack: the operation.
         then: the step to push rows to.
-        context: of the chain. A row goes on with the place of the first element of its window, as a child of it.
-        number: of the operation.
+        context: context of the chain. A row has the place of the first element of its window, as a child of it.
+        number: number of the operation.
     """
 
     __slots__ = ("_context", "_first", "_number", "_packer", "_then", "_waiting", "_window")
@@ -220,7 +218,7 @@ class PackStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Take one element, which stands where the context says."""
+        """Take one element, whose place is in the context."""
         if not self._waiting:
             self._begin()
         self._waiting.append(element)
@@ -228,7 +226,7 @@ class PackStep:
             self._emit()
 
     def take_all(self, elements: Iterator[Element]) -> None:
-        """Take all there are, wherever they stand."""
+        """Take all elements of an iterator, whatever their places."""
         more = True
         while more:  # no longer: a function that raised StopIteration would be called again
             if not self._waiting:
@@ -258,23 +256,23 @@ class PackStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the rows of a last, shorter window on."""
+        """Push the rows of a last, shorter window."""
         if self._waiting:
             self._emit()
 
 
 class PackMethods(ChainMethods[ChainT]):
-    """The method of a stream for this operation; that of a `MapDataset` plans rows from lengths."""
+    """Method of a stream for this operation. That of a `MapDataset` plans rows from lengths."""
 
     def pack(
         self, length: int | Mapping[Any, Any], strategy: Strategy = "best_fit", window: int = 1000, **settings: Any
     ) -> ChainT:
-        """Documents as rows of one length, as `Pack` makes them of each window of elements.
+        """Pack documents into rows of one length, as `Pack` does with each window of elements.
 
         Args:
-            length: tokens of a row, as of `Pack`.
-            strategy: likewise.
-            window: likewise.
+            length: tokens of a row, as in `Pack`.
+            strategy: as in `Pack`.
+            window: as in `Pack`.
             **settings: other arguments of `Pack`.
 
         >>> import numpy as np

@@ -1,1 +1,1 @@
-"""Documents into rows of fixed length: which piece of which document stands where, and the arrays of these rows."""
+"""Pack documents into rows of fixed length: which piece of which document goes where, and the arrays of these rows."""

@@ -1,7 +1,4 @@
-"""The arrays of rows: tokens end to end, and which segment and position each is.
-
-In: the leaves of documents, and the pieces that stand in the rows. Out: arrays with a row along the first axis.
-"""
+"""Make the arrays of rows from pieces of documents: tokens end to end, segment ids and positions."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ Array = NDArray[Any]
 
 
 def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
-    """The arrays of a leaf: tokens, segment ids, positions."""
+    """Return the arrays of a leaf: tokens, segment ids, positions."""
     shape = (rows, leaf.capacity)
     ids = ArraySpec(shape, np.dtype(np.int32))
     return [ArraySpec((*shape, *leaf.tail), np.result_type(leaf.dtype)), ids, ids]
@@ -30,7 +27,7 @@ def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
 
 @dataclass(frozen=True, slots=True)
 class ConcatenatedRows:
-    """The rows of one leaf, end to end: pieces, and after those of each row a gap."""
+    """Rows of one leaf, end to end: the pieces of each row, followed by a gap."""
 
     lengths: Ints  # of all of them, in order
     pieces: Ints  # which of them are pieces
@@ -38,7 +35,7 @@ class ConcatenatedRows:
 
     @classmethod
     def of(cls, sizes: Ints, pieces: Pieces, capacity: int) -> ConcatenatedRows:
-        """The line of a leaf of which pieces have these sizes."""
+        """Lay out pieces of a leaf with these sizes in rows of a capacity."""
         at_pieces = np.arange(len(sizes)) + pieces.row_of_piece
         at_gaps = pieces.ends + np.arange(pieces.rows)
         until = np.concatenate([[0], np.cumsum(sizes)])[pieces.ends]
@@ -48,7 +45,7 @@ class ConcatenatedRows:
         return cls(lengths, at_pieces, at_gaps)
 
     def join(self, out: Array, parts: Sequence[Array], filler: Array) -> None:
-        """Write the pieces' parts one after the other, and from the filler what the gaps need."""
+        """Write the parts of the pieces one after the other, and fill the gaps from `filler`."""
         line: list[Any] = [None] * len(self.lengths)
         for at, part in zip(self.pieces.tolist(), parts):
             line[at] = part
@@ -57,13 +54,13 @@ class ConcatenatedRows:
         np.concatenate(line, out=out.reshape(-1, *out.shape[2:]))
 
     def number(self, out: Array, segments: Ints) -> None:
-        """Write the number of its segment for each token, 0 in gaps."""
+        """Write for each token the number of its segment; 0 in gaps."""
         numbers = np.zeros(len(self.lengths), np.int32)
         numbers[self.pieces] = segments
         out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
 
     def begins(self, some: NDArray[np.bool_]) -> Ints:
-        """The starts of some of the pieces."""
+        """Return the starts of some of the pieces."""
         begins = np.cumsum(self.lengths) - self.lengths
         return begins[self.pieces[some]]
 
@@ -74,12 +71,12 @@ def fill(
     """Write the rows of a leaf.
 
     Args:
-        arrays: as `specs_of` says.
-        leaf: to write.
-        column: of all documents.
-        pieces: that stand in the rows.
-        at: number of the leaf among those that are packed.
-        settings: that say where the leaf's bos goes.
+        arrays: arrays as `specs_of` describes them.
+        leaf: the leaf.
+        column: the leaf of all documents.
+        pieces: pieces in the rows.
+        at: number of the leaf among the packed ones.
+        settings: settings that tell where the leaf's bos goes.
     """
     tokens, ids, positions = arrays
     starts, stops = pieces.starts[:, at], pieces.stops[:, at]
@@ -101,7 +98,7 @@ def fill(
 
 
 def _put(parts: list[Array], token: Array, where: NDArray[np.bool_], last: bool) -> NDArray[np.bool_]:
-    """Put a token at the beginning or end of some parts; gives `where`, the number of tokens that were put."""
+    """Insert a token at the beginning or end of some parts. Returns `where`, as the number of tokens inserted."""
     for number in np.flatnonzero(where).tolist():
         part = parts[number]
         one = np.broadcast_to(token, (1, *part.shape[1:]))
@@ -110,16 +107,16 @@ def _put(parts: list[Array], token: Array, where: NDArray[np.bool_], last: bool)
 
 
 def segments_of(pieces: Pieces) -> Ints:
-    """`int64[pieces]`: the number of each in its row, from 1."""
+    """Return the number of each piece in its row, from 1, `int64[pieces]`."""
     counts = pieces.counts
     return 1 + np.arange(len(pieces.documents)) - np.repeat(pieces.ends - counts, counts)
 
 
 def gathered(path: Path, values: Sequence[Any]) -> Array:
-    """The values that are passed along of all documents: an array of numbers where it is numbers, else one of objects.
+    """Combine the passed-along values of all documents: into a numeric array if they are numbers, else into one of objects.
 
     Raises:
-        PackError: arrays of several shapes.
+        PackError: the values are arrays of several shapes.
     """
     if not isinstance(values[0], (np.ndarray, np.generic, bool, int, float, complex)):
         objects = np.empty(len(values), object)
@@ -136,7 +133,7 @@ def gathered(path: Path, values: Sequence[Any]) -> Array:
 
 
 def by_segment(values: Array, pieces: Pieces, most: int | None, pad: Any) -> Sequence[Array]:
-    """The values that are passed along of the segments of each row; `most` of them, the last ones padding, if that is given."""
+    """Return the passed-along values of the segments of each row; with `most`, padded to that number."""
     values = values[pieces.documents]
     if most is None:
         return np.split(values, pieces.ends[:-1])

@@ -1,7 +1,4 @@
-"""Documents one after the other, cut where a row is full.
-
-In: lengths of documents, `int64[documents, leaves]`. Out: pieces.
-"""
+"""Concatenate documents, and split one where a row is full."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from .pieces import Ints, Pieces
 
 
 def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints) -> Pieces:
-    """A row ends in the first document of which some leaf does not fit; what is left of it begins the next row.
+    """Return pieces such that a row ends in the first document of which a leaf does not fit. The rest begins the next row.
 
-    A piece is put where a token of it fits beside its first token.
+    A piece is placed if a token of it fits besides its first token.
 
     Args:
-        lengths: `int64[documents, leaves]`, each document with a token at least.
-        capacity: `int64[leaves]`, the length of a row in each leaf.
-        most: pieces that a row may have; None: any number.
-        bos: `int64[leaves]`, first tokens that are put before each piece, 0 or 1.
+        lengths: `int64[documents, leaves]`; each document has at least one token.
+        capacity: `int64[leaves]`, length of a row in each leaf.
+        most: maximum number of pieces in a row; None: any.
+        bos: `int64[leaves]`, number of tokens inserted before each piece, 0 or 1.
     """
     before = np.where(lengths > 0, bos, 0)
     lengths = lengths + before  # the first token of a document counts as one of it
@@ -38,9 +35,9 @@ def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints
 
 
 def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[int]) -> tuple[Ints, Ints, Ints]:
-    """First document and number of pieces of each row; and `int64[rows + 1, leaves]`, the tokens at which rows begin.
+    """Return first document and number of pieces of each row, and `int64[rows + 1, leaves]`, the tokens at which rows begin.
 
-    Looks at each row, not at each document.
+    Iterates over rows, not over documents.
     """
     begin_of, ends_of = [*begins.tolist(), ends[-1].tolist()], ends.T.tolist()
     firsts, counts, place = list[int](), list[int](), [0] * len(capacity)

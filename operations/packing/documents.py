@@ -1,7 +1,4 @@
-"""The form of documents, and their leaves one by one.
-
-In: elements. Out: for each leaf the arrays of all documents; or a `PackError` that says what is wrong with which.
-"""
+"""Flatten documents into the columns of their leaves, or raise a `PackError` that names the document at fault."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ from .pieces import Ints
 from .settings import BARE, Path, Settings, name, value_at
 
 Columns = list[Sequence[Any]]
-"""For each leaf, those of all documents."""
+"""For each leaf, the leaves of all documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedLeaf:
-    """A leaf that is packed."""
+    """Leaf that is packed."""
 
     number: int  # among the leaves of an element
     path: Path  # the keys that lead to it
@@ -40,7 +37,7 @@ class PackedLeaf:
 
     @classmethod
     def of(cls, number: int, path: Path, example: Any, settings: Settings) -> PackedLeaf:
-        """The leaf that the first document has this one of."""
+        """Describe a leaf by that of the first document."""
         array = _tokens(path, example)
         pad = value_at(settings.pad_value, path, 0)
         bos, eos = value_at(settings.bos, path), value_at(settings.eos, path)
@@ -56,7 +53,7 @@ class PackedLeaf:
         )
 
     def are_alike(self, column: Sequence[Any]) -> bool:
-        """All are plain arrays like the first document's."""
+        """Return True if all are plain arrays like the first document's."""
         like = (np.ndarray, self.dtype, 1 + len(self.tail), self.tail)
         try:
             return {(type(leaf), leaf.dtype, leaf.ndim, leaf.shape[1:]) for leaf in column} == {like}
@@ -64,7 +61,7 @@ class PackedLeaf:
             return False
 
     def check(self, leaf: Any) -> None:
-        """Raise a `PackError` for one that is no array of tokens as the first document has."""
+        """Raise PackError if a leaf is not an array of tokens like the first document's."""
         array = _tokens(self.path, leaf)
         if array.dtype != self.dtype or array.shape[1:] != self.tail:
             raise PackError(
@@ -93,7 +90,7 @@ def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
 
 
 def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDArray[Any]:
-    """A value in the dtype of a leaf."""
+    """Convert a setting to the dtype of a leaf."""
     with np.errstate(invalid="ignore", over="ignore"):
         cast = np.asarray(value).astype(dtype)
     if dtype.kind in "iub" and cast.tolist() != value:
@@ -105,21 +102,21 @@ def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDAr
 
 
 class Documents:
-    """Documents that look like the first of them.
+    """Documents with the form of the first of them.
 
     Args:
         elements: the documents, at least one.
-        settings: what the user says of their leaves.
+        settings: the user's settings for their leaves.
 
     Raises:
-        PackError: the first cannot be packed.
+        PackError: the first document cannot be packed.
 
     Attributes:
-        packed: the leaves that are packed.
-        meta: the numbers of the others.
-        paths: of all leaves.
-        order: their numbers, in the order in which the first document has them.
-        at: the number of the document that is looked at; after a failure, of the one at fault.
+        packed: the packed leaves.
+        meta: numbers of the other leaves.
+        paths: paths of all leaves.
+        order: numbers of the leaves, in the order of the first document.
+        at: number of the document being processed; after a failure, of the one at fault.
     """
 
     def __init__(self, elements: Sequence[Element], settings: Settings) -> None:
@@ -140,10 +137,10 @@ class Documents:
         self.meta = [number for number, (path, _) in both if settings.is_meta(path)]
 
     def columns(self) -> Columns:
-        """All leaves.
+        """Return the columns of all leaves.
 
         Raises:
-            PackError: a document is unlike the first.
+            PackError: a document differs from the first.
         """
         columns = [self._elements] if self._bare else self._split()
         for leaf in self.packed:
@@ -175,21 +172,21 @@ class Documents:
         )
 
     def lengths(self, columns: Columns) -> Ints:
-        """`int64[documents, leaves]`, of the leaves that are packed."""
+        """Return the lengths of the packed leaves, `int64[documents, leaves]`."""
         return np.array([list(map(len, columns[leaf.number])) for leaf in self.packed], dtype=np.int64).T
 
 
 def _has_fields(tree: Any, kept: Collection[Any] = ()) -> bool:
-    """It is a named tuple, a dataclass or another mapping, or a dict with such inside, but for some of its keys."""
+    """Return True for a named tuple, a dataclass or another mapping, or a dict with one, except under `kept` keys."""
     if type(tree) in DICTS:
         return any(_has_fields(value) for key, value in tree.items() if key not in kept)
     return fields_of(tree) is not None
 
 
 def _as_dicts(tree: Any, kept: Collection[Any] = ()) -> Any:
-    """A document with dicts in the place of all else that has fields, but under some of its keys.
+    """Convert everything with fields in a document to dicts, except under some of its keys.
 
-    Its rows have more leaves than those could hold.
+    Rows have more leaves than the original classes have fields.
     """
     inner = tree if type(tree) in DICTS else fields_of(tree)
     if inner is None:
@@ -206,7 +203,7 @@ def _in_order(tree: Any) -> Iterator[int]:
 
 
 def leaf_paths(tree: Any) -> list[Path]:
-    """The paths of all that is no dict in a tree of dicts, in the order in which documents have their leaves."""
+    """Return the paths of the leaves of a tree of dicts, in the order of the document."""
     return optree.tree_paths(tree, is_leaf=_is_no_dict, namespace=NAMESPACE)
 
 

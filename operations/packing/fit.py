@@ -1,7 +1,6 @@
-"""Documents into the rows that they fit in, whole as far as they are no longer than a row.
+"""Place documents into rows in which they fit, whole if they are not longer than a row.
 
-In: lengths of documents, `int64[documents, leaves]`. Out: pieces no longer than a row, the number of the row that each goes to,
-and what stands in which row then. A piece goes into a row if all of its leaves fit.
+A piece fits into a row if all of its leaves do.
 """
 
 from __future__ import annotations
@@ -14,27 +13,29 @@ import numpy as np
 from .pieces import Ints, Pieces
 
 SPREADS = (0.5, 0.75, 0.85)
-"""Shares of the tokens, in the longest pieces, that are spread evenly over the rows before the rest fills them up, where
-the pieces that a row may have are limited.
+"""Shares of the tokens, in the longest pieces, that are spread evenly over the rows before the rest fills them. Used if the
+number of pieces in a row is limited.
 
 With 1,000 documents of 500 tokens on average (exponential, uniform, lognormal, gamma, normal lengths) and rows of 2,048,
 best fit alone fills 99.5 to 99.8 %; but its last rows have forty pieces, and with at most 16, it fills 97.7 to 99.5 %. The
-best of it and these shares then fills 99.5 to 99.7 %; with at most 8, 98.0 to 99.5 %."""
+best of it and these shares then fills 99.5 to 99.7 %; with at most 8, 98.0 to 99.5 %.
+"""
 
 Choose = Callable[[list[Ints], list[int], int], int]
-"""Says which row to take for a piece: of the spaces of rows in each leaf, its size in each, and the number of rows, of which
-the last one is empty."""
+"""Function that chooses the row of a piece: from the spaces of rows in each leaf, the piece's size in each, and the number of
+rows, of which the last one is empty.
+"""
 
 
 def best_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
-    """The row of each piece: where it leaves the least space, the longest piece first.
+    """Return the row of each piece: the row in which it leaves the least space, the longest piece first.
 
-    Where there may be `most` pieces in a row, the longest are spread over all rows first, if that takes fewer of them.
+    With `most`, the longest pieces are first spread over all rows, if that needs fewer rows.
 
     Args:
         sizes: `int64[pieces, leaves]`.
-        capacity: `int64[leaves]`, the length of a row in each leaf.
-        most: pieces that a row may have; None: any number.
+        capacity: `int64[leaves]`, length of a row in each leaf.
+        most: maximum number of pieces in a row; None: any.
     """
     share = (sizes / capacity).max(axis=1)
     order = np.argsort(-share, kind="stable")
@@ -52,7 +53,7 @@ def best_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
 
 
 def first_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
-    """The row of each piece: as they come, the first one that has room for it. Arguments as for `best_fit`."""
+    """Return the row of each piece: in their order, the first row with enough space. Arguments as for `best_fit`."""
     bins = Bins(sizes, capacity, most)
     bins.put(np.arange(len(sizes)), _first)
     return bins.rows()
@@ -73,7 +74,7 @@ def _first(spaces: list[Ints], size: list[int], rows: int) -> int:
 
 
 def split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:
-    """Documents, starts and stops of pieces that are no longer than a row."""
+    """Return document, start and stop of pieces that are not longer than a row."""
     counts = (-(-lengths // capacity)).max(axis=1)
     documents = np.repeat(np.arange(len(lengths)), counts)
     number = np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -82,7 +83,7 @@ def split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def in_rows(documents: Ints, starts: Ints, stops: Ints, rows: Ints) -> Pieces:
-    """Pieces in the rows that they go to; in each, they stand as they came."""
+    """Arrange pieces by their rows, in each row in their original order."""
     by_row = np.argsort(rows, kind="stable")
     return Pieces(documents[by_row], starts[by_row], stops[by_row], np.cumsum(np.bincount(rows)))
 
@@ -91,9 +92,9 @@ class Bins:
     """Rows that are being filled.
 
     Args:
-        sizes: `int64[pieces, leaves]`, the lengths of what is to be put into them.
-        capacity: `int64[leaves]`, the length of a row in each leaf.
-        most: pieces that a row may have; None: any number.
+        sizes: `int64[pieces, leaves]`, lengths of the pieces.
+        capacity: `int64[leaves]`, length of a row in each leaf.
+        most: maximum number of pieces in a row; None: any.
     """
 
     def __init__(self, sizes: Ints, capacity: Ints, most: int | None) -> None:
@@ -107,19 +108,19 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """Rows that have a piece."""
+        """Number of rows with a piece."""
         return len(self._openers)
 
     @property
     def fewest(self) -> int:
-        """Rows that all pieces need at least."""
+        """Lower bound of the number of rows for all pieces."""
         tokens = (-(-self._sizes.sum(axis=0) // self._capacity)).max()
         return max(int(tokens), -(-len(self._sizes) // self._most))
 
     def spread(self, order: Ints) -> Ints:
-        """Put these pieces, longest first, into as few rows as all pieces need, one into each, until all are put.
+        """Spread these pieces, longest first, over as few rows as all pieces need: one into each row, again and again.
 
-        Each time the longest goes to the emptiest row. Those that do not fit there are given back.
+        The longest piece always goes to the emptiest row. Pieces that do not fit there are returned.
         """
         count = min(len(order), self.fewest)
         self._openers = order[:count].tolist()
@@ -139,14 +140,14 @@ class Bins:
         self._spaces[:, rows] -= self._sizes[pieces].T
 
     def put_tightly(self, order: Ints) -> None:
-        """Put pieces one by one, each into the row in which it leaves the least space in its fullest leaf."""
+        """Place pieces one by one, each into the row in which it leaves the least space in its fullest leaf."""
         if len(self._spaces) == 1:
             self._put_by_space(order)
         else:
             self.put(order, _fullest)
 
     def _put_by_space(self, order: Ints) -> None:
-        """The same for a single leaf: rows are sorted by their space, which takes a third of the time."""
+        """Do the same for a single leaf. Rows are sorted by space, which takes a third of the time."""
         base, filled, openers = len(self._filled), self._filled.tolist(), self._openers
         row_of, sizes = self._rows, self._sizes[:, 0].tolist()
         spaces = self._spaces[0].tolist()
@@ -169,7 +170,7 @@ class Bins:
                 insort(open_rows, space)
 
     def put(self, order: Ints, choose: Choose) -> None:
-        """Put pieces one by one, in this order, each into the row that is chosen."""
+        """Place pieces one by one, in this order, each into the chosen row."""
         spaces, filled, openers, sizes = list(self._spaces), self._filled.tolist(), self._openers, self._sizes.tolist()
         self._spaces[:, self._filled >= self._most] = -1
         taken = []
@@ -185,5 +186,5 @@ class Bins:
         self._rows[order] = taken
 
     def rows(self) -> Ints:
-        """The row of each piece; rows are counted in the order of the pieces that they began with."""
+        """Return the row of each piece. Rows are numbered in the order of their first pieces."""
         return np.argsort(np.argsort(self._openers))[self._rows]

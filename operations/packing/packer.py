@@ -1,7 +1,4 @@
-"""Documents in, rows out.
-
-In: the documents of a window, or those of one row. Out: rows, trees of arrays of fixed length.
-"""
+"""Make rows, trees of arrays of fixed length, of the documents of a window, or of those of planned rows."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ from .settings import Path, Settings, name, value_at
 
 
 class Packer:
-    """Makes rows of documents.
+    """Maker of rows.
 
     Attributes:
-        at: after a failure, the number of the document at fault.
+        at: after a failure, number of the document at fault.
     """
 
     def __init__(self, settings: Settings, allocate: Allocate = allocate_plainly) -> None:
@@ -34,7 +31,7 @@ class Packer:
         self.at = 0
 
     def rows(self, elements: Sequence[Element]) -> list[Element]:
-        """All rows that documents make.
+        """Make all rows of the documents.
 
         Raises:
             PackError: a document cannot be packed.
@@ -43,10 +40,10 @@ class Packer:
         return self._made(documents, columns, self._pieces_of(documents, columns))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """The pieces of documents in these rows, with the lengths of the documents.
+        """Return the pieces of documents in these rows, with the lengths of the documents.
 
         Raises:
-            PackError: as `rows`.
+            PackError: as in `rows`.
         """
         documents, columns = self._read(elements)
         pieces = self._pieces_of(documents, columns)
@@ -61,10 +58,10 @@ class Packer:
         return rules.pieces(lengths)
 
     def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
-        """The rows that a plan says, of the documents `pieces.documents`.
+        """Make the planned rows of the documents `pieces.documents`.
 
         Raises:
-            PackError: a document cannot be packed, or has not the length that was planned.
+            PackError: a document cannot be packed, or has not the planned length.
         """
         documents, columns = self._read(elements)
         lengths, packed = documents.lengths(columns), [leaf.path for leaf in documents.packed]
@@ -118,13 +115,13 @@ class Packer:
 
 
 def _names(path: Path) -> list[Path]:
-    """The leaves that a leaf becomes."""
+    """Return the names of the arrays that a leaf becomes."""
     *before, last = path
     return [path, (*before, f"{last}_segment_ids"), (*before, f"{last}_positions")]
 
 
 def _as_elements(found: dict[Path, Any]) -> list[Element]:
-    """Rows, of what each path has for all of them."""
+    """Turn columns by path into rows."""
     numbers: dict[Any, Any] = {}
     for number, path in enumerate(found):
         inner = numbers

@@ -1,7 +1,4 @@
-"""Pieces of documents in rows: what a plan says and what arrays are made from.
-
-In: nothing. Out: plain arrays of numbers; no token is in them.
-"""
+"""Pieces of documents in rows: arrays of numbers, without tokens. Plans consist of them; arrays are made from them."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ class Pieces:
     """Pieces of documents, by rows.
 
     Attributes:
-        documents: `int64[pieces]`, their numbers; row by row, and in each row in the order of its segments.
-        starts: `int64[pieces, leaves]`, where the piece begins in each leaf of its document.
-        stops: `int64[pieces, leaves]`, and where it ends. A leaf may have nothing in a piece, but not all of them.
-        ends: `int64[rows]`, for each row the number of pieces up to its end.
-        planned: `int64[pieces, leaves]`, the lengths that the whole documents were said to have; None: they were looked at.
-        eos: `bool[pieces, leaves]`, where an end token follows the tokens of the document. None: nowhere.
+        documents: `int64[pieces]`, document numbers, row by row, and in each row in the order of its segments.
+        starts: `int64[pieces, leaves]`, start of the piece in each leaf of its document.
+        stops: `int64[pieces, leaves]`, its end. A piece may be empty in some leaves, but not in all.
+        ends: `int64[rows]`, number of pieces up to the end of each row.
+        planned: `int64[pieces, leaves]`, planned lengths of the whole documents; None: the documents themselves were measured.
+        eos: `bool[pieces, leaves]`, True where an end token follows the document. None: nowhere.
     """
 
     documents: Ints
@@ -43,26 +40,26 @@ class Pieces:
 
     @property
     def row_of_piece(self) -> Ints:
-        """`int64[pieces]`: the row of each."""
+        """Row of each piece, `int64[pieces]`."""
         return np.repeat(np.arange(self.rows), self.counts)
 
     @property
     def rows_by_document(self) -> Ints:
-        """`int64[pieces]`: the row of each, document by document, and of each document from its beginning on."""
+        """Row of each piece, `int64[pieces]`, sorted by document, and within a document by place."""
         return self.row_of_piece[np.lexsort((self.starts.sum(axis=1), self.documents))]
 
     @property
     def counts(self) -> Ints:
-        """`int64[rows]`: pieces in each."""
+        """Number of pieces in each row, `int64[rows]`."""
         return np.diff(self.ends, prepend=0)
 
     @property
     def sizes(self) -> Ints:
-        """`int64[pieces, leaves]`: tokens of each piece, its end token included."""
+        """Number of tokens of each piece, with its end token, `int64[pieces, leaves]`."""
         return self.stops - self.starts + (0 if self.eos is None else self.eos)
 
     def with_bos(self, sizes: Ints, bos_at: str) -> NDArray[np.bool_]:
-        """`bool[pieces]`: where a first token is put in a leaf of which pieces have these sizes: all segments, or all rows."""
+        """Return `bool[pieces]`: True where a leaf with these sizes gets a first token, in all segments or in all rows."""
         filled = sizes > 0
         if bos_at == "rows":
             places = np.flatnonzero(filled)
@@ -73,19 +70,19 @@ class Pieces:
 
     @property
     def spans(self) -> Iterator[list[list[int]]]:
-        """The start and end of each piece, for each leaf, and the length of its document."""
+        """Yield start and end of each piece, for each leaf, with the length of its document."""
         assert self.planned is not None, "the lengths of documents are known"
         yield from np.stack([self.starts, self.stops, self.planned], axis=-1).tolist()
 
     def in_leaves(self, count: int) -> Pieces:
-        """Pieces of documents that have so many leaves, each as long as the only one that these were planned for."""
+        """Return the pieces for documents with `count` leaves of the same length, from those of the single planned leaf."""
         starts, stops = (each.repeat(count, axis=1) for each in (self.starts, self.stops))
         planned = None if self.planned is None else self.planned.repeat(count, axis=1)
         eos = None if self.eos is None else self.eos.repeat(count, axis=1)
         return dataclasses.replace(self, starts=starts, stops=stops, planned=planned, eos=eos)
 
     def row(self, row: int) -> Pieces:
-        """One row alone."""
+        """Return the pieces of one row."""
         stop = int(self.ends[row])
         start = int(self.ends[row - 1]) if row else 0
         ends = np.array([stop - start])
@@ -95,7 +92,7 @@ class Pieces:
 
 
 def end_to_end(rows: Sequence[Pieces]) -> Pieces:
-    """The pieces of several planned rows, at least one."""
+    """Combine the pieces of several planned rows, at least one."""
     each = zip(*((row.documents, row.starts, row.stops, row.planned) for row in rows))
     documents, starts, stops, planned = map(np.concatenate, each)
     ends = np.cumsum([count for row in rows for count in row.counts.tolist()])
@@ -104,6 +101,6 @@ def end_to_end(rows: Sequence[Pieces]) -> Pieces:
 
 
 def no_pieces(leaves: int) -> Pieces:
-    """The pieces of no document."""
+    """Return an empty set of pieces."""
     none = np.zeros(0, np.int64)
     return Pieces(none, none.reshape(0, leaves), none.reshape(0, leaves), none)

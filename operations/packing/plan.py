@@ -1,7 +1,4 @@
-"""Rows known before anything is read: from the lengths of documents alone.
-
-In: lengths. Out: the number of rows; of each row, the pieces in it.
-"""
+"""Plan of packed rows, known before anything is read, from the lengths of documents alone."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ from .pieces import Ints, Pieces
 from .rules import Rules
 
 KEPT_DOCUMENTS = 1 << 20
-"""Documents of windows whose pieces are kept; with more, all are forgotten. Chosen: some 40 MB."""
+"""Maximum number of documents whose pieces are kept (about 40 MB). With more, all are dropped."""
 
 
 class WindowTable(NamedTuple):
-    """Facts of all windows, found once, so that the pieces of each are soon made."""
+    """Facts about all windows, found once, so that the pieces of a window are computed quickly."""
 
     rows: Ints  # `int64[windows + 1]`, rows before each window, and of all
     pieces: Ints  # `int64[windows + 1]`, and pieces
@@ -31,12 +28,12 @@ class WindowTable(NamedTuple):
 
 
 class PackPlan:
-    """The rows that `Pack` makes of documents of known lengths: the same in the same order.
+    """Rows that `Pack` makes of documents of known lengths, in the same order.
 
     Args:
         lengths: `int64[documents, leaves]`; not copied.
         rules: how documents are packed.
-        window: documents that are packed together.
+        window: number of documents that are packed together.
 
     >>> from headrace.operations import Pack
     >>> plan = Pack(4, window=3).plan([3, 2, 1, 4])
@@ -60,16 +57,16 @@ class PackPlan:
 
     @property
     def digest(self) -> str:
-        """A digest of the lengths."""
+        """Digest of the lengths."""
         return hashlib.sha256(np.ascontiguousarray(self._lengths).tobytes()).hexdigest()[:12]
 
     @property
     def rows(self) -> int:
-        """Number of rows. Found once, window by window, in one to three seconds for a million documents."""
+        """Number of rows. Computed once, window by window, in one to three seconds for a million documents."""
         return int(self._windows.rows[-1])
 
     def costs(self, cost: Cost | None = None) -> NDArray[np.float64]:
-        """`float64[rows]`, the sum of the costs of the segments of each row, in all leaves; None: of their lengths."""
+        """Return the cost of each row, `float64[rows]`: the sum over its segments and leaves. None: of their lengths."""
         windows = [self._made(window) for window in range(len(self._windows.rows) - 1)]
         lengths = [np.zeros((0, self._lengths.shape[1]), np.int64), *map(self._rules.costed_sizes, windows)]
         rows = [each.row_of_piece + before for each, before in zip(windows, self._windows.rows.tolist())]
@@ -79,20 +76,19 @@ class PackPlan:
         return np.bincount(of_pieces, weights=of_segments, minlength=self.rows).astype(np.float64, copy=False)
 
     def row_of(self, document: int) -> int | None:
-        """The first row that has a piece of a document; None if none has."""
+        """Return the first row with a piece of a document, or None."""
         window, number = divmod(document, self._window)
         pieces = self._pieces(window)
         found = np.flatnonzero(pieces.documents == number)
         return int(self._windows.rows[window] + pieces.row_of_piece[found].min()) if len(found) else None
 
     def row(self, row: int) -> Pieces:
-        """The pieces of one row, with the numbers of their documents.
+        """Return the pieces of one row, with the numbers of their documents.
 
-        Takes some ten microseconds; where its window of 1,000 documents was not asked for before, a tenth of a millisecond
-        ("concat_then_split": up to one).
+        Takes about 10 µs; if its window of 1,000 documents was not used before, 0.1 ms ("concat_then_split": up to 1 ms).
 
         Raises:
-            IndexError: there is no such row.
+            IndexError: the row does not exist.
         """
         if not 0 <= row < self.rows:
             raise IndexError(f"row {short_repr(row)} is outside the {self.rows} rows that the documents make.")
@@ -117,7 +113,7 @@ class PackPlan:
         return self._lengths[window * self._window : (window + 1) * self._window]
 
     def _pieces(self, window: int) -> Pieces:
-        """The pieces of a window. Any number of threads may ask."""
+        """Return the pieces of a window. Thread-safe."""
         pieces = self._kept.get(window)
         if pieces is None:
             pieces = self._made(window)

@@ -1,7 +1,4 @@
-"""By what rules documents are packed: a plain value, and the pieces that follow from the lengths of documents alone.
-
-In: lengths. Out: pieces. Pure: the same whether the documents were read or not.
-"""
+"""Rules of packing as a plain value, and the pieces that follow from the lengths of documents alone. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ TOO_LONG = ("split", "cut", "error")
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules by which documents are packed."""
+    """Rules by which documents are packed."""
 
     capacity: tuple[int, ...]  # the length of a row, in each leaf
     strategy: Strategy  # which row a document goes to
@@ -37,30 +34,30 @@ class Rules:
 
     @property
     def _capacity(self) -> Ints:
-        """The length of rows in each leaf, without the first token of each row."""
+        """Length of rows in each leaf, without the first token of each row."""
         return np.array(self.capacity, np.int64) - (self._added(self.bos) if self.bos_at == "rows" else 0)
 
     @property
     def _bos(self) -> Ints:
-        """The tokens that are put before each piece, in each leaf."""
+        """Number of tokens inserted before each piece, in each leaf."""
         return self._added(self.bos if self.bos_at == "segments" else ())
 
     def _added(self, where: tuple[bool, ...]) -> Ints:
         return np.array(where or [0] * len(self.capacity), np.int64)
 
     def refused(self, lengths: Ints) -> Ints:
-        """The numbers of the documents that are too long to be taken."""
+        """Return the numbers of the documents that are too long to be accepted."""
         if self.too_long != "error":
             return np.zeros(0, np.int64)
         room = self._capacity - self._bos - self._added(self.eos)
         return np.flatnonzero((lengths > room).any(axis=1))
 
     def pieces(self, lengths: Ints, rows: Ints | None = None) -> Pieces:
-        """The rows of documents of these lengths, `int64[documents, leaves]`. One without any token is in none.
+        """Pack documents of these lengths, `int64[documents, leaves]`. Documents without a token are in no row.
 
         Args:
-            lengths: as above.
-            rows: `rows_by_document` of the same lengths, if known: most of the time goes into these.
+            lengths: lengths of the documents.
+            rows: `rows_by_document` of the same lengths, if known. Computing them takes most of the time.
         """
         capacity, bos, eos = self._capacity, self._bos, self._added(self.eos)
         numbers = np.flatnonzero(lengths.any(axis=1))
@@ -83,7 +80,7 @@ class Rules:
         return dataclasses.replace(found, documents=numbers[found.documents])
 
     def costed_sizes(self, pieces: Pieces) -> Ints:
-        """`int64[pieces, leaves]`: tokens of each piece in its row, all that is put in included."""
+        """Return the tokens of each piece in its row, with inserted tokens, `int64[pieces, leaves]`."""
         sizes = pieces.sizes
         for leaf in np.flatnonzero(self.bos).tolist():
             sizes[:, leaf] += pieces.with_bos(sizes[:, leaf], self.bos_at)
@@ -91,7 +88,7 @@ class Rules:
 
 
 def _without_eos(found: Pieces, lengths: Ints) -> Pieces:
-    """Pieces of documents in which an end token counted as the last one: with places of the documents' own tokens alone.
+    """Remove the end token, which counted as the last token of each document, from the places of pieces.
 
     >>> whole = Pieces(np.array([0, 0]), np.array([[0], [2]]), np.array([[2], [4]]), np.array([1, 2]))
     >>> without = _without_eos(whole, np.array([[3], [3]]))

@@ -1,6 +1,6 @@
-"""Arguments of packing, checked, and what follows from them for each leaf of the documents.
+"""Check the arguments of `Pack`, and derive the rules for each leaf of the documents.
 
-In: the arguments of `Pack`, some of which are one value for all leaves, or a dict with a value for each. Out: rules for leaves.
+Some arguments are one value for all leaves, or a dict with a value for each.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ...errors import PackError
 from .rules import STRATEGIES, TOO_LONG, Rules, Strategy, TooLong
 
 BARE = "tokens"
-"""The name that a document gets which is one array and no dict."""
+"""Name of a document that is a single array."""
 
 
 Path: TypeAlias = tuple[Any, ...]
-"""The keys that lead to a leaf."""
+"""Keys that lead to a leaf."""
 
 
 def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
-    """The value of a setting for a leaf; `otherwise` if it has none.
+    """Return the value of a setting for a leaf, or `otherwise`.
 
     >>> value_at({"a": {"x": 1}, "b": 2}, ("a", "x")), value_at({"a": 1}, ("b",)), value_at(3, ("b",))
     (1, None, 3)
@@ -41,14 +41,14 @@ def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
 
 
 def mapped(setting: Any, function: Callable[[Any], Any]) -> Any:
-    """A setting with another value in the place of each."""
+    """Apply a function to each value of a setting."""
     if isinstance(setting, Mapping):
         return {key: mapped(value, function) for key, value in setting.items()}
     return function(setting)
 
 
 def paths(setting: Any, path: Path = ()) -> Iterator[Path]:
-    """The leaves for which a setting has values.
+    """Yield the leaves for which a setting has values.
 
     >>> list(paths({"a": {"x": 1}, "b": 2}))
     [('a', 'x'), ('b',)]
@@ -61,7 +61,7 @@ def paths(setting: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def name(path: Path) -> str:
-    """A leaf in messages.
+    """Format the path of a leaf for messages.
 
     >>> name(("a", "x"))
     "['a']['x']"
@@ -71,10 +71,10 @@ def name(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of `Pack`, but for its window. Attributes as of that.
+    """Arguments of `Pack`, without its window. Attributes as of `Pack`.
 
     Raises:
-        TypeError, ValueError: an argument is not of its kind, or outside its range.
+        TypeError, ValueError: an argument has a wrong type, or is out of range.
     """
 
     length: Any
@@ -117,16 +117,16 @@ class Settings:
             )
 
     def _puts(self, setting: str, path: Path) -> bool:
-        """True if rows keep room in a leaf for a first or an end token beside the leaf's own tokens.
+        """Return True if rows reserve space in a leaf for a first or an end token.
 
-        Where one length is for all leaves, they all keep that room, so that documents are split at the same places in each.
+        If one length is for all leaves, all reserve that space, so that documents are split at the same places in each.
         """
         replaces = setting == "bos" and self.bos_replaces
         each = isinstance(self.length, Mapping)
         return not replaces and value_at(getattr(self, setting), path if each else ()) is not None
 
     def identity_parameters(self) -> dict[str, Any]:
-        """All that decides the rows. Without `eos`, and with a `bos` that replaces, as states of earlier versions have it."""
+        """Return everything that decides the rows. Without `eos`, and with a `bos` that replaces, as older states have it."""
         found = {name: value for name, value in vars(self).items() if name not in ("bos_replaces", "eos")}
         if self.bos is not None and not self.bos_replaces:
             found["bos_replaces"] = False
@@ -136,14 +136,14 @@ class Settings:
         object.__setattr__(self, attribute, value)
 
     def is_meta(self, path: Path) -> bool:
-        """True for a leaf that is passed along, and not packed."""
+        """Return True for a leaf that is passed along without packing."""
         return path[0] in self.meta_features
 
     def check(self, found: Sequence[Path]) -> None:
-        """Hold what is said of leaves against the leaves that the elements have.
+        """Compare the settings with the leaves of the elements.
 
         Raises:
-            PackError: something is said of a leaf that is not there; a leaf has no length; `bos` is one for several leaves.
+            PackError: a setting names a missing leaf; a leaf has no length; or one `bos` is given for several leaves.
         """
         packed = [path for path in found if not self.is_meta(path)]
         known = first_few(list(map(name, found)))
@@ -180,22 +180,22 @@ class Settings:
                 )
 
     def capacity_of(self, path: Path) -> Any:
-        """The length of rows in a leaf; None if it has none."""
+        """Return the length of rows in a leaf, or None."""
         return value_at(self.length, path)
 
     def rules(self, packed: Sequence[Path]) -> Rules:
-        """The rules for documents with these leaves."""
+        """Return the rules for documents with these leaves."""
         capacity = tuple(map(self.capacity_of, packed))
         bos, eos = (tuple(self._puts(setting, path) for path in packed) for setting in ("bos", "eos"))
         bos, eos = (where if any(where) else () for where in (bos, eos))
         return Rules(capacity, self.strategy, self.max_segments, self.too_long, bos, self.bos_at, eos)
 
     def _room_of(self, path: Path) -> int:
-        """The tokens of its own that a document may have in a leaf of one row."""
+        """Return the number of its own tokens that a document may have in a leaf of one row."""
         return int(self.capacity_of(path)) - self._puts("bos", path) - self._puts("eos", path)
 
     def too_long_error(self, lengths: Sequence[int], packed: Sequence[Path]) -> PackError:
-        """The error for a document with these lengths."""
+        """Make the error for a document with these lengths."""
         path, length = next(found for found in zip(packed, lengths) if found[1] > self._room_of(found[0]))
         added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
         beside = f" with {' and '.join(added)}" if added else ""
