@@ -1,4 +1,4 @@
-"""Datasets: chains of methods, the other face of the engine that `DataLoader` has."""
+"""Datasets: chains of methods, which run on the engine of `DataLoader`."""
 
 from typing import TYPE_CHECKING
 

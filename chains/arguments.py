@@ -1,7 +1,4 @@
-"""Arguments of datasets' methods, checked.
-
-In: what the user passed. Out: the same, as it is used; or an error that names the argument, the limit and the remedy.
-"""
+"""Check the arguments of dataset methods."""
 
 from __future__ import annotations
 
@@ -23,16 +20,16 @@ BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
-    """The seed that was passed, or one made of those below.
+    """Return the seed that was passed, or one derived from the seeds of `seed()` before.
 
     Args:
-        method: that needs it.
-        seed: as passed.
-        seeds: that were set below.
+        method: name of the method, for the message.
+        seed: the seed as passed.
+        seeds: seeds that were set before.
         high: largest seed.
 
     Raises:
-        SeedError: there is none.
+        SeedError: there is no seed.
     """
     if seed is not None:
         return checked_seed(seed, high)
@@ -43,7 +40,7 @@ def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32)
 
 
 def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
-    """A seed, if it is one."""
+    """Check a seed, and return it."""
     return whole_number("seed", seed, 0, high, "an int, seed=0 for example")
 
 
@@ -55,7 +52,7 @@ _OF_ENDLESS = {
 
 
 def finite(method: str, length: int) -> int:
-    """A length, if it is one. Raises ValueError: it is that of a dataset that never ends."""
+    """Return a length, if it is finite. Raises ValueError for the length of an endless dataset."""
     if length >= ENDLESS:
         remedy = _OF_ENDLESS.get(method, f"{method} first, then repeat")
         raise ValueError(
@@ -65,7 +62,7 @@ def finite(method: str, length: int) -> int:
 
 
 def warn_of_exchange(node: Node, what: str) -> None:
-    """Warn of `what` asks for later epochs, where these have elements that the first one kept apart."""
+    """Warn if `what` selects elements that differ from epoch to epoch, so that parts would exchange elements."""
     if node.exchanges:
         warn(
             f"{what}: this is a slice of a shuffled dataset, which is shuffled anew in each epoch. So later epochs have other "
@@ -75,11 +72,11 @@ def warn_of_exchange(node: Node, what: str) -> None:
 
 
 def indices_of(indices: Any) -> NDArray[np.int64]:
-    """Many indices.
+    """Check many indices.
 
     Raises:
-        TypeError: they are no whole numbers.
-        IndexError: one is too large for 64 bits.
+        TypeError: the indices are not integers.
+        IndexError: an index is too large for 64 bits.
     """
     array = np.asarray(indices)
     if array.size == 0:
@@ -93,7 +90,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
 
 
 def checked_index(index: int) -> int:
-    """An index. Raises IndexError: it is too large for 64 bits."""
+    """Check an index. Raises IndexError if it is too large for 64 bits."""
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
@@ -109,11 +106,11 @@ _OF_WRONG_KIND = {
 
 
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
-    """Datasets, and their names where they are given in a dict. Where streams are wanted, `MapDataset`s are made such.
+    """Return datasets, and their names if they are given in a dict. Where streams are needed, `MapDataset`s are converted.
 
     Raises:
-        TypeError: they are not datasets of that kind, or a name is no text.
-        ValueError: there is none.
+        TypeError: a dataset is not of that kind, or a name is not a string.
+        ValueError: there are no datasets.
     """
     names = list(datasets) if isinstance(datasets, Mapping) else None
     for name in names or ():
@@ -140,7 +137,7 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
 
 
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
-    """A static method that joins datasets: called of one of them, it would leave that one out."""
+    """Static method that joins datasets. Calling it on a dataset raises, because that dataset would not be joined."""
 
     def __get__(self, dataset: Any, kind: Any = None) -> Any:
         if dataset is None:
@@ -153,5 +150,5 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
 
 
 def joins(method: F) -> F:
-    """A static method that is only called of the class."""
+    """Make a static method that can be called on the class only."""
     return _Join(method)  # type: ignore[return-value]

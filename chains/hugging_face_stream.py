@@ -1,7 +1,7 @@
-"""In: a Hugging Face `datasets.IterableDataset`. Out: an `IterDataset` whose states hold those that `datasets` gives.
+"""Stream of a Hugging Face `datasets.IterableDataset`. Its states contain those of `datasets`.
 
-A state is the number of the epoch, and within one the `state_dict()` of the dataset. The library goes to that place; nothing
-is counted here. Each iterator has a copy of the dataset, as the library keeps the place of a loop in the dataset itself.
+A state is the number of the epoch and, within an epoch, the `state_dict()` of the dataset. The library moves to that place;
+nothing is counted here. Each iterator has a copy of the dataset, because the library keeps the place of a loop in the dataset itself.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from .iter_dataset import IterDataset
 from .stream import Stream, run_through
 
 _LOOPS = "_owned_loops_and_tasks"
-"""Where a step of `datasets` keeps the event loops of its async function, each with its tasks."""
+"""Attribute in which a step of `datasets` keeps the event loops of its async function, with their tasks."""
 
 _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
 
 class HuggingFaceStream(IterDataset[Any]):
-    """The rows of a streaming Hugging Face dataset, in its order: `load_dataset(…, streaming=True)`, `to_iterable_dataset()`.
+    """Rows of a streaming Hugging Face dataset, in its order: `load_dataset(…, streaming=True)`, `to_iterable_dataset()`.
 
-    It stands in a chain as any `IterDataset` does. One thread or worker reads it; the operations after it are shared by all
-    workers. A run goes on exactly, with any number of workers: `datasets` goes to the place, and may read again from the
-    beginning of a file. Where the dataset is in files, `ParquetDataSource` and its like read at random, and on other hosts.
+    It can stand in a chain like any `IterDataset`. One thread or worker reads it; all workers share the operations after it. A
+    run resumes exactly, with any number of workers: `datasets` moves to the place, and may read again from the beginning of a
+    file. If the dataset is in files, `ParquetDataSource` and similar sources read at random, and resume on other hosts.
 
     Args:
-        dataset: a `datasets.IterableDataset`: mapped, filtered, interleaved or divided by `split_dataset_by_node` as you like.
-        num_epochs: how often it is read, each time with its next `set_epoch`; None: for ever. Default: once.
-        shard_options: the part for this process: every shard_count-th of the dataset's own shards (its files). They may hold
+        dataset: a `datasets.IterableDataset`. It may be mapped, filtered, interleaved or divided by `split_dataset_by_node`.
+        num_epochs: number of epochs, each with its own `set_epoch`. None: endless. Default: 1.
+        shard_options: the part for this process: every shard_count-th of the dataset's own shards (its files), which may have
             unequal numbers of rows. Default: all. To read all shards in each process, and take every n-th row, use
-            `.shard(shard_options)` in their place.
+            `.shard(shard_options)` instead.
 
     Raises:
-        TypeError: it is no `IterableDataset`, or its format is "arrow", "pandas" or "polars", which has no rows.
-        ValueError: the dataset shuffles in a buffer: its rows are in no state of `datasets`. Use `window_shuffle` after this.
+        TypeError: `dataset` is not an `IterableDataset`, or its format is "arrow", "pandas" or "polars", which has no rows.
+        ValueError: the dataset has a shuffle buffer, whose rows are not in the states of `datasets`. Use `window_shuffle` after
+            this instead.
         ShardingError: the dataset has fewer shards than processes, or `drop_remainder` asks for equal parts.
 
     Example (needs `datasets`):
@@ -67,14 +68,14 @@ class HuggingFaceStream(IterDataset[Any]):
 
 
 class _Epochs:
-    """The epochs of a dataset, as the engine runs through them."""
+    """Epochs of a dataset, as the engine iterates over them."""
 
     def __init__(self, dataset: Any, num_epochs: int | None) -> None:
         self._dataset, self._num_epochs = dataset, num_epochs
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The name, split, columns and shards of the dataset, the kinds of its steps, and which epochs there are."""
+        """Name, split, columns and shards of the dataset, the kinds of its steps, and the epochs."""
         info = self._dataset.info
         return {
             "name": [info.dataset_name or info.builder_name, info.config_name, str(self._dataset.split)],
@@ -92,7 +93,7 @@ class _Epochs:
 
 
 class _Rows:
-    """One run over the epochs, with a place."""
+    """Iterator over the epochs, with a place."""
 
     def __init__(self, dataset: Any, num_epochs: int | None) -> None:
         self._dataset = dataset
@@ -100,14 +101,14 @@ class _Rows:
         self._go_to(dataset.epoch, None)
 
     def _go_to(self, epoch: int, place: Any) -> None:
-        """Stand in an epoch, at its beginning or at a place that `state_dict` told."""
+        """Move to an epoch, at its beginning or at a place from `state_dict`."""
         self._epoch, self._place = epoch, place
         self._reading: Any = None
         self._rows: Iterator[Any] = iter(())
         self._given = place is not None
 
     def _open(self) -> None:
-        """Have `datasets` go to the place; each epoch reads a copy, as states of several loops must not meet."""
+        """Open an epoch at the place. Each epoch reads a copy of the dataset, so that states of several loops do not mix."""
         reading = _fresh(self._dataset)
         reading.set_epoch(self._epoch)
         if self._place is not None:
@@ -130,15 +131,15 @@ class _Rows:
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """The epoch, and what `datasets` says of the place in it; None at its beginning."""
+        """Return the epoch, and the state of `datasets` in it; None at its beginning."""
         place = self._reading.state_dict() if self._reading is not None and self._given else self._place
         return {"epoch": self._epoch, "place": place}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go to such a place.
+        """Move to such a place.
 
         Raises:
-            CheckpointError: it is a place in a dataset that was made in other steps.
+            CheckpointError: it is a place in a dataset with other steps.
         """
         place = state["place"]
         known = _kinds_in(self._dataset.state_dict())
@@ -151,7 +152,7 @@ class _Rows:
 
 
 def _fresh(dataset: Any) -> Any:
-    """A copy of a dataset as it was before any loop over it: an async `map` keeps event loops, which have no copies."""
+    """Return a copy of a dataset as it was before any loop, without event loops of an async `map`, which have no copies."""
     loops = [getattr(step, _LOOPS, None) for step in _steps(getattr(dataset, "_ex_iterable", None))]
     return copy.deepcopy(dataset, {id(opened): [] for opened in loops if opened is not None})
 
@@ -180,7 +181,7 @@ def _check(dataset: Any) -> None:
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """The steps of which a dataset is made, down to its files."""
+    """Yield the steps that a dataset is made of, down to its files."""
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):
@@ -188,12 +189,12 @@ def _steps(step: Any) -> Iterator[Any]:
 
 
 def _kinds_in(state: Any) -> list[str]:
-    """The kinds of steps that a state tells of; how many there are of one may be another number in each epoch."""
+    """Return the kinds of steps in a state. How often a kind occurs may differ from epoch to epoch."""
     return sorted(set(_kinds(state)))
 
 
 def _kinds(state: Any) -> Iterator[str]:
-    """The kind of each step that a state tells of."""
+    """Yield the kind of each step in a state."""
     if isinstance(state, dict):
         if isinstance(kind := state.get("type"), str):
             yield kind
@@ -206,7 +207,7 @@ def _kinds(state: Any) -> Iterator[str]:
 
 
 def _part(dataset: Any, shard: ShardOptions) -> Any:
-    """Every shard_count-th of the dataset's own shards."""
+    """Return every shard_count-th of the dataset's own shards."""
     index, count = shard.shard_index, shard.shard_count
     if shard.drop_remainder:
         raise ShardingError(

@@ -1,7 +1,4 @@
-"""IterDataset: a chain that is run from its beginning to its end, by the engine of `DataLoader`.
-
-In: the stream of a `MapDataset`, and what is to be done to it. Out: iterators with states.
-"""
+"""IterDataset: a chain that runs from beginning to end, on the engine of `DataLoader`."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ class IterMethods(
     Remarks,
     Generic[T],
 ):
-    """All methods of streams but `__len__`: streams under Grain's names have no length."""
+    """All methods of streams except `__len__`, because streams under Grain's names have no length."""
 
     _asked_as = "IterDataset"
 
@@ -85,7 +82,7 @@ class IterMethods(
 
     @property
     def _parent(self) -> Any:
-        """The dataset that this one, of a class of yours, is made from."""
+        """The dataset that a user's class is made from."""
         (parent,) = self._parents
         return parent
 
@@ -94,7 +91,7 @@ class IterMethods(
         return self._own_stream()
 
     def _own_stream(self) -> Stream:
-        """The stream of a class of the user's, which the engine runs through."""
+        """Return the stream of a user's class, which the engine iterates over."""
         if not self._is_own:
             raise TypeError(
                 f"{type(self).__name__} has no __iter__; define it, or take MapDataset.….to_iter_dataset()."
@@ -107,7 +104,7 @@ class IterMethods(
 
     @property
     def _is_own(self) -> bool:
-        """It is of a class of the user's, which defines `__iter__`."""
+        """True for a user's class, which defines `__iter__`."""
         return type(self).__iter__ is not IterMethods.__iter__
 
     @cached_property
@@ -127,7 +124,7 @@ class IterMethods(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
-        """The dataset of a stream that one of the methods made."""
+        """Return the dataset of a stream that one of the methods made."""
         return self.of_stream(stream)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
@@ -141,7 +138,7 @@ class IterMethods(
         return self.chain_stream.operations
 
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> IterDataset[Any]:
-        """Batches of another size, of the same rows in the same order.
+        """Make batches of another size from the same rows in the same order.
 
         >>> from headrace import MapDataset
         >>> batches = MapDataset.range(5).batch(2).to_iter_dataset()
@@ -151,19 +148,19 @@ class IterMethods(
         return self.flat_map(rows_of).batch(batch_size, drop_remainder=drop_remainder)
 
     def omit(self, omit: OmitOfParts = ()) -> IterDataset[T]:
-        """The elements without those of some records of the source; all others keep their order.
+        """Omit some records of the source. All other elements keep their order.
 
-        All before it in the chain gets what is left, as from a `DataLoader` with `omit=`: batches are filled with the records
-        after those that are left out, and random maps draw by the positions of now. States of the stream from which nothing, or
-        less, was left out go on.
+        All operations before it in the chain get the remaining records, as in a `DataLoader` with `omit=`: batches are filled
+        with the following records, and random maps draw by the new positions. States of the stream that omitted nothing, or
+        less, can be resumed.
 
         Args:
-            omit: as of `MapDataset.omit`; of a mix of map datasets, a dict of these by the name of the dataset. Default: only
-                those that the source says are gone.
+            omit: as in `MapDataset.omit`; for a mix of map datasets, a dict by the name of the dataset. Default: only the
+                records that the source says are gone.
 
         Raises:
-            TypeError, RecordKeyError, SourceError: it is none of these, or names a record that the source does not have.
-            ValueError: the stream is not of the records of one source, which `shuffle` and `repeat` alone have arranged.
+            TypeError, RecordKeyError, SourceError: `omit` is none of these, or names a record that the source does not have.
+            ValueError: the stream does not consist of the records of one source, arranged by `shuffle` and `repeat` only.
             EmptyStreamError: no record is left.
 
         >>> from headrace import MapDataset
@@ -174,7 +171,7 @@ class IterMethods(
         return self._made(without(self.chain_stream, omit))
 
     def limit(self, count: int) -> IterDataset[T]:
-        """The first elements.
+        """Keep the first elements only.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
@@ -183,9 +180,9 @@ class IterMethods(
         return self._made(limited(self.chain_stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
-        """All elements, so many times, each time the same; None (default): for ever.
+        """Repeat all elements `num_epochs` times, each time the same. None (default): endlessly.
 
-        `MapDataset.repeat`, before `to_iter_dataset`, shuffles each epoch anew, and goes on with other shards.
+        `MapDataset.repeat`, before `to_iter_dataset`, shuffles each epoch anew, and can resume with other shards.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
@@ -194,9 +191,9 @@ class IterMethods(
         return self._made(repeated(self.chain_stream, num_epochs))
 
     def cache(self) -> IterDataset[T]:
-        """The same elements; a `repeat` after it makes them once, keeps them in memory, and takes copies of them from there.
+        """Keep the elements in memory. A `repeat` after it makes them once, and then copies them from memory.
 
-        All elements must fit into memory. What comes after it is made anew each time.
+        All elements must fit into memory. Operations after it run again each time.
 
         >>> from headrace import MapDataset
         >>> made = []
@@ -207,11 +204,11 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another."""
+        """Set a seed, from which random operations after it derive their own seeds, each another one."""
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
-        """The part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` reads.
+        """Select the part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` does.
 
         >>> from headrace import MapDataset, ShardOptions
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
@@ -225,14 +222,14 @@ class IterMethods(
         worker_init_fn: Callable[[int, int], Any] | None = None,
         sequential_slice: bool = False,
     ) -> IterDataset[T]:
-        """The same stream, made in worker processes: all of it, wherever in the chain this stands.
+        """Make the stream in worker processes: the whole chain, wherever in it this call stands.
 
         Args:
             options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers`,
                 `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
-            worker_init_fn: called in each process before anything is unpickled, with its number, from 0, and their count.
-                Opens a connection for example. It must not change what comes. Default: none.
-            sequential_slice: accepted, and does nothing: elements come in the order of the dataset, whoever makes them.
+            worker_init_fn: function that is called in each process before anything is unpickled, with the process's number,
+                from 0, and their count. It may open a connection, for example. It must not change the elements. Default: none.
+            sequential_slice: accepted without effect: elements come in the order of the dataset for any number of workers.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
@@ -248,16 +245,16 @@ class IterMethods(
         )
 
     def prefetch(self, count: int = 2) -> IterDataset[T]:
-        """The same stream, made on a thread ahead of your loop, while a step of the loop runs.
+        """Make the stream on a thread ahead of your loop, while a step of the loop runs.
 
-        This pays where a step leaves the interpreter to others, as one on an accelerator does. It needs no other process and
-        no pickle. A stream that has workers already keeps them, and they hold `count` elements ready each.
+        This helps if a step releases the interpreter, as a step on an accelerator does. It needs no process and no pickle. A
+        stream that already has workers keeps them, and each holds `count` elements ready.
 
         Args:
-            count: elements that may be ready at a time (default 2); 0 makes each when it is asked for.
+            count: maximum number of elements that are ready (default 2). 0 makes each when it is requested.
 
         Raises:
-            TypeError, ValueError: `count` is no int, or is negative.
+            TypeError, ValueError: `count` is not an int, or is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
@@ -271,7 +268,7 @@ class IterMethods(
         return self.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=count)
 
     def with_options(self, **options: Any) -> IterDataset[T]:
-        """The same stream, made elsewhere or otherwise; arguments of `DataLoader`, which say what each does.
+        """Set how the stream is made, by arguments of `DataLoader`, which describes them.
 
         Args:
             **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`, `max_errors`,
@@ -294,24 +291,24 @@ class IterMethods(
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> IterDataset[Any]:
-        """Elements of several streams, in proportion to their weights, at every step.
+        """Mix several streams, in proportion to their weights at every step.
 
-        Filters and flat maps may come before it: what is counted are the elements that come out of them.
+        Filters and flat maps may come before it: elements are counted after them.
 
         Args:
-            datasets: in a list, or in a dict by name.
-            weights: a list of numbers, a dict by name, or a schedule, `[(first_step, weights), …]`; they need not sum to
-                one. None (default): equal.
-            when_exhausted: "first" (default) ends with the first dataset that has no more when it is its turn; "all" goes on
-                without it, until all have ended; "repeat" goes on with its next epoch.
+            datasets: a list, or a dict by name.
+            weights: a list of numbers, a dict by name, or a schedule, `[(first_step, weights), …]`. They need not sum to one.
+                None (default): equal weights.
+            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without it, until
+                all have run out. "repeat": continue with its next epoch.
             max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix, whatever
-                `when_exhausted` says of the others, which share its place in proportion to their weights. None (default): none.
-            ramp: whether weights change linearly from one stage of a schedule to the next.
+                `when_exhausted` says. The others share its place in proportion to their weights. None (default): no limits.
+            ramp: True: weights change linearly from one stage of a schedule to the next. Default False.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of
                 one shard, counts batches.
 
         Raises:
-            TypeError, ValueError: datasets or weights are none, or do not fit one another.
+            TypeError, ValueError: datasets or weights have a wrong type, or do not fit together.
 
         >>> from headrace import IterDataset, MapDataset
         >>> ones = MapDataset.source([1] * 10).to_iter_dataset()
@@ -330,11 +327,11 @@ class IterMethods(
     def zip(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], *, strict: bool = True
     ) -> IterDataset[Any]:
-        """An element of each stream, in a tuple, or in a dict where the streams are.
+        """Combine an element of each stream, in a tuple, or in a dict if the streams are in a dict.
 
         Args:
-            datasets: in a list, or in a dict by name.
-            strict: True (default): that one ends before the others is an error, `JoinError`; False: it ends with the shortest.
+            datasets: a list, or a dict by name.
+            strict: True (default): raise `JoinError` if one stream ends before the others. False: end with the shortest.
 
         >>> from headrace import IterDataset, MapDataset
         >>> numbers = MapDataset.range(2).to_iter_dataset()
@@ -349,11 +346,11 @@ class IterMethods(
     def interleave(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], cycle_length: int | None = None
     ) -> IterDataset[Any]:
-        """An element of each of the streams that are open, in turn; where one ends, the next one is opened in its place.
+        """Take an element of each open stream in turn. When a stream ends, the next one is opened in its place.
 
         Args:
-            datasets: in a list, or in a dict by name.
-            cycle_length: how many are open at a time; None (default): all.
+            datasets: a list, or a dict by name.
+            cycle_length: number of open streams. None (default): all.
 
         >>> from headrace import IterDataset, MapDataset
         >>> files = [MapDataset.source([letter] * 2).to_iter_dataset() for letter in "abc"]
@@ -367,14 +364,15 @@ class IterMethods(
 
 
 class IterDataset(IterMethods[T]):
-    """A stream of elements; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream. Immutable.
+    """Stream of elements, made by `MapDataset.to_iter_dataset()` and by the methods of other streams. Immutable.
 
-    A class of your own, made from this one, defines `__iter__`, whose iterators have `get_state` and `set_state`; it can stand
-    anywhere in a chain. `super().__init__(parent)` keeps the dataset that it is made from, as `self._parent`. Such a dataset is
-    run through in order, in one worker.
+    A class of your own that derives from it defines `__iter__`, whose iterators have `get_state` and `set_state`. It can stand
+    anywhere in a chain. `super().__init__(parent)` stores the dataset that it is made from as `self._parent`. One worker
+    iterates over such a dataset, in order.
 
     Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,
-    `set_states`, `start_prefetch` and all else. The stream does not depend on the number of workers; a state goes on with any.
+    `set_states`, `start_prefetch` and so on. The stream does not depend on the number of workers, and a state can be resumed
+    with any number.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 3).batch(2)
@@ -388,9 +386,9 @@ class IterDataset(IterMethods[T]):
     """
 
     def __len__(self) -> int:
-        """Number of elements of this shard, known before anything is read.
+        """Return the number of elements of this shard, known before anything is read.
 
         Raises:
-            TypeError: it is endless, or an operation decides how many there are.
+            TypeError: the stream is endless, or an operation decides how many elements there are.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

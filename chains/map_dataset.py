@@ -1,7 +1,4 @@
-"""MapDataset: a chain of datasets with random access.
-
-In: sources, and what is to be done to their records. Out: elements at any index; a stream for the engine.
-"""
+"""MapDataset: a chain of datasets with random access."""
 
 from __future__ import annotations
 
@@ -42,17 +39,17 @@ T = TypeVar("T")
 
 @explains_arguments
 class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
-    """Elements at any index, made when they are asked for: `source(…)`, and methods that each give another dataset.
+    """Elements at any index, made on request. `source(…)` creates a dataset, and each method returns another one.
 
-    An index past the end is in the next epoch: what shuffles does so anew, all else repeats. Indices from -1 down are in the
-    epoch before the first. An element that a filter left out is None; transforms let None pass.
+    An index past the end is in the next epoch: shuffles have another order there, everything else repeats. Negative indices are
+    in the epoch before the first. A dropped element is None, and transforms pass None on.
 
-    `iter(dataset)` runs on the engine of `DataLoader`: in order, read ahead, with states; without the elements that are None.
-    For worker processes, batches of what filters leave, and devices, see `to_iter_dataset`.
+    `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without the elements that are
+    None. For worker processes, batches after a filter, and devices, see `to_iter_dataset`.
 
-    Subclass it for a dataset of your own: `__len__` and `__getitem__(int)`; with `super().__init__(parent)`, `self._parent` is
-    the dataset below. It may stand anywhere in a chain, and is asked element by element: slices and lists of indices are
-    taken apart before.
+    Subclass it for a dataset of your own: define `__len__` and `__getitem__(int)`. With `super().__init__(parent)`,
+    `self._parent` is the dataset below. It can stand anywhere in a chain, and is called element by element: slices and lists of
+    indices are split before.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
@@ -80,11 +77,11 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of elements in an epoch; `sys.maxsize` for a dataset that never ends."""
+        """Return the number of elements in an epoch; `sys.maxsize` for an endless dataset."""
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """The element at an index; None where a filter left it out. A slice gives a dataset; many indices, a list of elements.
+        """Return the element at an index; None if a filter dropped it. A slice returns a dataset; many indices return a list.
 
         Raises:
             IndexError: the index is too large for 64 bits.
@@ -96,7 +93,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def parents(self) -> Sequence[MapDataset[Any]]:
-        """The datasets right below."""
+        """The datasets directly below."""
         return self._parents
 
     @property
@@ -109,7 +106,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return Own(tuple(parent.root_node for parent in self._parents), self)
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
-        """The elements at many indices, in an array or a list: a dataset is a source, and one that PyTorch's loader takes.
+        """Return the elements at many indices, in an array or a list. So a dataset is a source, also for PyTorch's loader.
 
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
@@ -117,7 +114,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return list(self.root_node.records(indices_of(indices)))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """The records of sources that the element at an index is made of; `headrace.trace` tells those of a step.
+        """Return the records of sources that the element at an index is made of. `headrace.trace` tells those of a step.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -127,22 +124,22 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def reads_ahead(self) -> Any:
-        """The number of reads at a time that help, as of a source."""
+        """Number of concurrent reads that help, as for a source."""
         return self.root_node.reads_ahead
 
     @property
     def reads_singly(self) -> bool:
-        """True where readers share a batch, record by record, as of a source."""
+        """True if readers share a batch, record by record, as for a source."""
         return bool(self.root_node.reads_singly)
 
     @property
     def grows_within(self) -> bool:
-        """True if a source grows: the dataset has the records that were there when it was made."""
+        """True if a source grows. The dataset has the records that existed when it was made."""
         return bool(self.root_node.grows)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The identity in states, in plain JSON values, as of a source."""
+        """Identity in states, in plain JSON values, as for a source."""
         return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
@@ -158,23 +155,24 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         lengths: LengthsLike | None = None,
         growth: Literal["epoch", "now", "hand"] | GrowthOptions | None = None,
     ) -> IterDataset[Any]:
-        """The stream of one epoch: the same elements in the same order, as an `IterDataset`.
+        """Return the stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
-        What shuffles, slices and repeats, and operations after these, run as in a `DataLoader`. What comes before a `zip`, a
-        `concatenate`, a dataset of your own, or a shuffle of what depends on its index, is evaluated where records are read.
+        Shuffles, slices and repeats, and operations after these, run as in a `DataLoader`. Everything before a `zip`, a
+        `concatenate`, a dataset of your own, or a shuffle of elements that depend on their index, is evaluated where records
+        are read.
 
         Args:
-            read_options: how records are read ahead; None (default): `ReadOptions()`.
-            allow_nones: True keeps elements that are None; False (default) leaves them out.
-            shard_options: the part for this process: every shard_count-th record, before batches are made; default: all.
-            balance: as for `headrace.load`: shards get records of equal cost in each global batch.
-            lengths: likewise, of the records of the source.
-            growth: as for `DataLoader`: when appended records of a source with `growing=True` come in; None (default): "epoch".
-                Of `source(…).shuffle(…).repeat(…)`, each at most once, with operations on its elements. Any other chain, and a
-                mix, has the records that there are when it is made, and needs "hand".
+            read_options: how records are read ahead. None (default): `ReadOptions()`.
+            allow_nones: True: keep elements that are None. False (default): drop them.
+            shard_options: the part for this process: every shard_count-th record, before batches are made. Default: all.
+            balance: as in `headrace.load`: shards get records of equal cost in each global batch.
+            lengths: lengths of the records of the source, as in `headrace.load`.
+            growth: as in `DataLoader`: when appended records of a source with `growing=True` are added; default "epoch".
+                It needs a chain `source(…).shuffle(…).repeat(…)`, each at most once, with operations on its elements. Any other
+                chain, and a mix, keeps the records that exist when it is made, and needs "hand".
 
         Raises:
-            ValueError: a source grows, and the chain would not see it; `growth` is for none that grows.
+            ValueError: a source grows, and the chain would not notice; or `growth` is set for a source that does not grow.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
@@ -188,7 +186,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def source(source: SourceLike) -> MapDataset[Any]:
-        """The records of a source: whatever `DataLoader` takes as one, a list or a dict of arrays too.
+        """Return the records of a source: anything that `DataLoader` accepts, also a list or a dict of arrays.
 
         >>> MapDataset.source("a b c".split())[1]
         'b'
@@ -197,7 +195,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
-        """The integers of Python's `range`.
+        """Return the integers of Python's `range`.
 
         >>> list(MapDataset.range(1, 10, 4))
         [1, 5, 9]
@@ -207,10 +205,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def concatenate(datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
-        """All elements of the first dataset, then those of the second, and so on; the next epoch has the next epoch of each.
+        """Concatenate datasets. The next epoch consists of the next epoch of each.
 
         Raises:
-            ValueError: there is none, or one never ends.
+            ValueError: there are no datasets, or one is endless.
 
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
         [0, 1, 5, 6]
@@ -222,14 +220,14 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def select_from_datasets(datasets: Sequence[MapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
-        """Elements of several datasets, as `selection_map[index]` says: `(number of the dataset, index in it)`.
+        """Select elements of several datasets by `selection_map[index]`, a pair (number of the dataset, index in it).
 
         Args:
-            datasets: of any lengths.
-            selection_map: has `__len__`, the length of the result, and `__getitem__`, which takes any index, past the end too.
+            datasets: datasets of any lengths.
+            selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index, also past the end.
 
         Raises:
-            IndexError: when an element is made, where the map gives a dataset that is not there.
+            IndexError: (when an element is made) the map returns a dataset number that does not exist.
 
         >>> swapped = [(1, 0), (0, 0)]
         >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))
@@ -249,25 +247,25 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> MapDataset[Any]:
-        """Elements of several datasets, in proportions that weights give: before every index each has had its share.
+        """Mix several datasets in proportion to their weights. At every index, each has had its share.
 
-        Shuffle the datasets, not the mix. As a stream, alone or with operations after it, it goes on after its weights or
-        datasets were changed, `set_state(state, strict=False)`, as a loader with a `MixSampler` does.
+        Shuffle the datasets, not the mix. As a stream, alone or with operations after it, it can resume with other weights or
+        datasets, `set_state(state, strict=False)`, like a loader with a `MixSampler`.
 
         Args:
-            datasets: in a list, or in a dict by name.
-            weights: likewise, of numbers that need not sum to one; or a schedule of these, `[(first_step, weights), …]`.
-                None (default): all equal.
-            when_exhausted: "first" (default): it ends where a dataset would be drawn that has ended; "all": it goes on
-                without that one until all have ended; "repeat": that one goes on with its next epoch, and the mix never ends.
+            datasets: a list, or a dict by name.
+            weights: numbers in a list or dict, which need not sum to one; or a schedule, `[(first_step, weights), …]`. None
+                (default): equal weights.
+            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without it, until
+                all have run out. "repeat": continue with its next epoch, without end.
             max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix, whatever
-                `when_exhausted` says of the others, which share its place in proportion to their weights. None (default): none.
-            ramp: whether weights change linearly from one stage of a schedule to the next.
+                `when_exhausted` says. The others share its place in proportion to their weights. None (default): no limits.
+            ramp: True: weights change linearly from one stage of a schedule to the next. Default False.
             records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of all
                 shards together, counts batches.
 
         Raises:
-            TypeError, ValueError: datasets or weights are none, do not fit one another, or a dataset is empty.
+            TypeError, ValueError: datasets or weights have a wrong type or do not fit together, or a dataset is empty.
 
         >>> web, books = MapDataset.source(["w"] * 70), MapDataset.source(["b"] * 30)
         >>> mixed = MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3})
@@ -283,10 +281,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
-        """The elements that datasets of one length have at the same index: in a tuple, or in a dict where the datasets are.
+        """Combine the elements of datasets of equal length at each index, in a tuple, or in a dict as the datasets are.
 
         Raises:
-            ValueError: there is none, or their lengths differ.
+            ValueError: there are no datasets, or their lengths differ.
 
         >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
         [(0, 5), (1, 6)]
@@ -304,14 +302,14 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
 
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """The elements at many indices, as the user asks for them."""
+    """Return the elements at many indices, as the user requests them."""
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
     return list(dataset.root_node.records(indices))
 
 
 def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
-    """A `__getitem__` that takes slices and lists apart, of one that takes an int."""
+    """Wrap a `__getitem__` for ints, so that it also takes slices and lists."""
 
     @functools.wraps(at)
     def at_any_index(dataset: Any, index: Any) -> Any:
@@ -327,7 +325,7 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
 
 
 class Chain(MapDataset[T]):
-    """A dataset that one of the methods made."""
+    """Dataset that one of the methods made."""
 
     def __init__(self, node: Node) -> None:
         self._tree = node
@@ -342,15 +340,15 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """The lengths of the elements, as of a source; None where only reading tells them, or it never ends."""
+        """Lengths of the elements, as for a source. None if only reading tells them, or if the dataset is endless."""
         length = self._tree.length
         return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """The costs of elements that are packed rows, each the sum of those of its segments, as of a source; else None.
+        """Return the costs of elements that are packed rows, each the sum of its segments' costs, as for a source; else None.
 
         Args:
-            cost: a function of an array of lengths, such as `headrace.attention(a, b)`; None (default): the length.
+            cost: function of an array of lengths, such as `headrace.attention(a, b)`. None (default): the length.
         """
         return self._tree.packed_costs(cost)
 
@@ -361,7 +359,7 @@ class Chain(MapDataset[T]):
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:
-        """The same, which warns once of an index in another epoch than the first."""
+        """Wrap a function to warn once about an index in an epoch other than the first."""
         node, warned = self._tree, list[bool]()
 
         def warning(index: int) -> Any:

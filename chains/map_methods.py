@@ -1,6 +1,6 @@
-"""The methods of a dataset with random access that change the order of its elements, or pack them as their lengths tell.
+"""Methods of a dataset with random access that change the order of its elements, or pack them by their lengths.
 
-Those of other operations are in `operations/`, beside each.
+Methods of other operations are in `operations/`, beside each operation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @explains_arguments
 class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMethods[ChainT]):
-    """Base of `MapDataset`, which has all but the methods."""
+    """Base of `MapDataset` with all methods that return datasets."""
 
     @property
     @abstractmethod
@@ -45,7 +45,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
     @abstractmethod
     def _made(self, node: Node) -> Any:
-        """The dataset of a node."""
+        """Return the dataset of a node."""
 
     def _then(self, operation: Operation) -> ChainT:
         return self._made(applied(self.root_node, operation))  # type: ignore[no-any-return]
@@ -58,7 +58,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return int(self.root_node.operations)
 
     def seed(self, seed: int) -> Self:
-        """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another.
+        """Set a seed, from which random operations after it derive their own seeds, each another one.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).seed(1).shuffle()
@@ -68,15 +68,15 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._made(Seeded(self.root_node, checked_seed(seed)))  # type: ignore[no-any-return]
 
     def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
-        """The elements in a random order; in O(1) memory, the same as `IndexSampler(shuffle=True, seed=seed)` gives.
+        """Shuffle the elements, in O(1) memory, in the order of `IndexSampler(shuffle=True, seed=seed)`.
 
         Args:
-            seed: in `[0, 2^32)`; None (default): made of that of `seed()` before.
-            reseed_each_epoch: False shuffles all epochs alike.
+            seed: in `[0, 2^32)`. None (default): derived from `seed()` before.
+            reseed_each_epoch: True (default): another order in each epoch. False: the same order in all epochs.
 
         Raises:
             SeedError: there is no seed.
-            ValueError: the dataset never ends.
+            ValueError: the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).shuffle(seed=1)
@@ -87,11 +87,11 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._reordered(Shuffle(finite("shuffle", self.root_node.length), own, _reseeds(reseed_each_epoch)))
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> Self:
-        """The elements in a random order within each window of consecutive ones; for sources that read in order best.
+        """Shuffle elements within windows of consecutive ones, for sources that are read fastest in order.
 
         Raises:
             SeedError: there is no seed.
-            ValueError: the window is not positive, or the dataset never ends.
+            ValueError: the window is not positive, or the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).window_shuffle(3, seed=0))
@@ -103,11 +103,11 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._reordered(ShuffledWindows(finite("window_shuffle", self.root_node.length), window, own))
 
     def block_shuffle(self, block_size: int, seed: int | None = None) -> Self:
-        """Blocks of consecutive elements in a random order, each in its own order inside.
+        """Shuffle blocks of consecutive elements. Each block keeps its inner order.
 
         Raises:
             SeedError: there is no seed.
-            ValueError: the block is not positive, or the dataset never ends.
+            ValueError: the block is not positive, or the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(6).block_shuffle(2, seed=1))
@@ -118,17 +118,17 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._reordered(BlockPermutation(finite("block_shuffle", self.root_node.length), block, own))
 
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
-        """Several epochs as one.
+        """Repeat the dataset for several epochs.
 
         Args:
-            num_epochs: None (default) never ends.
-            reseed_each_epoch: False gives the first epoch again and again.
+            num_epochs: number of epochs. None (default): endless.
+            reseed_each_epoch: True (default): shuffles differ in each epoch. False: repeat the first epoch.
 
-        A part that was sliced from a shuffled dataset has other elements in each epoch, those of other parts too, which is a
-        warning. Slice before `shuffle`.
+        A slice of a shuffled dataset has other elements in each epoch, also those of other slices, which is a warning. Slice
+        before `shuffle`.
 
         Raises:
-            ValueError: the dataset never ends already, or `num_epochs` is not positive.
+            ValueError: the dataset is already endless, or `num_epochs` is not positive.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(2).repeat(2))
@@ -143,14 +143,14 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._reordered(Repeat(finite("repeat", len(self)), num_epochs, _reseeds(reseed_each_epoch)))
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Self:
-        """The elements at some indices of each epoch, in that order, as a dataset: a `split` by yourself.
+        """Select the elements at some indices of each epoch, in that order, as a dataset.
 
         Args:
-            indices: `int64[n]` or a list, in `[0, len(dataset))`; one may come several times.
+            indices: `int64[n]` or a list, in `[0, len(dataset))`. An index may occur several times.
 
         Raises:
-            IndexError: one is outside.
-            ValueError: the dataset never ends.
+            IndexError: an index is out of range.
+            ValueError: the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(10).select([7, 2]))
@@ -162,18 +162,18 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._reordered(Selected(length, keys))
 
     def omit(self, omit: Omit = ()) -> Self:
-        """The elements without those of some records of the source; all others keep their order.
+        """Omit some records of the source. All other elements keep their order.
 
-        Put it after `shuffle` and `repeat`: what comes after it arranges the elements that are left. Streams of it go on from
-        states of a dataset from which nothing, or less, was left out. Random maps after it draw by the indices of now.
+        Call it after `shuffle` and `repeat`: methods after it arrange the remaining elements. Streams of it can resume from
+        states of a dataset that omitted nothing, or less. Random maps after it draw by the new indices.
 
         Args:
             omit: an array, list or set of keys of the source's records; the path of a file of keys, one a line or `.npy`; or a
-                function of a file's name and a row. Default: only those that the source says are gone, as `FormerKeys` does.
+                function of a file name and a row. Default: only the records that the source says are gone.
 
         Raises:
-            TypeError, RecordKeyError, SourceError: it is none of these, or names a record that the source does not have.
-            ValueError: the elements are not those of records of one source, which `shuffle` and `repeat` alone have arranged.
+            TypeError, RecordKeyError, SourceError: `omit` is none of these, or names a record that the source does not have.
+            ValueError: the elements are not the records of one source, arranged by `shuffle` and `repeat` only.
             EmptyStreamError: no record is left.
 
         >>> from headrace import MapDataset
@@ -184,9 +184,9 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._made(LivingElements.of(self.root_node, omit))  # type: ignore[no-any-return]
 
     def slice(self, sl: builtins.slice) -> Self:
-        """The elements that a slice of Python's means; the same as `dataset[start:stop:step]`.
+        """Slice the dataset, like `dataset[start:stop:step]`.
 
-        To keep some records apart, for validation, slice before `shuffle`, which puts others into the slice in each epoch.
+        To keep some records for validation, slice before `shuffle`, which puts other records into the slice in each epoch.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(10)[1::4])
@@ -207,23 +207,23 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         lengths: LengthsLike | None = None,
         **settings: Any,
     ) -> ChainT:
-        """Documents as rows of one length, as `Pack` makes them; planned from their lengths, so that any row can be asked for.
+        """Pack documents into rows of one length, as `Pack` does. Rows are planned from the lengths, with random access.
 
-        All epochs have the same rows; `shuffle` after it puts them in another order each. `repeat` before it packs several
+        All epochs have the same rows; a `shuffle` after it gives them another order in each. `repeat` before it packs several
         epochs, each in its order.
 
         Args:
-            length: tokens of a row, as of `Pack`.
-            strategy: likewise.
-            window: likewise.
-            lengths: of the elements, `int[len(dataset)]` or a dict of these by leaf; a function of an element; the name of a
-                field of the source, or a file of lengths, where nothing but the order was changed. None (default): as the
-                source tells them.
+            length: tokens of a row, as in `Pack`.
+            strategy: as in `Pack`.
+            window: as in `Pack`.
+            lengths: lengths of the elements: `int[len(dataset)]`, or a dict of such arrays by leaf; a function of an element;
+                or, if only the order was changed, the name of a field of the source or a file of lengths. None (default): the
+                lengths that the source tells.
             **settings: other arguments of `Pack`.
 
         Raises:
-            PackError: the lengths are unknown, because a map or filter came before, or the source does not tell them; or they
-                are not as many as there are elements.
+            PackError: the lengths are unknown, because a map or filter comes before, or the source does not tell them; or there
+                is not one length for each element.
 
         >>> import numpy as np
         >>> from headrace import MapDataset

@@ -1,7 +1,4 @@
-"""Parts of a source or dataset: splits, folds and samples.
-
-In: a source or a `MapDataset`, and what decides which record goes where. Out: subsets, of its own kind.
-"""
+"""Split, fold and sample the records of a source or dataset."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from .map_dataset import MapDataset
 
 
 class Fold(NamedTuple):
-    """One of the folds of a cross-validation.
+    """One fold of a cross-validation.
 
     Attributes:
         train: all records that are not in `test`.
@@ -45,25 +42,24 @@ def split(
 
 
 def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> Any:
-    """Divide the records of a source, or the elements of a `MapDataset`, into parts. Each is in exactly one, at random.
+    """Divide the records of a source, or the elements of a `MapDataset`, into parts at random. Each is in exactly one part.
 
-    The same arguments give the same parts, in every process. A part keeps the order of the source; shuffle it afterwards.
+    The same arguments give the same parts in every process. A part keeps the order of the source; shuffle it afterwards.
 
     Args:
-        data: a source, or whatever `DataLoader` takes as one; or a `MapDataset`, which is divided as it is: split before
-            `shuffle`, as each epoch of a shuffled dataset has other elements at an index.
+        data: a source, or anything that `DataLoader` accepts as one; or a `MapDataset`. Split it before `shuffle`, because each
+            epoch of a shuffled dataset has other elements at an index.
         parts: a dict by name, or a list: fractions that sum to 1, or numbers of records that sum to all of them.
-        seed: int in `[0, 2^32)`; 0 by default.
-        stratify: the class of each record, integers or strings: each part gets of every class its share, rounded to one
-            record.
-        groups: the group of each record, such as the speaker or the patient: a group is never divided. Shares hold to within a
-            group. With `stratify`, the parts get of every class about their share.
+        seed: int in `[0, 2^32)`, default 0.
+        stratify: class of each record, integers or strings: each part gets its share of every class, rounded to one record.
+        groups: group of each record, such as the speaker or the patient. A group is never divided. Shares are exact to within a
+            group. With `stratify`, the parts get about their share of every class.
 
     Returns:
         A dict, or a list, as `parts` is: a `Subset` for each part, or a `MapDataset`.
 
     Raises:
-        TypeError: an argument of the wrong kind.
+        TypeError: an argument has a wrong type.
         ValueError: shares do not sum to the whole, a part would be empty, or there is not one label for each record.
 
     >>> from headrace import split
@@ -87,20 +83,20 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
 
 
 def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> list[Fold]:
-    """Divide records into k folds, each of which is once the test set of all others: cross-validation.
+    """Divide records into k folds for cross-validation. Each fold is the test set once.
 
     Args:
-        data: as for `split`.
-        k: at least 2.
-        seed: as for `split`.
-        stratify: as for `split`.
-        groups: as for `split`.
+        data: as in `split`.
+        k: number of folds, at least 2.
+        seed: as in `split`.
+        stratify: as in `split`.
+        groups: as in `split`.
 
     Returns:
-        `Fold(train, test)` for each.
+        `Fold(train, test)` for each fold.
 
     Raises:
-        TypeError, ValueError: as for `split`; there are fewer records or groups than folds.
+        TypeError, ValueError: as in `split`; or there are fewer records or groups than folds.
 
     >>> from headrace import kfold
     >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]
@@ -122,15 +118,15 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
 
 
 def sample(data: SourceLike, n: int, seed: int = 0) -> Any:
-    """Take n records at random, each at most once, in random order: for a quick look, or a trial on less.
+    """Draw n records at random, each at most once, in random order: for a quick look, or a trial on less data.
 
     Args:
-        data: as for `split`.
-        n: at least 1; all records, if there are fewer.
-        seed: as for `split`.
+        data: as in `split`.
+        n: number of records, at least 1. All records, if there are fewer.
+        seed: as in `split`.
 
     Returns:
-        A `Subset`, or of a `MapDataset` another one.
+        A `Subset`, or for a `MapDataset` a `MapDataset`.
 
     >>> from headrace import sample
     >>> list(sample(range(1000), 3, seed=1))

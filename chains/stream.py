@@ -1,6 +1,6 @@
-"""The stream of an `IterDataset`, as a value; and streams that come together, or that are taken otherwise than as they are.
+"""Stream of an `IterDataset` as a value: a tree of the plan, and how it is run. Streams are joined and changed here.
 
-In: a node of a `MapDataset`, or trees of the plan. Out: a tree, and how it is run; the engine's joins do the work.
+The engine's joins do the work.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .nodes.node import Evaluated, Node, Seeds, nearest_first
 
 @dataclass(frozen=True)
 class Stream:
-    """A tree of the plan, and how it is run."""
+    """Tree of the plan, and how it is run."""
 
     tree: Tree  # what the engine compiles
     seeds: Seeds  # that were set below
@@ -62,7 +62,7 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """The same with another tree, which has so many more operations on the way."""
+        """Return the stream with another tree, which adds `operations` operations."""
         return dataclasses.replace(
             self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
         )
@@ -73,7 +73,7 @@ class Stream:
         max_errors: int | None = None,
         **execution: Any,
     ) -> Stream:
-        """The same, run otherwise; arguments of `IterDataset.with_options`."""
+        """Return the stream with other options; arguments of `IterDataset.with_options`."""
         known = [each.name for each in dataclasses.fields(ExecutionOptions)]
         for name in execution:
             if name not in known:
@@ -88,7 +88,7 @@ class Stream:
 
 
 class Present(Filter):
-    """Keeps what a dataset with random access has not left out.
+    """Operation that drops the elements that a dataset with random access has dropped (None).
 
     >>> Present().filter(None)
     False
@@ -107,7 +107,7 @@ def stream_of(
     lengths: Any = None,
     growth: Any = None,
 ) -> Stream:
-    """The stream of a node's first epoch; arguments of `MapDataset.to_iter_dataset`."""
+    """Return the stream of a node's first epoch; arguments of `MapDataset.to_iter_dataset`."""
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
@@ -121,10 +121,10 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """A leaf that takes in what is appended to its source, where it reads whole epochs of one.
+    """Return a leaf that adds what is appended to its source, if it reads whole epochs of one source.
 
     Raises:
-        TypeError, ValueError: as of `growth_of`; another leaf would keep the records that there are, and growth is not "hand".
+        TypeError, ValueError: as in `growth_of`; or another leaf would keep its records, and `growth` is not "hand".
     """
     sampler: Any = leaf.sampler
     omitted = sampler.omitted if isinstance(sampler, ChangingSampler) else OmittedKeys()
@@ -140,7 +140,7 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """The balance of the records of a source; what is evaluated has elements after its end, which cost what others do."""
+    """Return the balance of the records of a source. Padding elements of an evaluated source cost as much as others."""
     if not balance:
         return balance_of(source, balance, lengths)
     parts = source.parts if isinstance(source, MixedSource) else {"": source}
@@ -156,7 +156,7 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """The elements of an epoch of what is evaluated; any other source itself."""
+    """Return one epoch of an evaluated source; other sources unchanged."""
     evaluated = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return NodeElements(source.root_node) if evaluated else source
 
@@ -167,7 +167,7 @@ Exhausted = Literal["first", "all", "repeat"]
 def mixed(
     streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
 ) -> Stream:
-    """Elements of several streams, in an order of streams by name; those in `max_epochs` leave it after so many."""
+    """Mix several streams, in an order of streams by name. Those in `max_epochs` leave it after that number of epochs."""
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
     inputs = []
     for name, stream in zip(order.names, streams):
@@ -179,13 +179,13 @@ def mixed(
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
-    """Elements of several streams, as a rule takes them."""
+    """Join several streams by a rule."""
     inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
 
 
 def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool) -> Stream:
-    """An element of each stream, together."""
+    """Combine an element of each stream."""
     labels = tuple(names or map(str, range(len(streams))))
     inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
     joined = Joined(inputs, InTurn(len(streams), bool(strict)), labels)
@@ -193,7 +193,7 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
 
 
 def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
-    """An element of each of the open streams, in turn."""
+    """Take an element of each open stream in turn."""
     count = len(streams)
     cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
     labels = names or map(str, range(count))
@@ -202,11 +202,11 @@ def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_le
 
 
 def without(stream: Stream, omit: Any) -> Stream:
-    """The elements without those of some records of its source.
+    """Omit some records of the source of a stream.
 
     Raises:
-        TypeError, RecordKeyError, SourceError: as of `keys_to_omit`.
-        ValueError: it is no stream of the records of one source, in whole epochs.
+        TypeError, RecordKeyError, SourceError: as in `keys_to_omit`.
+        ValueError: the stream does not consist of the records of one source in whole epochs.
         EmptyStreamError: no record is left.
     """
     base = _line(stream.tree)[-1]
@@ -226,30 +226,30 @@ def without(stream: Stream, omit: Any) -> Stream:
 
 
 def limited(stream: Stream, count: int) -> Stream:
-    """The first elements."""
+    """Keep the first elements only."""
     first = whole_number("count", count, 1, None, "a number of elements, at least 1")
     return stream.on(Joined((stream.tree,), First(first)))
 
 
 def cached(stream: Stream) -> Stream:
-    """All elements, kept in memory."""
+    """Keep all elements in memory."""
     return stream.on(Joined((stream.tree,), All(keeps=True)))
 
 
 def repeated(stream: Stream, num_epochs: int | None) -> Stream:
-    """All elements, several times."""
+    """Repeat all elements several times."""
     times = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
     return stream.on(Joined((stream.tree,), Again(times)))
 
 
 def run_through(dataset: Any) -> Stream:
-    """A dataset of a user's own class, which can only be run through."""
+    """Return the stream of a user's dataset class, which can only be iterated."""
     source = RunThroughSource(dataset, parents=[digest(each, 12) for each in fingerprints_within(vars(dataset))])
     return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """The fingerprints of datasets in the attributes of one; of a long list of them, the first ones and how many."""
+    """Yield the fingerprints of datasets in the attributes of one; of a long list, the first ones and their number."""
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
     elif isinstance(stream := getattr(value, "chain_stream", None), Stream):
@@ -261,7 +261,7 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
 
 
 def sharded(stream: Stream, shard: ShardOptions) -> Stream:
-    """The part of each source that is a shard's. Raises ValueError: the stream is a shard's part already."""
+    """Select the part of each source for a shard. Raises ValueError if the stream is already a shard's part."""
 
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:
@@ -276,7 +276,7 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
 
 
 def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
-    """A stream of several: what was said of any of them holds for all."""
+    """Return a stream of several streams. Options of any of them apply to all."""
     shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
@@ -294,7 +294,7 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 
 
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
-    """Options of one or another dataset: those that are not the default; of numbers the larger."""
+    """Combine the options of two datasets: those that are not the default; of numbers, the larger."""
     default = ExecutionOptions()
     changes: dict[str, Any] = {}
     for option in dataclasses.fields(ExecutionOptions):
@@ -331,7 +331,7 @@ def _named(tree: Tree, name: str) -> Tree:
 
 
 def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
-    """A tree whose source goes on with its next epochs; what is made of several, is empty, or has one epoch, begins anew."""
+    """Return a tree whose source continues with its next epochs. Joined, empty or one-epoch trees begin again instead."""
     base = _line(tree)[-1]
     orders = (ChainOrder, ChangingSampler)
     if not isinstance(base, Read) or base.leaf.growth is not None or not isinstance(base.leaf.sampler, orders):
@@ -346,7 +346,7 @@ def _line(tree: Tree) -> list[Tree]:
 
 
 def over_leaves(tree: Tree, change: Any) -> Tree:
-    """A tree with other sources."""
+    """Return a tree with other sources."""
     if isinstance(tree, Read):
         return Read(change(tree.leaf))
     if isinstance(tree, Apply):

@@ -56,7 +56,7 @@ class Pack(Operation):
         max_segments: maximum number of documents in a row. None (default): any.
         pad_value: padding (default 0); a number, or a dict by leaf.
         meta_features: keys of elements that are passed along without packing. A row has an array `[segments, …]`, with the
-            value of segment i at i - 1. With `max_segments` it is `[max_segments, …]`, filled with `pad_value` (None for values that
+            value of segment i at i - 1. With `max_segments` it is `[max_segments, …]`, filled with `pad_value` (None if values
             are not numbers), so that rows can be batched.
         too_long: how to treat a document longer than a row. "split" (default) splits it into segments, "cut" drops the rest,
             "error" raises.
