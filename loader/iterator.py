@@ -162,6 +162,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             workers=observer.worker_stats() if counted.stages else None,
             tasks=observer.last_tasks(),
             worker_events=observer.last_of_workers(),
+            decision=observer.decision,
         )
 
     def snapshot(self) -> Snapshot:

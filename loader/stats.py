@@ -36,11 +36,13 @@ class IteratorStats(Snapshot):
         workers: what the workers did. Without workers it is your thread; None: nothing is known.
         tasks: the last 2,000 tasks, one by one; none with `ExecutionOptions(observe=False)`.
         worker_events: the last starts of worker processes, and ends that nobody wanted.
+        decision: why your thread makes the batches although workers were asked for, as a sentence; "" if it does not.
     """
 
     workers: WorkerStats | None = None
     tasks: tuple[TaskEvent, ...] = field(default=(), repr=False)
     worker_events: tuple[WorkerEvent, ...] = field(default=(), repr=False)
+    decision: str = ""
 
     @property
     def reads_under_way(self) -> float:
@@ -83,6 +85,7 @@ class IteratorStats(Snapshot):
             return [f"  {'workers':27} {self.worker_count:9}"]
         return [
             throughput(self.records, self.steps, self.nbytes, self.elapsed),
+            *([self.decision] if self.decision else []),
             *lines_of_workers(self.workers, self.worker_count, sum(stage.ahead for stage in self.stages)),
             *lines_of_stages(self.stages, operations),
         ]

@@ -7,16 +7,18 @@ one worker, as blocks that were made here are not known there; others begin in t
 * workers are doubled as long as the stream gets faster by it; what did not help, tried twice, is taken back. Then numbers
   half-way to the one that did not help are tried, and longer buffers, which help where tasks take unequal times.
 * whatever was best is kept: after that nothing changes any more.
+
+`HereOrWorkers` decides between a number of workers that the user asked for and the calling thread, in the same way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from operator import sub
 from time import perf_counter
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from ..options import Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
@@ -24,6 +26,7 @@ from ..timing.observer import Observer
 from ..work.tasks import NO_BLOCKS, Blocks, Task
 from .local import InlineExecutor
 from .protocol import Executor, Handle, Tuning
+from .tuner import HereOrWorkers, Stretch, Tuner
 
 # All chosen: together they keep what is promised, that the search ends within 30 seconds.
 
@@ -41,121 +44,6 @@ LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
 
 POLL_SECONDS = 0.05
 """Between two looks at what is not ready yet."""
-
-GAIN = 1.05
-"""What more workers must bring to be kept. Chosen: more than speeds differ by chance from second to second, mostly."""
-
-ENOUGH = 0.02
-"""Of the time: who waits less needs nothing more. Chosen."""
-
-MOST_BUFFER = 4
-"""Batches ahead for each worker. Chosen."""
-
-
-class Setting(NamedTuple):
-    """A number of workers, and how far they work ahead.
-
-    Attributes:
-        workers: 0: in the calling thread.
-        buffer: finished batches held ready for each.
-    """
-
-    workers: int
-    buffer: int
-
-
-class Stretch(NamedTuple):
-    """Some seconds with one setting.
-
-    Attributes:
-        seconds: how long it was.
-        inputs: records, or rows, that came through.
-        waited: seconds that the user waited.
-        nbytes: of memory that workers share, at most.
-    """
-
-    seconds: float
-    inputs: int
-    waited: float
-    nbytes: int
-
-    @property
-    def rate(self) -> float:
-        return self.inputs / self.seconds
-
-
-class Tuner:
-    """The setting, and what is tried next.
-
-    Args:
-        least: workers to begin with: 0 or 1.
-        most: workers that there may be.
-        most_bytes: of memory that workers may share with the user; None: any.
-        buffer: to begin with.
-    """
-
-    def __init__(self, least: int, most: int, most_bytes: int | None = None, buffer: int = 1) -> None:
-        self.setting = self._best = Setting(least, buffer)
-        self.settled = False
-        self._most, self._most_bytes = most, most_bytes
-        self._best_rate = 0.0
-        self._bytes_each = 0.0  # of memory, for each batch that is ahead
-        self._tries = self._settings()
-        next(self._tries)
-
-    def note(self, stretch: Stretch) -> Setting:
-        """Note a stretch with the setting; return the next setting."""
-        if self.settled:
-            return self.setting
-        if self.setting.workers:
-            self._bytes_each = max(self._bytes_each, stretch.nbytes / _ahead(self.setting))
-        better = stretch.rate > self._best_rate * GAIN
-        if better or self._best == self.setting:
-            self._best, self._best_rate = self.setting, stretch.rate
-        if stretch.waited <= ENOUGH * stretch.seconds and (better or self._best == self.setting):
-            return self.settle()
-        for setting in self._tries:
-            if self._fits(setting):
-                self.setting = setting
-                return setting
-        return self.settle()
-
-    def settle(self) -> Setting:
-        """Keep what was best."""
-        self.settled, self.setting = True, self._best
-        return self._best
-
-    def _fits(self, setting: Setting) -> bool:
-        return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
-
-    def _settings(self) -> Iterator[Setting]:
-        """Settings to try, one after the other; between two of them `_best` is brought up to date."""
-        yield self._best
-        workers, failed = max(2 * self._best.workers, 2), self._most + 1
-        while workers <= self._most:
-            yield Setting(workers, self._best.buffer)
-            if self._best.workers != workers:  # or something else slowed it down: one after the other, once more
-                yield self._best
-                yield Setting(workers, self._best.buffer)
-            if self._best.workers != workers:
-                failed = workers
-                break
-            workers = 2 * workers if 2 * workers <= self._most else max(self._most, workers + 1)
-        while (between := (self._best.workers + failed) // 2) > self._best.workers:
-            yield Setting(between, self._best.buffer)
-            if self._best.workers != between:
-                failed = between
-        while self._best.workers and self._best.buffer < MOST_BUFFER:
-            tried = Setting(self._best.workers, 2 * self._best.buffer)
-            yield tried
-            if self._best != tried:
-                break
-
-
-def _ahead(setting: Setting) -> int:
-    """Batches that may be in memory at a time."""
-    return setting.workers * (1 + setting.buffer)
-
 
 Counts = tuple[float, int, int, float]
 """Seconds, inputs, tasks, and seconds that the user waited."""
@@ -204,35 +92,31 @@ class AutoExecutor(Executor):
         make_team: Callable[[int], Team],
         tuning: Tuning,
     ) -> None:
-        auto = options.worker_count
-        assert isinstance(auto, Auto), "the options say that workers are counted here"
         self._pipeline, self._observer, self._make_team = pipeline, observer, make_team
-        here = _may_work_here(pipeline, options)
-        most = (
-            1 if all(leaf.in_order for leaf in pipeline.leaves) else auto.most
-        )  # where one task follows from the other
+        here = may_work_here(pipeline, options)
         self._tuning = tuning
         found: Findings | None = tuning.take()
-        self.found = found or Findings(Tuner(0 if here else 1, most, auto.most_bytes, options.worker_buffer_size))
+        self.found = found or Findings(_tuner(pipeline, options, here))
         workers, buffer = self.found.tuner.setting
         self._inline = InlineExecutor(pipeline, options) if here else None
         self._team = make_team(max(workers, 1)) if workers or not here else None
         if self._team is not None and found is not None:
             self._team.resize(workers, buffer)
-        self._at_work: Executor | None = self._inline or self._team
+        here = here and (self.found.tuner.begins_here or not workers)
+        self._at_work: Executor | None = self._inline if here else self._team
         self._ends = 0.0  # when the tuner has to have come to an end; 0: no task came yet
         self._before: Counts | None = None  # when the stretch began that is being measured
         self._arriving = False  # the team that the last epoch ended with has not begun yet
         self._search = self._steps()
         self._at = next(self._search)  # when it is to be continued
-        observer.worker_count = workers
+        observer.worker_count, observer.decision = workers, self.found.tuner.reason
 
     def inputs(self, stage: int) -> int:
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
         """That of the executor at work; more than one task, as the number may grow in a moment."""
-        return max(2, self._working.window(stage))
+        return max(2 if self.found.tuner.begins_here else 1, self._working.window(stage))
 
     @property
     def _working(self) -> Executor:
@@ -255,12 +139,14 @@ class AutoExecutor(Executor):
             self._arriving = True
             now = yield from self._team_begins(now)
             self._arriving, self._at_work = False, self._team
+            if not tuner.begins_here and not tuner.settled:
+                now = yield now + WARM_SECONDS * tuner.share
         while not tuner.settled:
             self._ends += waits.paused
             waits.forget_pauses()
             measured, self.found.measured = self.found.measured, NOTHING
             self._before = _less(self._counts(now), measured)
-            now = yield now + max(STRETCH_SECONDS - measured[0], 0.0)
+            now = yield now + max(STRETCH_SECONDS * tuner.share - measured[0], 0.0)
             while (stretch := self._stretch(now)) is None:
                 now = yield now + POLL_SECONDS
             self._before = None
@@ -278,13 +164,14 @@ class AutoExecutor(Executor):
             yield math.inf
 
     def _change(self, now: float, workers: int, buffer: int) -> Generator[float, float, float]:
-        self._observer.worker_count = workers
+        tuner = self.found.tuner
+        self._observer.worker_count, self._observer.decision = workers, tuner.reason
         if workers:
             self._team = self._team or self._make_team(workers)
             self._team.resize(workers, buffer)
             now = yield from self._team_begins(now)
         self._at_work = self._team if workers else self._inline
-        return now if self.found.tuner.settled else (yield now + WARM_SECONDS)
+        return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
         """Wait until the team can work; until then the work goes on as before."""
@@ -304,9 +191,18 @@ class AutoExecutor(Executor):
 
     def _stretch(self, now: float) -> Stretch | None:
         seconds, inputs, tasks, waited = self._measured(now)
-        if seconds < (STRETCH_SECONDS if tasks >= LEAST_TASKS else LONGEST_SECONDS):
+        least = STRETCH_SECONDS * self.found.tuner.share
+        if seconds < (least if tasks >= LEAST_TASKS else LONGEST_SECONDS):
             return None
         return Stretch(seconds, inputs, waited, self._observer.slabs.now)
+
+    def drop_tasks(self, observer: Observer) -> bool:
+        """Keep workers that are to stay, as they do (`PooledExecutor.drop_tasks`)."""
+        tuner, team = self.found.tuner, self._team
+        if tuner.begins_here or not tuner.settled or team is None or self._at_work is not team:
+            return False
+        self._observer = observer
+        return team.drop_tasks(observer)
 
     def close(self) -> None:
         """Close all of them; what was found out is for the next epoch."""
@@ -315,7 +211,8 @@ class AutoExecutor(Executor):
             found.seconds_left, self._ends = max(self._ends - now, 0.0), 0.0
             if self._before is not None:
                 found.measured = self._measured(now)
-            if self._arriving or not found.seconds_left:  # epochs end before workers begin
+            arriving = self._arriving and found.tuner.begins_here
+            if arriving or not found.seconds_left:  # epochs end before workers begin
                 found.tuner.settle()
             self._tuning.give_back(found)
         for executor in (self._inline, self._team):
@@ -328,7 +225,15 @@ def _less(counts: Counts, before: Counts) -> Counts:
     return seconds, int(inputs), int(tasks), waited
 
 
-def _may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
+def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
+    count, buffer = options.worker_count, options.worker_buffer_size
+    if not isinstance(count, Auto):
+        return HereOrWorkers(options.workers, buffer, pipeline.stages[0].unit)
+    in_order = all(leaf.in_order for leaf in pipeline.leaves)  # where one task follows from the other
+    return Tuner(0 if here else 1, 1 if in_order else count.most, count.most_bytes, buffer)
+
+
+def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
     """True if tasks can be done in the calling thread as well as by a team, in any order, and no option needs workers."""
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

@@ -49,8 +49,10 @@ def make_executor(
         from .local import ThreadExecutor
 
         return ThreadExecutor(pipeline, options)
-    make = _on_ray if options.worker_kind == "ray" else _on_processes
-    executor = make(pipeline, options, observer)
+    if options.worker_kind == "ray":
+        executor = _on_ray(pipeline, options, observer)
+    else:
+        executor = _on_processes_or_here(pipeline, options, observer, tuning or Tuning())
     if not options.seed_globals:  # only now: to look for them takes some milliseconds, in which workers begin
         try:
             _warn_of_held_generators(pipeline)
@@ -69,6 +71,18 @@ def _warn_of_held_generators(pipeline: Pipeline) -> None:
             "headrace.RandomMapTransform(function) passes: function(element, rng); or pass seed_globals=True."
         )
         return
+
+
+def _on_processes_or_here(
+    pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning
+) -> Executor:
+    """Worker processes; where batches are slices of columns, the calling thread too, if that turns out to be faster."""
+    if pipeline.columns is not None:
+        from .auto import AutoExecutor, may_work_here
+
+        if may_work_here(pipeline, options):
+            return AutoExecutor(pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning)
+    return _on_processes(pipeline, options, observer)
 
 
 def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int) -> Team:

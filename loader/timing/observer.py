@@ -128,6 +128,7 @@ class Observer:
     def __init__(self) -> None:
         self.waits = Waits()
         self.worker_count: int | None = None  # where that changes, and the options do not tell
+        self.decision = ""  # why the calling thread works where workers were asked for, as a sentence
         self.started = self.ended = 0
         self.slabs = SharedBytes()
         self._ledger = Ledger()

@@ -125,9 +125,11 @@ class OperationClock:
     Args:
         count: of the operations.
         single: how many of them, at the front, work on elements one by one: the slowest call of these is kept.
+        each: positions of an input: more than one where the inputs are batches of columns.
     """
 
-    def __init__(self, count: int, single: int) -> None:
+    def __init__(self, count: int, single: int, each: int = 1) -> None:
+        self._each = each
         self._seconds = [0.0] * (count + 1)
         self._single = single
         self._since = self._looked = self._cpu = 0.0
@@ -191,7 +193,7 @@ class OperationClock:
 
     def calls(self, inputs: int) -> int:
         """The number of calls for these inputs, of all steps that get them one by one."""
-        return inputs * (self._single + 1)
+        return -(-inputs // self._each) * (self._single + 1)
 
 
 def bytes_of_rows(rows: Any, batches: bool) -> int:

@@ -280,7 +280,9 @@ class Worker:
         if stage not in self._timed:
             operations = self._pipeline.stages[stage].operations
             single = next((n for n, one in enumerate(operations) if one.takes is not None), len(operations))
-            clock = OperationClock(len(operations), single)
+            clock = OperationClock(
+                len(operations), single, self._columns.batch_size if self._columns and not stage else 1
+            )
             self._timed[stage] = self._chain(stage, clock), clock
         timed, clock = self._timed[stage]
         return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)

@@ -55,6 +55,12 @@ def test_the_verdict_names_what_was_planted(name):
 LOOP = Measured(100, 0.030, 0.020, 0.020, 16, 4096, (WorkPart("decode", "record", 0.040, 16),), at_work=0.0, workers=2)
 
 
+def test_the_verdict_says_where_the_work_is_done_if_not_where_it_was_asked_for():
+    """A line after the sentence, as of batches that cost less than handing them over."""
+    decided = dataclasses.replace(LOOP, workers=0, decision="Your thread makes the batches.")
+    assert str(Diagnosis.of(decided)).splitlines()[1] == "Your thread makes the batches."
+
+
 def test_enough_workers_hide_their_work_and_no_more_are_named():
     """40 ms of work beside a step of 10 ms is hidden by four workers; that is in the sentence."""
     assert enough_workers(LOOP) == 4

@@ -69,8 +69,8 @@ class Diagnosis:
         return {"sentence": self.sentence, **dataclasses.asdict(self)}
 
     def __str__(self) -> str:
-        hangs = [self.measured.hangs] if self.measured.hangs else []
-        return "\n".join([*hangs, self.sentence, _extent(self.measured), "", *_table(self.measured), *self._list()])
+        said = [one for one in (self.measured.hangs, self.sentence, self.measured.decision) if one]
+        return "\n".join([*said, _extent(self.measured), "", *_table(self.measured), *self._list()])
 
     def _list(self) -> Iterator[str]:
         if self.changes:

@@ -111,6 +111,7 @@ class Measured:
     start: float = 0.0  # seconds that workers took to begin before the first batch; in nothing else but `starting`
     loops: int = 1  # number of those that the program made; this is the one that took most of the time
     hangs: str = ""  # what hung at last, as a sentence; "" if nothing did
+    decision: str = ""  # why the user's thread makes the batches although workers were asked for; "" if it does not
     loops_alike: int = 1  # of these, over the same loader: `steps`, `elapsed` and `waited` are of all of them
     starting: float = 0.0  # of `unready`, while the workers of one of several loops over the same loader had not begun
     alone: float = 0.0  # seconds of the largest operation, done once more with nobody else at work; 0: not known

@@ -149,6 +149,7 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
         rows=grown(before.host, after.host, "inputs", ends[-1]) / elements if joined else 0.0,
         dropped=work.dropped(),
         others=taken_by_others(before.machine, after.machine),
+        decision=after.host.decision,
     )
     found = _with_sampler(_with_source(found, pipeline, execution))
     if found.rare is None and slowed(found) > UNEVEN:
@@ -211,7 +212,7 @@ def _with_sampler(loop: Measured) -> Measured:
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
     """Return the number of workers: the present one if it is tuned, and in a cluster those that worked."""
-    if isinstance(execution.worker_count, Auto):
+    if isinstance(execution.worker_count, Auto) or host.decision:
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
         return max(host.workers.count, 1)

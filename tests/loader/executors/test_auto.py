@@ -13,10 +13,10 @@ from test_pool import _jobs, _pool
 
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
 from headrace.loader.executors import auto
-from headrace.loader.executors.auto import ENOUGH, Setting, Stretch, Tuner
 from headrace.loader.executors.pool import Give, Kill, Spawn, WorkerPool
 from headrace.loader.executors.protocol import Tuning
 from headrace.loader.executors.thread_pool import Pool
+from headrace.loader.executors.tuner import ENOUGH, HEAVY_SECONDS, HereOrWorkers, Setting, Stretch, Tuner
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
 
@@ -96,6 +96,45 @@ def test_when_time_is_up_the_best_so_far_is_kept():
     assert tuner.setting == Setting(2, 1)
     assert tuner.settle() == Setting(1, 1)
     assert tuner.note(Stretch(1.0, 1000, 1.0, 0)) == Setting(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("workers", "here", "chosen"),
+    [
+        ([100, 100], [200, 200], 0),
+        ([100], [50], 2),
+        ([100], [104], 2),
+        ([100, 210], [200], 2),
+        ([100, 100], [200, 90], 2),
+    ],
+    ids=["faster each time", "slower", "hardly faster", "one slow stretch of workers", "one fast stretch here"],
+)
+def test_workers_give_way_to_the_calling_thread_only_where_it_is_faster_each_time(workers, here, chosen):
+    """Both are tried in turns; what was decided holds, and is said in a sentence."""
+    tuner, rates = HereOrWorkers(2, 1, batch=1), {2: iter(workers), 0: iter(here)}
+    assert tuner.setting == Setting(2, 1)
+    for _ in range(len(workers) + len(here)):
+        assert not tuner.settled
+        tuner.note(Stretch(1.0, 1000 * next(rates[tuner.setting.workers]), 1.0, 0))
+    assert tuner.settled
+    assert tuner.setting == Setting(chosen, 1)
+    assert tuner.note(Stretch(1.0, 10**9, 1.0, 0)) == Setting(chosen, 1)
+    assert bool(tuner.reason) == (chosen == 0)
+    assert chosen or tuner.reason == (
+        "Your thread makes the batches: it made 200,000 records/s, and 2 workers 100,000, as handing these batches over takes "
+        "longer than making them."
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "waited"), [(100, 1.0), (100_000, ENOUGH / 2)], ids=["batches are heavy", "hardly waits"]
+)
+def test_the_calling_thread_is_not_tried_where_workers_are_of_use(inputs, waited):
+    """A batch takes a worker long, or the loop hardly waits for it."""
+    tuner = HereOrWorkers(2, 1, batch=1)
+    assert HEAVY_SECONDS < 2 / 100
+    assert tuner.note(Stretch(1.0, inputs, waited, 0)) == Setting(2, 1)
+    assert tuner.settled
 
 
 class PlayedTeam:
@@ -219,6 +258,76 @@ def test_epochs_of_a_loader_remember(kind):
     assert loader.with_batch_size(4)._description.tuning is not loader._description.tuning
 
 
+def _as_number(record):
+    return int(record)
+
+
+class Turns(HereOrWorkers):
+    """Finds the calling thread faster, however fast it is."""
+
+    def note(self, stretch):
+        return super().note(stretch._replace(inputs=10 if self.setting.workers else 1000, seconds=1e-3, waited=1e-3))
+
+
+@pytest.fixture
+def _in_turns(monkeypatch):
+    """Workers and the calling thread in turns, each for a few tasks; the calling thread in the end."""
+    monkeypatch.setattr(auto, "HereOrWorkers", Turns)
+    for seconds in ("STRETCH_SECONDS", "WARM_SECONDS", "POLL_SECONDS"):
+        monkeypatch.setattr(auto, seconds, 0.0)
+    monkeypatch.setattr(auto, "LEAST_TASKS", 1)
+
+
+@pytest.mark.usefixtures("_in_turns")
+def test_batches_of_columns_are_made_where_that_is_faster_whatever_the_number_of_workers():
+    """The stream is the same, also from a state on; no process is left, stats say why, and the next epoch starts none."""
+    columns = {"x": np.arange(5000), "y": np.arange(5000) % 7}
+
+    def loader(worker_count):
+        sampler = IndexSampler(5000, shuffle=True, seed=3)
+        return DataLoader(
+            data_source=columns, sampler=sampler, operations=[Batch(8), _doubled], worker_count=worker_count
+        )
+
+    alone, worked = iter(loader(0)), loader(2)
+    with iter(worked) as iterator:
+        while not iterator.stats().decision or iterator._running._executor._team is not None:
+            batch, expected = next(iterator), next(alone)
+            assert [batch[name].tolist() for name in "xy"] == [expected[name].tolist() for name in "xy"]
+        stats, state = iterator.stats(), iterator.get_state()
+    assert stats.worker_count == 0
+    assert stats.workers.started == 2
+    assert stats.workers.ended == 0
+    assert "Your thread makes the batches" in stats.decision
+    assert stats.decision in str(stats)
+    with iter(worked) as iterator:
+        iterator.set_state(state)
+        assert next(iterator)["x"].tolist() == next(alone)["x"].tolist()
+        stats = iterator.stats()
+    assert (stats.worker_count, stats.workers.started, stats.decision[:11]) == (0, 0, "Your thread")
+
+
+def _doubled(batch):
+    return {"x": batch["x"] * 2, "y": batch["y"]}
+
+
+@pytest.mark.parametrize(
+    ("source", "operations", "options"),
+    [
+        (list(range(64)), [Batch(8)], {}),
+        (np.arange(64), [_as_number, Batch(8)], {}),
+        (np.arange(64), [Batch(8)], {"timeout": 60.0}),
+        (np.arange(64), [Batch(8)], {"worker_init_fn": print}),
+    ],
+    ids=["records of a list", "an operation on records", "a timeout", "worker_init_fn"],
+)
+def test_other_pipelines_go_to_workers_in_any_case(source, operations, options):
+    """Their records may take long, or an option needs processes."""
+    pipeline = iter(load(source, transformations=operations))._pipeline
+    execution = ExecutionOptions(worker_count=2, **options)
+    assert pipeline.columns is None or not auto.may_work_here(pipeline, execution)
+
+
 class Restless(Tuner):
     """Decides on something else each time."""
 
@@ -278,10 +387,6 @@ def test_the_stream_is_the_same_while_workers_come_and_go(kind, operations):
     with iter(loader(worker_count=Auto(most=3), worker_kind=kind)) as iterator:
         iterator.set_state(state)
         assert [next(iterator).tolist() for _ in range(30)] == found[10:40]
-
-
-def _as_number(record):
-    return int(record)
 
 
 def test_workers_that_are_too_many_go_when_they_are_done():

@@ -20,7 +20,8 @@ from headrace.loader.iterator import DataLoaderIterator
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
 from headrace.loader.timing.times import OperationTimes, SlowestCall, TaskTimes
-from headrace.loader.work.stopwatch import needed_seconds
+from headrace.loader.work import stopwatch
+from headrace.loader.work.stopwatch import CALL_SECONDS, OperationClock, needed_seconds
 
 WORKERS = [(0, "process"), (2, "thread"), (1, "process")]
 
@@ -284,3 +285,21 @@ def test_work_that_other_programs_keep_from_the_processor_is_not_waiting():
     finally:
         os.sched_setaffinity(0, mine)
     assert 0.8 * took < needed < 1.2 * took
+
+
+@pytest.mark.parametrize(("inputs", "each", "calls"), [(1024, 128, 8), (1000, 128, 8), (1000, 1, 1000)])
+def test_what_timing_takes_is_counted_by_calls_not_by_records(inputs, each, calls, monkeypatch):
+    """An operation on batches of columns is called once for each; what it took is no more than the task took."""
+    now = [0.0]
+    monkeypatch.setattr(stopwatch, "perf_counter", lambda: now[0])
+    clock = OperationClock(1, 0, each)
+    step = clock.around(lambda batch: None, 0)
+    clock.begin(iter(range(calls)))
+    for number in range(calls):
+        step(number)
+        now[0] += 1e-3
+    clock.end(inputs, lambda left: 0)
+    look = clock.take()
+    assert look.extra == pytest.approx(calls * CALL_SECONDS)
+    assert look.seconds == pytest.approx(calls * 1e-3 - look.extra)
+    assert sum(look.operations) <= look.seconds + look.extra
