@@ -20,7 +20,7 @@ from ..work.explain import name_of
 from .protocol import Executor, Tuning
 
 if TYPE_CHECKING:
-    from .auto import Team
+    from .auto.executor import Team
     from .pooled import PooledExecutor
 
 
@@ -37,7 +37,7 @@ def make_executor(
         inner = replace(options, hang_seconds=None)  # the task itself is watched
         return InlineExecutor(pipeline, inner if INSIDE_A_TASK.get() else options)
     if isinstance(options.worker_count, Auto):
-        from .auto import AutoExecutor
+        from .auto.executor import AutoExecutor
 
         if options.worker_kind == "process" and not options.seed_globals:
             _warn_of_held_generators(pipeline)
@@ -78,7 +78,7 @@ def _on_processes_or_here(
 ) -> Executor:
     """Worker processes; where batches are slices of columns, the calling thread too, if that turns out to be faster."""
     if pipeline.columns is not None:
-        from .auto import AutoExecutor, may_work_here
+        from .auto.executor import AutoExecutor, may_work_here
 
         if may_work_here(pipeline, options):
             return AutoExecutor(pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning)

@@ -180,10 +180,12 @@ class ColumnReader:
         return [self._batch_of(rows, start, min(start + size, cut)) for start in range(0, cut, size)]
 
     def whole(
-        self, keys: NDArray[np.int64], records: Sequence[Any], failure: Exception
+        self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
     ) -> tuple[list[Element], Exception]:
         """The batches that are whole before the record at fault, given the records before it; and the failure."""
-        return self.batches(keys[: len(records) - len(records) % self.batch_size]), failure
+        count = len(records) - len(records) % self.batch_size
+        before = replaced(span, stop=span.start + count)  # the sampler may have no keys for what follows
+        return (self.batches(reader.keys(before)) if count else []), failure
 
     def _batch_of(self, rows: list[tuple[NDArray[Any], NDArray[np.int64]]], start: int, stop: int) -> Element:
         specs = self._specs if stop - start == self.batch_size else self._specs_of(stop - start)

@@ -384,11 +384,9 @@ class Worker:
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
         """The records of a span, or batches of columns; after a failure those before it, and why."""
-        if read is not None and self._columns is None and not read.unread:
-            return read.records, read.failure
-        reader = self._readers[task.leaf]
         if read is not None and self._columns is None:
-            return reader.all_but_unread(task, read)
+            return self._readers[task.leaf].all_but_unread(task, read) if read.unread else (read.records, read.failure)
+        reader = self._readers[task.leaf]
         try:
             if self._columns is not None:
                 return self._columns.batches(reader.keys(task)), None
@@ -398,5 +396,5 @@ class Worker:
         except Exception as error:
             # No variable keeps the failure, as its traceback leads to this frame.
             if self._columns is not None:
-                return self._columns.whole(reader.keys(task), *reader.records_before_failure(task, error))
+                return self._columns.whole(reader, task, *reader.records_before_failure(task, error))
             return reader.records_before_failure(task, error)

@@ -12,11 +12,11 @@ import pytest
 from test_pool import _jobs, _pool
 
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
-from headrace.loader.executors import auto
+from headrace.loader.executors.auto import executor as auto
+from headrace.loader.executors.auto.tuner import ENOUGH, HEAVY_SECONDS, HereOrWorkers, Setting, Stretch, Tuner
 from headrace.loader.executors.pool import Give, Kill, Spawn, WorkerPool
 from headrace.loader.executors.protocol import Tuning
 from headrace.loader.executors.thread_pool import Pool
-from headrace.loader.executors.tuner import ENOUGH, HEAVY_SECONDS, HereOrWorkers, Setting, Stretch, Tuner
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
 

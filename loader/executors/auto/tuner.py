@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from ...common.units import format_count
+from ....common.units import format_count
 
 GAIN = 1.05
 """What more workers must bring to be kept. Chosen: more than speeds differ by chance from second to second, mostly."""

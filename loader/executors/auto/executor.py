@@ -20,12 +20,12 @@ from operator import sub
 from time import perf_counter
 from typing import NoReturn, Protocol
 
-from ..options import Auto, ExecutionOptions
-from ..plan.pipeline import Pipeline
-from ..timing.observer import Observer
-from ..work.tasks import NO_BLOCKS, Blocks, Task
-from .local import InlineExecutor
-from .protocol import Executor, Handle, Tuning
+from ...options import Auto, ExecutionOptions
+from ...plan.pipeline import Pipeline
+from ...timing.observer import Observer
+from ...work.tasks import NO_BLOCKS, Blocks, Task
+from ..local import InlineExecutor
+from ..protocol import Executor, Handle, Tuning
 from .tuner import HereOrWorkers, Stretch, Tuner
 
 # All chosen: together they keep what is promised, that the search ends within 30 seconds.
