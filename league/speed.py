@@ -79,7 +79,8 @@ def play(
     """One cell: `unclaimed` with a sentence, or `wrong` with what is, and what was measured in a process of its own.
 
     `rate` is in units a second, `first` seconds from the start of the program to the first batch, `cpu` seconds of processor
-    for each second of the loop, of all its processes, `memory` their bytes at the end of it, shared ones counted once.
+    for each second of the loop, of all its processes, `memory` their bytes at the end of it, shared ones counted once, without
+    the numbers of the records that came, which the check keeps.
     """
     python = python_of(loader)
     if python is None:
@@ -128,7 +129,7 @@ def _follow(process: Any) -> dict[str, Any]:
             before = processor_seconds(process.pid)
         elif at == "end":
             told["cpu"] = (processor_seconds(process.pid) - before) / told.pop("seconds")
-            told["memory"] = memory(process.pid)
+            told["memory"] = memory(process.pid) - told.pop("kept")
         found.update(told)
         if at:
             process.stdin.write("\n")

@@ -38,7 +38,8 @@ class ReadOptions:
             asynchronous sources, also the reads under way. Batches by budget are read whole, one at least by each thread.
             With fewer than threads, which is a warning, some threads have nothing to read.
         prefetch_buffer_bytes: bytes of these records (default 256 MiB); None for no limit. Reading stops at whichever limit
-            is reached first. One read may go past it.
+            is reached first. One read may go past it. Batches that worker processes make ahead of your loop take no more
+            than that together, or one for each worker if this is more.
 
     Raises:
         ValueError: a number of threads or records is negative, or the number of bytes is not positive.

@@ -27,6 +27,9 @@ TASK_SECONDS = 30e-3
 TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
 """What its rows may occupy; the second where tasks read what others wrote, in the caches still. By `mnist` and `ragged`."""
 
+WINDOW_BYTES = 1 << 20
+"""What packed rows of several windows may occupy: those of one lie side by side, and are batched without a copy. Chosen."""
+
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
 """Likewise spans of the plan, or groups. Set by the packet: the tags of more have no room in it."""
 
@@ -53,11 +56,13 @@ class Limits(NamedTuple):
         least: in a task, and what their number is a multiple of.
         task: most in a task.
         message: most in the tasks of a message; and rows that come of them, as long as there is more than `least`.
+        nbytes: most bytes of the rows of a task, unless `least` has more.
     """
 
     least: int
     task: int
     message: int
+    nbytes: int = TASK_BYTES
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
@@ -83,8 +88,8 @@ def _limits(pipeline: Pipeline, stage: Stage, units: int) -> Limits:
             if stage.groups
             else Limits(1, MIN_SPAN, MIN_SPAN * units)
         )
-    span = pipeline.spans[stage.leaf]
-    return Limits(span if stage.groups else 1, span * units, span * units)
+    span, packs = pipeline.spans[stage.leaf], bool(stage.operations) and stage.operations[-1].plans_rows
+    return Limits(span if stage.groups else 1, span * units, span * units, WINDOW_BYTES if packs else TASK_BYTES)
 
 
 def more_or_fewer(done: int, seconds: float, most: int) -> int:
@@ -104,6 +109,7 @@ class Pace:
         self._most_bytes = TASK_BYTES if len(limits) == 1 else REREAD_BYTES
         self.seconds: dict[int, float] = {}  # by stage, of an input
         self._waiting: dict[int, float] = {}  # share of the time
+        self._weights: dict[int, int] = {}  # bytes of an input's rows
         self._together = {stage: each.least for stage, each in limits.items()}
 
     def inputs(self, stage: int) -> int:
@@ -123,25 +129,33 @@ class Pace:
         """True if tasks of a stage wait for their records."""
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
+    def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
+        """Tasks of a stage with so many inputs whose rows occupy no more than that, together with those of other stages."""
+        weight = self._weights.get(stage, 0) * inputs
+        return sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
+
     def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
         """A task took `seconds`, of which it waited some for records, and gave `rows`, of `size` bytes.
 
-        True if the length of tasks or messages, or whether tasks wait, changes by it.
+        True if the length of tasks or messages, whether tasks wait, or what their rows weigh changes by it.
 
         What is done together grows twofold at a time. Waiting is part of it: else all that came meanwhile would come at once.
         """
         stage, is_span, share = task.stage, isinstance(task, SpanTask), waited / max(seconds, 1e-9)
-        before = self._together[stage], self.waits(stage)
+        before = self._together[stage], self.waits(stage), self._weights.get(stage, 0)
         self._waiting[stage] = max(share, self._waiting.get(stage, 0.0) * STILL_WAITING)
         inputs = max(task.stop - task.start if isinstance(task, SpanTask) else input_count(task), 1)
         each = (seconds - waited) / inputs
         self.seconds[stage] = (self.seconds.get(stage, each) + each) / 2
-        least, _, most = self._limits[stage]
-        room = min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1), most / max(rows, 1))
+        least, _, most, nbytes = self._limits[stage]
+        nbytes = min(nbytes, self._most_bytes)
+        room = min(TASK_SECONDS / max(seconds, 1e-9), nbytes / max(size, 1), most / max(rows, 1))
         done = inputs if is_span else self._together[stage]
         wanted = min(inputs * room, 2 * done, most)
         self._together[stage] = least << max(int(wanted / least).bit_length() - 1, 0)
-        return before != (self._together[stage], self.waits(stage))
+        if not before[2] // 2 <= size // inputs <= before[2]:  # it changes seldom
+            self._weights[stage] = size // inputs
+        return before != (self._together[stage], self.waits(stage), self._weights.get(stage, 0))
 
 
 class Budget:

@@ -199,13 +199,12 @@ class PooledExecutor(Executor):
     def _window(self, stage: int) -> int:
         if self._follows_room:
             self._worker_count = max(self._pool.ready_count, 1)
-        workers, inputs = self._worker_count, self.inputs(stage)
-        waits = self._pace.waits(stage)
+        workers, inputs, waits = self._worker_count, self.inputs(stage), self._pace.waits(stage)
         window = window_of(workers, self._buffer_size, len(self._pipeline.leaves)) * self._pace.tasks(stage)
         if waits:
             window = max(window, workers * (1 + tasks_ahead(self._pipeline, self._reading, stage, inputs)))
-        if self._budget is not None:
-            window = min(window, self._budget.most_tasks(stage, inputs))
+        most = max(self._pace.tasks_within(stage, inputs, self._reading.prefetch_buffer_bytes), workers)
+        window = min(window, most if self._budget is None else self._budget.most_tasks(stage, inputs))
         if waits:
             self._pool.deepen(-(-window // workers))
         return window

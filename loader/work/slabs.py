@@ -26,8 +26,14 @@ POOLED_FROM = 128 << 10
 SHARED_BYTES = 16 << 10
 """Bytes of a slab on which batches of less than a page stand together. Chosen: `next()` has fewer leases to take."""
 
-MAX_FREE, FREE_BYTES = 8, 64 << 20
+MAX_FREE, FREE_BYTES = 2, 64 << 20
 """Slabs kept for reuse: so many, or more if they are small. Chosen: first touch runs at a fifth of the speed of warm memory."""
+
+SMALL_SHARE = 1 / 16
+"""Share of the largest array of a batch up to which others stand on a slab of their own. Chosen: labels are often kept."""
+
+STEPS = 16
+"""Sizes of slabs of a megabyte and more in each doubling: batches of almost equal size can stand on the same ones. Chosen."""
 
 ALIGNMENT = 64
 """Bytes: a cache line, and what XLA asks for to use an array as it is."""
@@ -90,18 +96,26 @@ class SlabPool:
         self._pooled_from = pooled_from
         self._free: list[Slab] = []
         self._specs: Sequence[ArraySpec] = ()
-        self._layout: _Layout = ([], 0)
+        self._layout: _Layout = ([], None)
         self._shared = np.empty(0, np.uint8)  # what is left of a slab that small batches share
 
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """One array for each spec, all on one slab, which batches smaller than a page share with others."""
+        """One array for each spec: all on one slab, but for those that are small beside the others, on another one.
+
+        Who keeps the labels of a batch does not keep the memory of its images. What is smaller than a page shares a slab with
+        that of other batches.
+        """
         if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
             self._specs, self._layout = specs, _layout(specs)
-        parts, size = self._layout
-        if size < self._pooled_from:
-            return [np.empty(shape, dtype) for shape, dtype in specs]
-        memory = self._leased(size) if size >= PAGE else self._piece(size)
-        return [np.ndarray(shape, dtype, memory, start) for shape, dtype, start in parts]
+        arrays: list[NDArray[Any]] = []
+        for parts, size in self._layout[0]:
+            if size < self._pooled_from:
+                arrays += [np.empty(shape, dtype) for shape, dtype, _ in parts]
+                continue
+            memory = self._leased(size) if size >= PAGE else self._piece(size)
+            arrays += [np.ndarray(shape, dtype, memory, start) for shape, dtype, start in parts]
+        order = self._layout[1]
+        return arrays if order is None else [arrays[place] for place in order]
 
     def _leased(self, size: int) -> NDArray[np.uint8]:
         slab = self._slab(size)
@@ -123,7 +137,13 @@ class SlabPool:
         for index in reversed(range(len(free))):
             if size <= len(free[index].memory) <= 2 * size + PAGE:
                 return free.pop(index)
-        return self._make(size)
+        return self._make(_roomy(size))
+
+
+def _roomy(size: int) -> int:
+    """Bytes of a slab for `size` bytes, and for a few more if these are many."""
+    step = (1 << size.bit_length() - 1) // STEPS
+    return size if size < 1 << 20 else -(-size // step) * step
 
 
 def rounded(size: int) -> int:
@@ -137,10 +157,24 @@ def _private_slab(size: int) -> Slab:
     return Slab(whole[start : len(whole) - ALIGNMENT + start])
 
 
-_Layout = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
+_Group = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
+"""Arrays that stand on one slab, each with its offset, and the bytes of all."""
+
+_Layout = tuple[list[_Group], list[int] | None]
+"""The groups, and the place of each array among those of all groups; None: they are in order."""
 
 
 def _layout(specs: Sequence[ArraySpec]) -> _Layout:
+    sizes = [dtype.itemsize * prod(shape) for shape, dtype in specs]
+    least = max(sizes, default=0) * SMALL_SHARE
+    large = [number for number, size in enumerate(sizes) if size > least]
+    small = [number for number, size in enumerate(sizes) if size <= least]
+    groups = [_group([specs[number] for number in numbers]) for numbers in (large, small) if numbers]
+    order = [*large, *small]
+    return groups, None if order == sorted(order) else [order.index(number) for number in range(len(order))]
+
+
+def _group(specs: Sequence[ArraySpec]) -> _Group:
     parts, end = [], 0
     for shape, dtype in specs:
         parts.append((shape, dtype, end))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace import Batch, DataLoader, IndexSampler
 from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Answered, Message, Ready
-from headrace.loader.options import ExecutionOptions
+from headrace.loader.options import ExecutionOptions, ReadOptions
 from headrace.loader.timing.observer import Observer
 from headrace.loader.work.tasks import Block, GroupTask, RowOrigins, SpanTask
 
@@ -28,6 +28,7 @@ class Played:
     """A transport whose worker answers when it is told to: of a span its positions, of a group that it was done."""
 
     worker_count, depth, may_lose_rows = 1, 3, True
+    nbytes = 0  # of the rows of a task
 
     def __init__(self):
         self.sent: list[Message] = []
@@ -50,20 +51,20 @@ class Played:
     def answer(self):
         """Answer all that was sent."""
         for message in self.sent:
-            self.events.append(Answered(0, [_block(task) for task in message.tasks]))
+            self.events.append(Answered(0, [_block(task, self.nbytes) for task in message.tasks]))
         self.sent = []
 
     def close(self):
         """Nothing is left."""
 
 
-def _block(task):
+def _block(task, nbytes):
     tags = RowOrigins()
     found = list(range(task.start, task.stop)) if isinstance(task, SpanTask) else ["done"]
     for unit, position in enumerate(found):
         tags.add(unit, position if isinstance(task, SpanTask) else 0, 0)
     block = Block.of(found, tags)
-    block.rows = PlayedRows(found)
+    block.rows, block.nbytes, block.seconds = PlayedRows(found), nbytes, 1.0
     return block
 
 
@@ -82,6 +83,20 @@ def test_a_worker_is_sent_tasks_in_the_order_in_which_the_pool_gave_them():
     assert [handle.ready() for handle in handles] == [True, True, True, False, False]
     assert [message.tasks[0].start for message in transport.sent] == [12, 16]
     assert [handle.result().elements for handle in handles] == [list(range(4 * n, 4 * n + 4)) for n in range(5)]
+
+
+def test_as_many_batches_wait_as_have_room_but_one_for_each_worker():
+    """Of large ones fewer are made ahead; a limit that is too small for any leaves each worker its batch."""
+    for most, window in ((None, 6), (5 << 20, 5), (2 << 20, 2), (1, 2)):
+        pipeline = iter(DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)]))._pipeline
+        options = ExecutionOptions(
+            2, worker_buffer_size=2, read_options=ReadOptions(num_threads=0, prefetch_buffer_bytes=most)
+        )
+        transport = Played()
+        transport.worker_count, transport.nbytes = 1, 1 << 20
+        executor = PooledExecutor(pipeline, options, Observer(), transport)
+        executor.submit(SpanTask(0, 0, 4)).result()
+        assert executor.window(0) == window
 
 
 def test_rows_that_were_lost_are_made_again_before_what_names_them():

@@ -1,5 +1,7 @@
 """Tasks are of some time: they begin small, grow while they are short, and shrink when they are not."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from headrace.loader.executors.pace import (
     REREAD_BYTES,
     TASK_BYTES,
     TASK_SECONDS,
+    WINDOW_BYTES,
     Limits,
     Pace,
     limits_of,
@@ -168,6 +171,19 @@ def test_limits_are_those_of_the_plan():
     assert of(keep) == {0: Limits(1, 32 * MAX_UNITS, 32 * MAX_UNITS)}
     most = 256 * MAX_REREAD_UNITS
     assert of(keep, headrace.Batch(256)) == {0: Limits(1, most, most), 1: Limits(256, 256, most)}
+    assert of(headrace.Pack(8, window=10), headrace.Batch(2))[0].nbytes == WINDOW_BYTES
+
+
+def test_fewer_tasks_have_room_where_their_rows_are_large():
+    """As many as their rows take of a number of bytes, shared by the stages; the largest rows of late count."""
+    pace = Pace({0: BATCHES, 1: GROUPS})
+    assert pace.tasks_within(0, 100, 1000) == sys.maxsize
+    assert pace.note(SpanTask(0, 0, 100), 1.0, 0.0, 1, 5000)
+    assert pace.tasks_within(0, 100, 40_000) == 4
+    assert pace.tasks_within(0, 200, 40_000) == 2
+    assert pace.tasks_within(0, 100, None) == sys.maxsize
+    assert not pace.note(SpanTask(0, 0, 100), 1.0, 0.0, 1, 3000)
+    assert pace.tasks_within(0, 100, 40_000) == 4
 
 
 def test_who_has_waited_is_known_to_wait_for_a_while():
