@@ -137,12 +137,12 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
         return [name]
     if file_system.is_directory(name):
         # Names that begin so are temporary or marker files by the custom of every writer of such directories.
-        names = [each for each in sorted(file_system.names_in(name)) if not each.startswith((".", "_"))]
         counts = re.compile("|".join(map(fnmatch.translate, patterns))).match  # `fnmatch` takes 3 µs for each name
-        counted = [each for each in names if counts(each)]
+        named = (each for each in file_system.names_in(name) if counts(each))
+        counted = sorted(each for each in named if not each.startswith((".", "_")))
         if not counted:
-            named = first_few(patterns, 8)
-            raise SourceNotFoundError(f"the directory {short_repr(name, TEXT)} holds no file named {named}")
+            wanted = first_few(patterns, 8)
+            raise SourceNotFoundError(f"the directory {short_repr(name, TEXT)} holds no file named {wanted}")
         return [f"{name.rstrip('/') or ''}/{each}" for each in counted]
     if glob.has_magic(name):
         found = sorted(

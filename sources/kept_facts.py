@@ -99,8 +99,12 @@ def _no_pass(file: OpenFile) -> FoundRecords:
 
 
 def _stamps_of(files: list[tuple[str, ...]]) -> Int64s:
-    """`int64[files, stamps of each, 2]`; of a file that is not there -1, so that who looks at it tells."""
-    found = [stamp for each in files for path in each for stamp in _stamp(path)]
+    """Return sizes and modification times, `int64[files, stamps of each, 2]`. Those of a missing file are -1."""
+    paths = [path for each in files for path in each]
+    try:
+        found = [(one.st_size, one.st_mtime_ns) for one in map(os.stat, paths)]
+    except OSError:  # whoever looks at the missing file raises its error
+        found = list(map(_stamp, paths))
     return np.array(found, np.int64).reshape(len(files), -1, 2)
 
 

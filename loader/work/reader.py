@@ -163,6 +163,7 @@ class ColumnReader:
         self._allocate = allocate
         self.batch_size = batch.takes or 1
         self._drop_remainder = batch.drops_remainder
+        self._has_texts = any(map(is_text_column, leaves))
         self._gathers = [isinstance(leaf, MixedColumn) or is_text_column(leaf) for leaf in leaves]
         self._specs = self._specs_of(self.batch_size)
 
@@ -197,6 +198,8 @@ class ColumnReader:
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """Memory of a batch; that of objects is never shared with another process."""
+        if not self._has_texts:
+            return allocated(specs, self._names, self._allocate)
         plain = [number for number, spec in enumerate(specs) if not spec.dtype.hasobject]
         if not plain:
             return [np.empty(*spec) for spec in specs]

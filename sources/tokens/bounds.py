@@ -190,4 +190,5 @@ def first_fall(values: Array) -> int | None:
 
 def spread(count: int, most: int) -> Int64s:
     """Return at most `most` of the first `count` places, evenly spread, with the first and the last."""
-    return np.unique(np.arange(most, dtype=np.int64) * (count - 1) // (most - 1)) if count else np.empty(0, np.int64)
+    places = np.arange(min(count, most), dtype=np.int64)
+    return places if count <= most else places * (count - 1) // (most - 1)
