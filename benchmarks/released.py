@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-OURS = ("headrace", "chain", "mix", "pack")
+OURS = ("headrace", "chain", "mix", "packing", "asynchronous")
 """The contenders whose ratios are kept begin with one of these words."""
 LOOPS = ("limit", "bare")
 LARGEST_FALL = 0.1

@@ -44,3 +44,29 @@ def test_a_ratio_that_fell_by_more_than_a_tenth_is_named(tmp_path, capsys, rate,
 def test_a_ratio_that_was_not_measured_is_named():
     """So that a workload that was left out does not pass for one that is as fast as before."""
     assert released.falls({"mnist: headrace / limit": 1.0}, {}) == ["mnist: headrace / limit: 1.00 → not measured"]
+
+
+def _page():
+    spec = importlib.util.spec_from_file_location("page", _PATH.parent / "page.py")
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    return page
+
+
+def test_the_page_has_each_rival_at_its_better_setting_and_only_with_as_many_workers():
+    """A rival that took no part leaves its cell empty."""
+
+    def one(name, rate):
+        return {"name": name, "rate": rate, "rate_high": rate + 1, "to_limit": rate / 100}
+
+    contenders = [
+        one("limit", 100),
+        one("headrace", 90),
+        one("grain", 3),
+        one("grain_inline", 30),
+        one("headrace@2", 180),
+    ]
+    workload = {"workload": "mnist", "about": "pictures", "contenders": [*contenders, one("grain@2", 6)]}
+    lines = list(_page().lines({"facts": {"cores": "2"}, "workloads": [workload]}))
+    assert lines[0] == "cores 2."
+    assert "| `mnist`: pictures | 90 (91) | 0.90 | 3 |  | 180 (181) | 1.80 | 30 |  |" in lines
