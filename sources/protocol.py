@@ -12,6 +12,7 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `reads_ahead` | how many reads at a time help: False for none, as in memory; a number; True (default) for any. With a |
 | | number, `__getitems__` is asked for shares of a large batch or for several small batches, so many calls at a time; |
 | | with True, for a batch at once |
+| `has_own_threads` | True: one call is divided among all processors by the source itself, so that workers are no faster |
 | `reads_singly` | records are read one by one: readers share a batch, record by record. Default: it has no `__getitems__` |
 | `announce(keys)` | is told, on any thread, keys of many records that will be read soon; returns at once. None: no need of it |
 | `file_count` | in how many files the records lie, for `headrace.diagnose` |
@@ -154,6 +155,15 @@ def reads_singly(source: Any) -> bool:
     True
     """
     return bool(getattr(source, "reads_singly", not reads_many(source)))
+
+
+def has_own_threads(source: Any) -> bool:
+    """True if a source divides one call among all processors.
+
+    >>> has_own_threads([1, 2])
+    False
+    """
+    return bool(getattr(source, "has_own_threads", False))
 
 
 def is_in_event_loop(source: Any) -> bool:

@@ -13,6 +13,7 @@ from ...common.generators.held_generators import held_by_each
 from ...common.system import has_processes
 from ...common.validation import warn
 from ...errors import MissingExtraError
+from ...sources.protocol import has_own_threads
 from ..options import INSIDE_A_TASK, Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
@@ -76,13 +77,36 @@ def _warn_of_held_generators(pipeline: Pipeline) -> None:
 def _on_processes_or_here(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning
 ) -> Executor:
-    """Worker processes; where batches are slices of columns, the calling thread too, if that turns out to be faster."""
-    if pipeline.columns is not None:
+    """Worker processes; where batches are slices of columns, the calling thread too, if that turns out to be faster.
+
+    The calling thread alone reads a source that has threads of its own, if nothing is to be done to the records.
+    """
+    if pipeline.columns is not None or _only_reads(pipeline):
         from .auto.executor import AutoExecutor, may_work_here
 
         if may_work_here(pipeline, options):
+            if pipeline.columns is None:
+                return _here(pipeline, options, observer)
             return AutoExecutor(pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning)
     return _on_processes(pipeline, options, observer)
+
+
+def _only_reads(pipeline: Pipeline) -> bool:
+    """True if records of sources that help themselves to all processors are read, and at most batched."""
+    return all(operation.only_stacks for operation in pipeline.operations) and all(
+        has_own_threads(leaf.source) for leaf in pipeline.leaves
+    )
+
+
+def _here(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:
+    from .local import InlineExecutor
+
+    observer.worker_count = 0
+    observer.decision = (
+        f"Your thread makes the batches, in place of {options.workers} workers: {type(pipeline.leaf.source).__name__} reads "
+        "with threads of its own, and nothing else is to be done."
+    )
+    return InlineExecutor(pipeline, options)
 
 
 def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int) -> Team:

@@ -73,6 +73,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
         `ArrayRecordDataSource("train*.array_record")[0]` is a `bytes` object.
     """
 
+    has_own_threads: ClassVar[bool] = True
     reads_ahead: ClassVar[int] = 1  # the library has threads of its own, which serve one call
 
     _kind = "ArrayRecordDataSource"

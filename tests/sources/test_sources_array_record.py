@@ -18,6 +18,7 @@ from headrace import Batch, DataLoader, IndexSampler, MixSampler
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.files.reader_pool import ReaderPool, open_file_limit
 from headrace.sources import ArrayRecordDataSource, fingerprint_of, reader_of
+from headrace.sources.array_record import files as files_module
 
 
 def write_file(path, records, group_size=1):
@@ -419,3 +420,42 @@ def test_a_mix_of_many_files_opens_what_one_source_of_them_does(kind, tmp_path):
             next(batches)
         assert len(open_files(tmp_path)) == 35
         assert threading.active_count() <= before + 3  # two that read, and one that watches for hangs
+
+
+def _length(content):
+    return len(content)
+
+
+def test_batches_of_records_alone_are_made_in_the_calling_thread_whatever_the_number_of_workers(tmp_path):
+    """The library reads on all processors; stats say why there are no workers. With an operation there are."""
+    write_file(tmp_path / "x.array_record", map(record, range(100)))
+    source = ArrayRecordDataSource(tmp_path / "x.array_record")
+
+    def run(worker_count, *operations):
+        sampler = IndexSampler(100, shuffle=True, seed=1, num_epochs=1)
+        loader = DataLoader(
+            data_source=source, sampler=sampler, operations=[*operations, Batch(8)], worker_count=worker_count
+        )
+        with iter(loader) as iterator:
+            batches = [batch.tolist() for batch in iterator]
+            return batches, iterator.stats()
+
+    batches, stats = run(2)
+    assert batches == run(0)[0]
+    assert (stats.worker_count, stats.workers.started) == (0, 0)
+    assert "ArrayRecordDataSource" in stats.decision
+    assert stats.decision in str(stats)
+    worked, stats = run(2, _length)
+    assert worked == [list(map(len, batch)) for batch in batches]
+    assert (stats.workers.started, stats.decision) == (2, "")
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_records_are_those_of_the_keys_however_many_are_read_one_by_one(tmp_path, monkeypatch, count, seconds):
+    """Few are read one by one unless that takes long; all others in one call, and in their order."""
+    monkeypatch.setattr(files_module, "_CALL_SECONDS", seconds)
+    write_file(tmp_path / "x.array_record", map(record, range(300)))
+    keys = np.random.default_rng(0).integers(0, 300, count)
+    source = ArrayRecordDataSource(tmp_path / "x.array_record")
+    assert source.__getitems__(keys) == [record(key) for key in keys.tolist()]
