@@ -1,7 +1,4 @@
-"""The arguments of a loader, checked one by one; those of other libraries are refused with what to write instead.
-
-In: what the user passed. Out: the same, as it is used; or an error that names the argument, the limit and the remedy.
-"""
+"""Check the arguments of a loader. Arguments of other libraries are refused, with what to write instead."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _FORMS = {
 
 
 class LoaderOptions(TypedDict, total=False):
-    """The arguments of `DataLoader` that `load` hands on as they are."""
+    """Arguments of `DataLoader` that `load` passes on unchanged."""
 
     worker_count: int | Literal["auto", "cluster"] | Auto | None
     worker_buffer_size: int
@@ -51,10 +48,10 @@ class LoaderOptions(TypedDict, total=False):
 
 
 def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse what `DataLoader` or `load`, the `function`, does not take: arguments without a name, and unknown names.
+    """Refuse arguments that `DataLoader` or `load` (`function`) does not accept: positional ones, and unknown names.
 
     Raises:
-        TypeError: there is one; the message says what to write instead.
+        TypeError: there is such an argument. The message says what to write instead.
     """
     if unnamed:
         raise TypeError(f"headrace.{function} takes its arguments by name: {_FORMS[function]}.")
@@ -65,7 +62,7 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
 
 
 def as_list(name: str, operations: Any) -> Sequence[Any]:
-    """Operations, if they are in a list. Raises TypeError: they are not."""
+    """Return operations, if they are in a list. Raises TypeError otherwise."""
     if isinstance(operations, (list, tuple)):
         return operations
     raise TypeError(
@@ -74,7 +71,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
 
 def sampler_alone(**others: Any) -> None:
-    """Refuse other arguments of `load` that say an order, beside a sampler.
+    """Refuse arguments of `load` that define an order, if a sampler is given.
 
     Raises:
         TypeError: one of them is not None.
@@ -88,11 +85,11 @@ def sampler_alone(**others: Any) -> None:
 
 
 def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """The balance of a loader on a source; arguments as for `load`.
+    """Return the balance of a loader on a source. Arguments as in `load`.
 
     Raises:
-        TypeError: `balance` is nothing of what it may be, or there are `lengths` without it.
-        LengthsError: lengths are not known, or cannot be.
+        TypeError: `balance` has a wrong type, or `lengths` are given without it.
+        LengthsError: lengths are unknown or invalid.
     """
     if balance is None or balance is False or isinstance(balance, Balance):
         if lengths is not None:
@@ -114,7 +111,7 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _packed_costs(source: Any, cost: Cost | None) -> Any:
-    """`float64[records]`, the costs of a source of packed rows, or of a mix of which a part is; None: of no such."""
+    """Return the costs of packed rows, `float64[records]`, if the source, or a part of a mix, has packed rows; else None."""
     if not isinstance(source, MixedSource):
         own = getattr(source, "packed_costs", None)
         return None if own is None else own(cost)
@@ -125,7 +122,7 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
-    """True if records that fail are left out; or the function that decides it."""
+    """Return True if failing records are skipped, or the function that decides it."""
     if not callable(on_error):
         one_of("on_error", on_error, "raise", "skip")
     if max_errors is not None:
@@ -136,7 +133,7 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
 
 
 def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None) -> None:
-    """Check that there is a seed for the global generators, if these are to be seeded. Raises SeedError: there is none."""
+    """Raise SeedError if the global generators are to be seeded, and there is no seed."""
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
             "seed_globals=True seeds by the sampler's seed, and it has none; pass seed= to it, IndexSampler(…, seed=0)."
@@ -144,7 +141,7 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
 
 
 def warn_of_no_effect(execution: ExecutionOptions) -> None:
-    """Warn of arguments that do nothing, as they are combined."""
+    """Warn of arguments without effect in their combination."""
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
@@ -160,7 +157,7 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
 
 
 def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
-    """Warn where several shards bring each block of a shuffle from a store."""
+    """Warn if several shards fetch each block of a shuffle from a store."""
     if not isinstance(shuffle, BlockShuffle) or getattr(source, "announce", None) is None:
         return
     readers = shuffle.readers_of_a_block(shard_count)
@@ -172,14 +169,14 @@ def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
 
 
 def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
-    """The number of the operation that is the wanted `Batch`.
+    """Return the number of the operation that is the requested `Batch`.
 
     Args:
-        operations: of a pipeline.
-        batch: its number among those that make batches; None: there is one.
+        operations: operations of a pipeline.
+        batch: its number among the batches; None: there is only one.
 
     Raises:
-        TypeError, ValueError: as of `with_batch_size`.
+        TypeError, ValueError: as in `with_batch_size`.
     """
     found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
     if not found:

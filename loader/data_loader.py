@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoaderDescription:
-    """The arguments of a loader."""
+    """Arguments of a loader."""
 
     pipeline: Pipeline
     execution: ExecutionOptions
@@ -56,7 +56,7 @@ class LoaderDescription:
 
 
 class LoaderMethods(Remarks):
-    """Everything that a `DataLoader` has but a length, which that of Grain does not have either."""
+    """Everything of a `DataLoader` except its length, which loaders under Grain's names do not have."""
 
     _description: LoaderDescription
     _asked_as = "DataLoader"
@@ -135,17 +135,17 @@ class LoaderMethods(Remarks):
         return other
 
     def with_batch_size(self, batch_size: int, *, batch: int | None = None) -> Self:
-        """The same loader with another size of its `Batch`. States go from one to the other: the next record comes next.
+        """Return the same loader with another batch size. States of one resume in the other, with the next record.
 
         Args:
-            batch_size: number of elements that the `Batch` takes, at least 1.
-            batch: which `Batch` is meant where there are several: 0 for the first among them, in order, -1 for the last. None
-                (default): there is one.
+            batch_size: number of elements in the `Batch`, at least 1.
+            batch: which `Batch`, if there are several: 0 for the first in order, -1 for the last. None (default): there is
+                only one.
 
         Raises:
             ValueError: there is no `Batch`, or none with that number, or several and `batch` is None; or the size is not
                 positive.
-            TypeError: `batch` is no whole number.
+            TypeError: `batch` is not an integer.
 
         >>> from headrace import load
         >>> small = load(range(10), batch_size=2, num_epochs=1)
@@ -163,13 +163,13 @@ class LoaderMethods(Remarks):
         return self._with(pipeline=not_empty(with_operations(self._pipeline, operations)))
 
     def records_at(self, step: int) -> Any:
-        """The record keys `int64[records in the element]` of this shard's element number `step`, from 0.
+        """Return the record keys of this shard's element number `step`, from 0: `int64[records in the element]`.
 
-        Of a mix, a dict of these by part. Reads nothing, and takes the same time for any step.
+        For a mix, a dict of such arrays by part. Reads nothing, and takes the same time for any step.
 
         Raises:
-            TypeError: an operation decides which records make an element.
-            IndexError: the stream ends before.
+            TypeError: an operation decides which records are in an element.
+            IndexError: the stream ends before the step.
 
         >>> from headrace import load
         >>> load(range(10), batch_size=4, num_epochs=1).records_at(2).tolist()
@@ -178,18 +178,18 @@ class LoaderMethods(Remarks):
         return steps.records_at(self._pipeline, step)
 
     def find(self, record_key: int, epoch: int) -> steps.Place:
-        """The step and the row of this shard's stream that hold a record, `Place(step, row)`; the inverse of `records_at`.
+        """Return the place of a record in this shard's stream, `Place(step, row)`. It is the inverse of `records_at`.
 
-        Reads nothing. With `IndexSampler` it takes the same time for any record; a sampler of your own is asked for its
-        positions until the record is found.
+        Reads nothing. With `IndexSampler` it takes the same time for any record. Your own sampler is asked for its positions
+        until the record is found.
 
         Args:
-            record_key: of a record of the source.
-            epoch: from 0.
+            record_key: key of a record of the source.
+            epoch: number of the epoch, from 0.
 
         Raises:
-            TypeError: an operation decides which records make an element.
-            LookupError: another shard reads the record in this epoch (the message says which, and where), or nobody.
+            TypeError: an operation decides which records are in an element.
+            LookupError: another shard reads the record in this epoch (the message says which, and where), or none does.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=4, shuffle=True, seed=0)
@@ -200,14 +200,13 @@ class LoaderMethods(Remarks):
         return steps.find(self._pipeline, record_key, epoch)
 
     def skip(self, ranges: Sequence[tuple[int, int]]) -> Self:
-        """The same loader without the steps `[start_step, stop_step)` of each range, after a loss spike for example.
+        """Return the same loader without the steps `[start_step, stop_step)` of each range, for example after a loss spike.
 
-        Steps keep the numbers that they have in the whole stream. Ranges add up. The state keeps them, so that the
-        run that resumes leaves them out too. Nothing of them is read, unless a `Filter` or `FlatMap` decides what a step is.
-        Shards should all leave out the same.
+        Steps keep their numbers. Several calls add up. The state stores the ranges, so that a resumed run skips them too.
+        Nothing of them is read, unless a `Filter` or `FlatMap` decides what a step is. All shards should skip the same steps.
 
         Raises:
-            TypeError: they are no pairs of whole numbers.
+            TypeError: `ranges` are not pairs of integers.
             ValueError: a range is empty.
 
         >>> from headrace import load
@@ -218,18 +217,18 @@ class LoaderMethods(Remarks):
         return self._with(skipped_steps=self._description.skipped_steps.plus(ranges_of(ranges)))
 
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
-        """A loop per epoch, `for epoch in loader.epochs(10): for batch in epoch:`, with one state over all of it.
+        """Return a loop per epoch, `for epoch in loader.epochs(10): for batch in epoch:`, with one state for all epochs.
 
-        Each epoch gives every record once, in its own order: its last batch may be short, or is left out with
-        `drop_remainder=True`; and shards divide each epoch anew. `iter(loader)` instead fills such a batch up from the
-        next epoch. Worker processes start anew for each epoch, and `max_errors` is counted anew.
+        Each epoch has every record once, in its own order. Its last batch may be short, or is dropped with
+        `drop_remainder=True`. Shards divide each epoch anew. `iter(loader)`, in contrast, fills the last batch of an epoch
+        with records of the next. Worker processes start anew for each epoch, and `max_errors` counts anew.
 
         Args:
-            count: number of epochs; None (default): all that the sampler has.
+            count: number of epochs. None (default): all epochs of the sampler.
 
         Raises:
-            TypeError: `count` is no whole number.
-            ValueError: the sampler has fewer epochs, or steps are left out, whose numbers are those of `iter(loader)`.
+            TypeError: `count` is not an integer.
+            ValueError: the sampler has fewer epochs; or steps are skipped, whose numbers are those of `iter(loader)`.
 
         >>> from headrace import load
         >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
@@ -259,56 +258,59 @@ class LoaderMethods(Remarks):
 class DataLoader(LoaderMethods):
     """Records of a source, in a sampler's order, run through operations.
 
-    The stream is a function of these alone: never of `worker_count`, buffers, timing or restarts. Immutable: each
-    `iter(loader)` is an independent run from the start. So a loop for each epoch is `loader.epochs(…)`: another
-    `for batch in loader` would give one shuffled epoch again, which is a warning.
+    The stream depends on these alone: never on `worker_count`, buffers, timing or restarts. A loader is immutable. Each
+    `iter(loader)` is an independent run from the start. For a loop per epoch use `loader.epochs(…)`: a second
+    `for batch in loader` would repeat the same shuffled epoch, which is a warning.
 
     Args:
-        data_source: anything with `__len__` and `__getitem__(int)`, preferably `__getitems__(keys)` too; a list, an
-            array or a dict of arrays is taken as `MemorySource`. With a `MixSampler`, a dict or list of such.
-        sampler: which record stands at which position; `IndexSampler`, `MixSampler`, or your own.
+        data_source: anything with `__len__` and `__getitem__(int)`, preferably also `__getitems__(keys)`. A list, an
+            array or a dict of arrays becomes a `MemorySource`. With a `MixSampler`, a dict or list of sources.
+        sampler: order of the records: `IndexSampler`, `MixSampler`, or your own.
         operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
-        worker_count: 0 (default) works in the calling thread and reads ahead on threads; other numbers work in that many
-            processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as are of use. "cluster", with Ray: as many as
-            there is room for, at any time.
-        worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 8 to 16 MB.
-        shard_options: the part of the stream for this process; None (default): the sampler's.
-        read_options: how records are read ahead; None (default): `ReadOptions()`.
-        enable_profiling: Grain's name for `observe="log"`; False (default) leaves it to `observe`.
+        worker_count: 0 (default): work in the calling thread, and read ahead on threads. Other numbers: work in this number of
+            processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help. "cluster", with Ray: as many as the
+            cluster has resources for, at any time.
+        worker_buffer_size: finished batches that are held ready for each worker (default 1); of small batches, as many as make
+            8 to 16 MB.
+        shard_options: the part of the stream for this process. None (default): that of the sampler.
+        read_options: how records are read ahead. None (default): `ReadOptions()`.
+        enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster,
-            on this machine and others. Arrays that these give are read-only.
-        timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
-            killed and the task tried again, three times in all; None (default) for no limit. Work in your own process, or on
-            threads, cannot be stopped: there, it is a warning.
-        on_error: "raise" (default), or "skip" to leave out records (and, after a batch, batches) whose operations or
-            reading fail, or that end or hang their worker process at each of three tries. They are logged and counted,
-            `iterator.skipped_count`; the records after them move up. Or a function `(error, keys)` that says "raise" or "skip"
-            for each failure: it gets the exception and a list of the keys of the records that would be left out (of a mix,
-            pairs of part and key). It runs in workers, for one failure maybe more than once.
-        max_errors: with "skip", how many may be left out before `TooManyErrorsError`; None (default): any number.
-        ray_options: what each actor needs of its node, as arguments of Ray's `.options()`; default: a CPU.
-        address: of the Ray cluster, "host:port" or "auto"; None (default): the one that this process has joined, or that the
-            environment variable RAY_ADDRESS names; else one is started on this machine.
-        observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log" also
-            writes its table to the log once a minute and at the end: logger "headrace", level INFO.
-        seed_globals: True seeds the global random generators (NumPy's, that of `random`, and torch's on the CPU where torch is
-            loaded) for each element that an operation is given, by seed, position and operation: operations that draw from
-            them give the same with any number of workers, at 15 µs a call. After each task they are as before. The sampler
-            needs a seed. Not with threads, which share them. False (default): each worker process has states of its own, and
-            an operation that is seen to draw from them is a warning; `RandomMapTransform` passes a generator that is better.
-        hang_seconds: seconds after which a task that has not ended is a warning in the log, and again each time as many seconds
-            have passed (default 60; None for never). It names the operation, the record and the line of code that the work is
-            at, in your process or in a worker.
-        growth: when appended records of a source, or parts, with `growing=True` come in, as `GrowthOptions`; None: "epoch".
-        omit: records that never come: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or
-            a function of a file's name and a row, asked once for all records. The others keep their order. States of runs that
-            left out fewer go on; random operations draw by the places of now. None (default): only those that the source says
-            are gone.
+            on this machine and others. Arrays from actors are read-only.
+        timeout: maximum seconds of a task (a batch, or a span of records) in a worker process. Then the worker is killed, and
+            the task is tried again, three times in all. None (default): no limit. Work in your own process, or on threads,
+            cannot be stopped; there it is a warning.
+        on_error: "raise" (default), or "skip" to skip records (and, after a batch, batches) that cannot be read, whose
+            operations fail, or that end or hang their worker process at each of three tries. They are logged and counted in
+            `iterator.skipped_count`, and the records after them move up. Or a function `(error, keys)` that returns "raise" or
+            "skip" for each failure. It gets the exception and a list of the keys of the records that would be skipped (for a
+            mix, pairs of part and key). It runs in workers, and may be called more than once for a failure.
+        max_errors: maximum number of skipped records, before `TooManyErrorsError`. None (default): any number.
+        ray_options: needs of each actor, as arguments of Ray's `.options()`. Default: a CPU.
+        address: address of the Ray cluster, "host:port" or "auto". None (default): the cluster that this process has joined, or
+            that the environment variable RAY_ADDRESS names; otherwise one is started on this machine.
+        observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than 1 %. "log": also write its
+            table to the log once a minute and at the end: logger "headrace", level INFO.
+        seed_globals: True: seed the global random generators (NumPy's, that of `random`, and torch's on the CPU if torch is
+            loaded) before each call of an operation, by seed, position and operation. Then operations that draw from them
+            give the same results with any number of workers, at 15 µs a call. After each task the generators are restored.
+            The sampler needs a seed. Not for threads, which share the generators. False (default): each worker process has
+            its own states, and an operation that is seen to draw from them causes a warning. It is better to use the
+            generator that `RandomMapTransform` passes.
+        hang_seconds: seconds after which an unfinished task is a warning in the log, repeated after the same time
+            (default 60; None: never). It names the operation, the record and the line of code that is being executed, in your
+            process or in a worker.
+        growth: when appended records of a source, or of parts, with `growing=True` are added; see `GrowthOptions`. None:
+            "epoch".
+        omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a
+            function of a file name and a row, which is called once for all records. The other records keep their order. States
+            of runs that omitted fewer records can be resumed. Random operations draw by the new places. None (default): only
+            the records that the source says are gone.
 
     Raises:
-        TypeError: an argument of the wrong kind, or one of another library's names.
-        ValueError: an argument outside its range, or parts that do not fit one another.
-        SeedError: a random operation and a sampler without a seed.
+        TypeError: an argument has a wrong type, or a name of another library.
+        ValueError: an argument is out of range, or arguments do not fit together.
+        SeedError: there is a random operation, and the sampler has no seed.
         RecordKeyError, SourceError: `omit` names a record that the source does not have, or cannot be read.
 
     >>> from headrace import Batch, DataLoader, IndexSampler
@@ -322,10 +324,10 @@ class DataLoader(LoaderMethods):
     """
 
     def __len__(self) -> int:
-        """Number of elements of this shard's whole stream, all epochs; known before anything is read.
+        """Return the number of elements of this shard's whole stream, all epochs. Nothing is read.
 
         Raises:
-            TypeError: it is endless, or an operation decides how many there are.
+            TypeError: the stream is endless, or an operation decides how many elements there are.
         """
         return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
 
@@ -349,24 +351,23 @@ def load(
     sampler: SamplerLike | None = None,
     **options: Unpack[LoaderOptions],
 ) -> DataLoader:
-    """A `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
+    """Make a `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
 
     Args:
-        source: as `DataLoader`'s `data_source`.
-        num_epochs: None (default) never ends.
-        shuffle: whether to permute each epoch, or a `BlockShuffle`; needs `seed`.
+        source: as `data_source` of `DataLoader`.
+        num_epochs: number of epochs. None (default): endless.
+        shuffle: True: permute each epoch; or a `BlockShuffle`. Needs `seed`. Default False.
         seed: int in `[0, 2^32)`.
-        shard_options: the part of the stream for this process (default: all of it).
+        shard_options: the part of the stream for this process. Default: all of it.
         transformations: operations before the batch.
-        batch_size: None (default) yields single elements.
-        drop_remainder: leave out a last batch that is not full; applies to the batch, and to the shards' lengths by
-            their own `drop_remainder`.
-        balance: None (default), or how shards get records of equal cost in each global batch: True counts the lengths of
-            records, a function of lengths, such as `attention(a, b)`, gives their costs; or a `Balance`.
-        lengths: for `balance`: None (default) takes those that the source tells; an array has one for each record; a str names
-            a field; a function gives that of a record, each of which is read for it.
-        sampler: as `DataLoader`'s, in place of `num_epochs`, `shuffle`, `seed`, `balance` and `lengths`; None (default).
-        *unnamed: refused: all arguments but the source have names.
+        batch_size: number of elements in a batch. None (default): single elements.
+        drop_remainder: True: drop a last batch that is not full. The lengths of shards have their own `drop_remainder`.
+        balance: how shards get records of equal cost in each global batch. None (default): not at all. True: the cost is the
+            length. A function of an array of lengths, such as `attention(a, b)`: it returns the costs. Or a `Balance`.
+        lengths: lengths for `balance`. None (default): those that the source tells. An array: one for each record. A string:
+            the name of a field. A function: returns the length of a record; then all records are read here.
+        sampler: as in `DataLoader`, instead of `num_epochs`, `shuffle`, `seed`, `balance` and `lengths`. Default None.
+        *unnamed: refused: all arguments but the source need names.
         **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.
 
     Raises:

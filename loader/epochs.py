@@ -1,7 +1,4 @@
-"""A loop per epoch: iterators one after another, and one state over all of them.
-
-In: what opens the iterator of an epoch. Out: these, in order; and at any moment the state from which the epochs go on.
-"""
+"""Loop per epoch: one iterator after another, with one state for all of them."""
 
 from __future__ import annotations
 
@@ -29,12 +26,12 @@ T = TypeVar("T", bound=StreamPositionAPI)
 
 
 class Epochs(Resumable, Generic[Kind]):
-    """Epochs, one after another, each an iterator of its own; made by `loader.epochs(…)`.
+    """Epochs, one after another, each with its own iterator; made by `loader.epochs(…)`.
 
-    Its state is that of the batch that you received last, in whichever epoch. One that is taken inside an epoch's loop goes
-    on in that loop, even after its last batch; one that is taken after the loop goes on with the next epoch. Steps are
-    counted over all epochs. To leave a loop early leaves out the rest of its epoch, and to take the next epoch closes the
-    one before. Close it, or use it as a context manager, to stop its threads at once; dropping it does the same.
+    The state is that of the last batch that you received, in any epoch. A state taken inside an epoch's loop resumes in that
+    loop, even after its last batch; a state taken after the loop resumes with the next epoch. Steps are counted over all
+    epochs. Leaving a loop early skips the rest of its epoch, and taking the next epoch closes the one before. Close the object,
+    or use it as a context manager, to stop its threads at once; deleting it does the same.
 
     >>> import headrace
     >>> epochs = headrace.load(range(5), batch_size=2).epochs(2)
@@ -59,14 +56,14 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """The same epochs, not begun, in iterators that another function makes of each epoch's loader."""
+        """Return the same epochs, not begun, with iterators that another function makes of each epoch's loop."""
         return Epochs(self._loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:
         return self._open_loader(self._loader_of(number))
 
     def __next__(self) -> Kind:
-        """The batches of the next epoch; after a restore, the rest of the epoch that the state stood in."""
+        """Return the iterator of the next epoch; after a restore, of the rest of the restored epoch."""
         if self._closed:
             raise ClosedError("the epochs were closed; take new ones, loader.epochs(…), and give them the state.")
         if self._begun:
@@ -85,43 +82,43 @@ class Epochs(Resumable, Generic[Kind]):
 
     @property
     def step(self) -> int:
-        """Number of the batch that comes next, counted over all epochs."""
+        """Number of the next batch, counted over all epochs."""
         return self._batches.step
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch, from 0, whose batches you have; once its loop has ended, of the next one."""
+        """Number of the epoch, from 0, whose batches you have; after its loop has ended, of the next one."""
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
-        """Have the work for the present epoch begin now, in the background."""
+        """Start the work for the present epoch now, in the background."""
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()
 
     def get_state(self) -> bytes:
-        """Where you stand: JSON, as that of iterators; `iter(loader)` does not take it."""
+        """Return the state, as JSON, like that of iterators. `iter(loader)` does not accept it."""
         state: bytes = self._state_after() if self._batches.ended else self._batches.get_state()
         return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
-        """Go to the place that `get_state` told, of these or of other epochs, in whichever epoch; as for iterators.
+        """Move to a state from `get_state`, of these or other epochs, in any epoch; as for iterators.
 
         Raises:
-            CheckpointError: it is no state of epochs, or another pipeline's; you stay where you were.
+            CheckpointError: it is not a state of epochs, or belongs to another pipeline. The place stays the same.
         """
         self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
     def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
-        """Go on after a run on another number of shards; as for iterators.
+        """Resume after a run on another number of shards; as for iterators.
 
         Raises:
-            CheckpointError: a state is missing, or another pipeline's or epoch's; you stay where you were.
+            CheckpointError: a state is missing, or belongs to another pipeline or epoch. The place stays the same.
         """
         read = parsed(states)
         self._go_to(epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict, equal_steps))
 
     def close(self) -> None:
-        """Stop all work; the state can still be read. May be called twice."""
+        """Stop all work. The state can still be read. May be called twice."""
         self._closed = True
         self._batches.close()
 
@@ -140,7 +137,7 @@ class Epochs(Resumable, Generic[Kind]):
 
 
 def epoch_of(state: LoaderState) -> int:
-    """The epoch that a state of a loop per epoch stands in. Raises CheckpointError: it is one of `iter(loader)`."""
+    """Return the epoch of a state of a loop per epoch. Raises CheckpointError for a state of `iter(loader)`."""
     sampler = state.fingerprint["sampler"]
     epoch = sampler.get("epoch") if isinstance(sampler, dict) else None
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:
@@ -152,11 +149,11 @@ def epoch_of(state: LoaderState) -> int:
 
 
 def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
-    """How many epochs a pipeline is to have; None: it never ends.
+    """Return the number of epochs for a pipeline; None if it is endless.
 
     Raises:
-        TypeError: the number is no whole number.
-        ValueError: its sampler has fewer; or records are to come in while an epoch goes on.
+        TypeError: `count` is not an integer.
+        ValueError: the sampler has fewer epochs; or records are added during an epoch.
         EmptyStreamError: an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf
@@ -183,10 +180,10 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
 
 def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """The pipeline that reads one epoch, of a source that grows with the records that it has when the epoch begins.
+    """Return the pipeline of one epoch. A growing source has the records that exist when the epoch begins.
 
     Raises:
-        CheckpointError: there is no such epoch.
+        CheckpointError: the epoch does not exist.
     """
     pipeline = as_epoch_begins(pipeline, epoch)
     leaf = pipeline.leaf

@@ -1,7 +1,4 @@
-"""The decision about records that fail: leave them out, raise, or ask the user's function.
-
-In: the argument `on_error`. Out: for each failure None, to leave its records out, or the exception that ends the stream.
-"""
+"""Decide about failing records: skip them, raise, or ask the user's function (`on_error`)."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from typing import Any, Literal, TypeAlias
 from ..common.messages import first_few, short_repr
 
 OnError: TypeAlias = Callable[[Exception, list[Any]], Literal["skip", "raise"]]
-"""Gets an exception and the keys of the records that would be left out; says what becomes of them."""
+"""Function of an exception and the keys of the records that would be skipped. It returns "skip" or "raise"."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's function decides about each failure."""
+    """User's function that decides about each failure."""
 
     function: OnError
 
@@ -26,16 +23,16 @@ class Asked:
 
 
 Skips: TypeAlias = bool | Asked
-"""Whether records that fail are left out, or who decides it; false where every failure ends the stream."""
+"""True if failing records are skipped, False if every failure ends the stream, or who decides it."""
 
 
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
-    """None if the records are to be left out; else the exception that ends the stream.
+    """Return None if the records are to be skipped, or the exception that ends the stream.
 
     Args:
-        skips: of the pipeline.
-        error: of the records.
-        keys: gives the keys of the records that would be left out.
+        skips: setting of the pipeline.
+        error: exception of the records.
+        keys: returns the keys of the records that would be skipped.
     """
     if not isinstance(skips, Asked):
         return None if skips else error

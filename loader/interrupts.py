@@ -1,6 +1,6 @@
-"""Holds back what signals raise while processes, threads or descriptors are made or ended, so that none is left half-way.
+"""Delay interrupts while processes, threads or descriptors are created or ended, so that none is left half-way.
 
-In: a short section. Out: the same, as a whole, and after it the interrupt, or the exception of a handler, that came meanwhile.
+The interrupt, or the exception of a signal handler, is raised at the end of the section.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from types import FrameType
 from typing import Any, ClassVar
 
 _PAUSES = (1e-4, 5e-3)
-"""Seconds between two looks of `wait_until`, at first and at most."""
+"""Minimum and maximum seconds between two checks of `wait_until`."""
 
 _SIGNALS = tuple(sorted(signal.valid_signals(), key=lambda number: (number != signal.SIGINT, number)))
-"""All there are, Ctrl-C first."""
+"""All signals, Ctrl-C first."""
 
 
 class Uninterrupted:
-    """Within it a SIGINT is noted, and its handler is called at the end, once. Other handlers are called at once.
+    """Context manager in which a SIGINT is recorded. Its handler is called once, at the end. Other handlers are called at once.
 
-    What those raise is raised at the end. The handlers are exchanged, not the signals blocked: another thread would get these,
-    and Python hand them to this one. Of nested sections the outermost counts. Nothing is done in threads other than the main
-    one, where no handler runs, nor for handlers that are none of Python's. Once something is held back, what comes next goes
-    through at once, so that nobody waits for ever.
+    Exceptions of handlers are raised at the end. Handlers are exchanged instead of blocking signals, because another thread
+    would get blocked signals, and Python would pass them to this one. Of nested sections the outermost counts. Nothing is done in
+    threads other than the main one, where no handler runs, nor for handlers that are not Python's. After one interrupt was
+    delayed, the next one passes through at once, so that nobody waits for ever.
     """
 
     holding: ClassVar[Uninterrupted | None] = None
-    """The outermost section that the main thread is in."""
+    """Outermost section that the main thread is in."""
 
     came = False
     _error: BaseException | None = None
@@ -52,7 +52,7 @@ class Uninterrupted:
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Be the handler."""
+        """Handle a signal."""
         handler, is_second = self._formers[number], self.holds
         if number == signal.SIGINT and not is_second:
             self.came = True
@@ -66,7 +66,7 @@ class Uninterrupted:
 
     @property
     def holds(self) -> bool:
-        """True if an interrupt came and is held back."""
+        """True if an interrupt is being delayed."""
         return self.came or self._error is not None
 
     def __exit__(self, *_: object) -> None:
@@ -97,7 +97,7 @@ class Uninterrupted:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Wait until a condition is true, at most `seconds`, or until an interrupt is held back; return the condition."""
+    """Wait until a condition is true, at most `seconds`, or until an interrupt is delayed. Returns the condition."""
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():
         if time.monotonic() > until or _interrupted():

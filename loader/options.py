@@ -1,4 +1,4 @@
-"""Options of a loader that never change its stream, only its speed and memory."""
+"""Options of a loader that change speed and memory, but never the stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class WorkersLike(Protocol):
-    """A number of workers, as Grain's `MultiprocessingOptions` says it."""
+    """Number of workers in the form of Grain's `MultiprocessingOptions`."""
 
     @property
     def num_workers(self) -> int: ...
@@ -25,20 +25,20 @@ class WorkersLike(Protocol):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Reading ahead, for sources that wait for disks or networks: number of threads, records and bytes.
+    """Read-ahead for sources that wait for disks or networks: number of threads, records and bytes.
 
-    All are for each place that works: the user's process with `worker_count=0` or with worker threads, which share them, and
-    each worker process or actor. A source whose records cost next to nothing is read by the thread that needs the records,
-    whatever these options say; this is measured while the loader runs.
+    All options are per place that works: the user's process with `worker_count=0` or with worker threads, which share them, and
+    each worker process or actor. Records that cost next to nothing are read by the thread that needs them, whatever these
+    options are. This is measured while the loader runs.
 
     Attributes:
-        num_threads: reads under way at a time, whatever the batch size; 0 reads when the records are needed (default 16). A
-            source may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
-        prefetch_buffer_size: records that are read, or being read, before they are asked for (default 500); 0 for none. Of
-            asynchronous sources, also the reads under way. Batches by budget are read whole, one at least by each thread.
-            With fewer than threads, which is a warning, some threads have nothing to read.
-        prefetch_buffer_bytes: bytes of these records (default 256 MiB); None for no limit. Reading stops at whichever limit
-            is reached first. One read may go past it. Batches that worker processes make ahead of your loop take no more
+        num_threads: number of concurrent reads, for any batch size (default 16). 0: read records when they are needed. A source
+            may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
+        prefetch_buffer_size: maximum number of records that are read ahead, or are being read (default 500); 0 for none. For
+            asynchronous sources it also limits concurrent reads. Batches by budget are read whole, at least one by each
+            thread. If it is less than the number of threads, which is a warning, some threads are idle.
+        prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at whichever
+            limit is reached first. One read may exceed it. Batches that worker processes make ahead of your loop take no more
             than that together, or one for each worker if this is more.
 
     Raises:
@@ -53,7 +53,7 @@ class ReadOptions:
     prefetch_buffer_bytes: int | None = 256 << 20
 
     in_place: ClassVar[bool] = True
-    """False reads on threads alone, however quick the source is, if there are any threads."""
+    """False: read on threads only, however fast the source is, if there are any threads."""
 
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
@@ -72,10 +72,10 @@ class ReadOptions:
 
 
 def as_read_options(options: Any) -> ReadOptions:
-    """Read options of ours, or another library's with the same attributes; None gives the defaults.
+    """Return `ReadOptions`, also from another library's object with the same attributes; None gives the defaults.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: `options` is neither.
     """
     if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()
@@ -87,7 +87,7 @@ def as_read_options(options: Any) -> ReadOptions:
 
 
 INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=False)
-"""Whether what is iterated now is part of a task: then it is done here, without workers of its own."""
+"""True inside a task. What is iterated there runs in the same thread, without workers of its own."""
 
 
 def _most_by_default() -> int:
@@ -97,19 +97,19 @@ def _most_by_default() -> int:
 
 @dataclass(frozen=True)
 class Auto:
-    """A number of workers that is found out while the stream runs, as `worker_count`; "auto" is one with the defaults.
+    """Number of workers that is found while the stream runs, for `worker_count`. "auto" is the same with the defaults.
 
-    It begins with none, or one; more are tried as long as the stream gets faster by it and your loop waits at all, and then
-    longer buffers. After at most 30 seconds, not counting pauses such as for compiling, nothing changes any more. The stream
+    It begins with no worker, or one. More are tried as long as the stream gets faster and your loop waits at all; then longer
+    buffers are tried. After at most 30 seconds, not counting pauses such as compilation, nothing changes any more. The stream
     is the same as with any number.
 
     Attributes:
-        most: workers that there may be. Default: four for each CPU, at most 32 of them or one for each CPU: work that waits for
-            disks or networks is done by more workers than there are CPUs.
-        most_bytes: of the memory that worker processes share with yours, for batches on their way. None (default): any number.
+        most: maximum number of workers. Default: four for each CPU, but at most 32, or one for each CPU if that is more. Work
+            that waits for disks or networks can use more workers than there are CPUs.
+        most_bytes: maximum memory that worker processes share with yours, for batches on their way. None (default): no limit.
 
     Raises:
-        TypeError: an argument is no int.
+        TypeError: an argument is not an int.
         ValueError: an argument is not positive.
 
     >>> Auto(most=4).most
@@ -127,39 +127,39 @@ class Auto:
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Place and read-ahead of the work. They never change the stream, except for code that draws from global generators.
+    """Where work is done, and what is read ahead. The stream stays the same, except for code with global generators.
 
     Attributes:
-        worker_count: 0 works in the calling thread and reads ahead on threads; other numbers work in that many processes,
-            threads or actors. None: one for each CPU. "auto", or `Auto(most=…)`: as many as are of use, which is found out
-            while the stream runs. "cluster", with Ray: as many as there is room for, at any time.
+        worker_count: 0: work in the calling thread, and read ahead on threads. Other numbers: work in this number of processes,
+            threads or actors. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help, which is found while the
+            stream runs. "cluster", with Ray: as many as the cluster has resources for, at any time.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster.
-        worker_buffer_size: finished batches held ready for each worker (default 1).
-        timeout: seconds that a task may take in a worker process or actor; None (default) for no limit.
-        read_options: how records are read ahead; None: `ReadOptions()`.
-        worker_init_fn: called in each worker process before anything of source and operations is unpickled there, with its
-            number, from 0, and how many there are. Each worker then unpickles for itself: only large arrays share memory. It
-            must not change what comes: that is the same with any number of workers. Default: none.
-        ray_options: what each actor needs and where it goes: arguments of Ray's `.options()`, such as `num_cpus` (default 1),
+        worker_buffer_size: finished batches that are held ready for each worker (default 1).
+        timeout: maximum seconds of a task in a worker process or actor. None (default): no limit.
+        read_options: how records are read ahead. None: `ReadOptions()`.
+        worker_init_fn: function that is called in each worker process before source and operations are unpickled there, with
+            the worker's number, from 0, and their count. Each worker then unpickles for itself; only large arrays share memory.
+            It must not change the elements, which are the same for any number of workers. Default: none.
+        ray_options: needs and place of each actor, as arguments of Ray's `.options()`, such as `num_cpus` (default 1),
             `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
-        address: of the Ray cluster, "host:port"; "auto": the one that runs on this machine. None (default): the one that this
-            process has joined, or that the environment variable RAY_ADDRESS names; else one that is started here.
-        seed_globals: True seeds the global random generators (NumPy's, that of `random`, and torch's on the CPU where torch is
-            loaded), and the generators that an operation holds in an attribute or a variable, for each element that an
-            operation is given, by seed, position and operation. So operations that draw from them give the same with any
-            number of workers. After each task they are as before. Not with threads, which all draw from the same ones. False
-            (default): each worker process has global states of its own, other ones each time, and copies of generators that
-            operations hold, all alike, which is a warning.
-        hang_seconds: seconds after which a task that has not ended is a warning in the log, and again each time as many
-            seconds have passed (default 60; None for never). The warning names the operation, the record and the line of
-            code that the work is at, in your process or in a worker.
-        observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log"
-            writes the table of `stats()` to the log, too, once a minute and at the end: logger "headrace", level INFO. "each"
-            times every task, also very short ones, for some per cent: as `headrace.diagnose` does.
+        address: address of the Ray cluster, "host:port"; "auto": the one on this machine. None (default): the cluster that this
+            process has joined, or that the environment variable RAY_ADDRESS names; otherwise one is started here.
+        seed_globals: True: seed the global random generators (NumPy's, that of `random`, and torch's on the CPU if torch is
+            loaded), and generators that an operation holds in an attribute or variable, before each call of an operation, by
+            seed, position and operation. Then operations that draw from them give the same results with any number of workers.
+            After each task the generators are restored. Not for threads, which share the generators. False (default): each
+            worker process has its own global states, other ones each time, and copies of the generators that operations hold,
+            all with the same state, which is a warning.
+        hang_seconds: seconds after which an unfinished task is a warning in the log, repeated after the same time
+            (default 60; None: never). The warning names the operation, the record and the line of code that is being executed,
+            in your process or in a worker.
+        observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than 1 %. "log": also write the
+            table of `stats()` to the log once a minute and at the end: logger "headrace", level INFO. "each": time every task,
+            also very short ones, for a few per cent, as `headrace.diagnose` does.
 
     Raises:
-        TypeError: an argument of the wrong kind.
-        ValueError: an argument outside its range.
+        TypeError: an argument has a wrong type.
+        ValueError: an argument is out of range.
 
     >>> ExecutionOptions(worker_count=2).worker_kind
     'process'
@@ -207,14 +207,14 @@ class ExecutionOptions:
 
     @property
     def workers(self) -> int:
-        """The number of workers, the largest where it changes; 1 where only the cluster knows."""
+        """Number of workers; the largest if it changes; 1 if only the cluster knows."""
         if isinstance(self.worker_count, Auto):
             return self.worker_count.most
         return self.worker_count if isinstance(self.worker_count, int) else 1
 
     @property
     def reading(self) -> ReadOptions:
-        """The options of reading ahead."""
+        """Options of reading ahead."""
         return self.read_options or ReadOptions()
 
 
@@ -244,7 +244,7 @@ OURS = (
     "lifetime",
     "get_if_exists",
 )
-"""Arguments of Ray's `.options()` that the workers need to be as they are."""
+"""Arguments of Ray's `.options()` that the workers set themselves."""
 
 
 def _ray_options(options: Any, kind: str) -> Mapping[str, Any] | None:
