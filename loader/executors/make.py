@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...common.generators.held_generators import held_by_each
 from ...common.system import has_processes
 from ...common.validation import warn
 from ...errors import MissingExtraError
+from ...operations.trees import flatten
 from ...sources.protocol import has_own_threads
 from ..options import INSIDE_A_TASK, Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
@@ -77,11 +80,11 @@ def _warn_of_held_generators(pipeline: Pipeline) -> None:
 def _on_processes_or_here(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning
 ) -> Executor:
-    """Worker processes; where batches are slices of columns, the calling thread too, if that turns out to be faster.
+    """Worker processes; where batches are slices of arrays in memory, the calling thread too, if it turns out to be faster.
 
     The calling thread alone reads a source that has threads of its own, if nothing is to be done to the records.
     """
-    if pipeline.columns is not None or _only_reads(pipeline):
+    if _are_in_memory(pipeline.columns) or _only_reads(pipeline):
         from .auto.executor import AutoExecutor, may_work_here
 
         if may_work_here(pipeline, options):
@@ -89,6 +92,18 @@ def _on_processes_or_here(
                 return _here(pipeline, options, observer)
             return AutoExecutor(pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning)
     return _on_processes(pipeline, options, observer)
+
+
+def _are_in_memory(columns: Any) -> bool:
+    """True if there are columns, and reading them never waits for a file."""
+    return columns is not None and all(map(_owns_memory, flatten(columns)[0]))
+
+
+def _owns_memory(column: Any) -> bool:
+    """True if an array, or the array that it is a view of, has memory of its own: reading it never waits for a file."""
+    while isinstance(column, np.ndarray) and column.base is not None:
+        column = column.base
+    return isinstance(column, np.ndarray | bytes)
 
 
 def _only_reads(pipeline: Pipeline) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from test_pool import _jobs, _pool
 
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
+from headrace.loader.executors import make
 from headrace.loader.executors.auto import executor as auto
 from headrace.loader.executors.auto.tuner import ENOUGH, HEAVY_SECONDS, HereOrWorkers, Setting, Stretch, Tuner
 from headrace.loader.executors.pool import Give, Kill, Spawn, WorkerPool
@@ -323,9 +324,25 @@ def _doubled(batch):
 )
 def test_other_pipelines_go_to_workers_in_any_case(source, operations, options):
     """Their records may take long, or an option needs processes."""
-    pipeline = iter(load(source, transformations=operations))._pipeline
-    execution = ExecutionOptions(worker_count=2, **options)
-    assert pipeline.columns is None or not auto.may_work_here(pipeline, execution)
+    assert not _may_be_done_here(source, operations, **options)
+    assert _may_be_done_here({"x": np.arange(64)}, [Batch(8), _doubled])
+
+
+def test_columns_in_a_mapped_file_go_to_workers_in_any_case(tmp_path):
+    """They may have to be read from a disk."""
+    np.save(tmp_path / "rows.npy", np.arange(64))
+    assert not _may_be_done_here(np.load(tmp_path / "rows.npy", mmap_mode="r"), [Batch(8)])
+    assert _may_be_done_here(np.load(tmp_path / "rows.npy")[8:], [Batch(8)])
+
+
+def _may_be_done_here(source, operations, **options):
+    """Whether the executor for two processes may turn to the calling thread. No process is started."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(make, "_on_processes", lambda *_: PlayedTeam())
+        pipeline = iter(load(source, transformations=operations))._pipeline
+        executor = make.make_executor(pipeline, ExecutionOptions(worker_count=2, **options), Observer())
+        executor.close()
+    return isinstance(executor, auto.AutoExecutor)
 
 
 class Restless(Tuner):
