@@ -23,9 +23,9 @@ class Uninterrupted:
     """Context manager in which a SIGINT is recorded. Its handler is called once, at the end. Other handlers are called at once.
 
     Exceptions of handlers are raised at the end. Handlers are exchanged instead of blocking signals, because another thread
-    would get blocked signals, and Python would pass them to this one. Of nested sections the outermost counts. Nothing is done in
-    threads other than the main one, where no handler runs, nor for handlers that are not Python's. After one interrupt was
-    delayed, the next one passes through at once, so that nobody waits for ever.
+    would get blocked signals, and Python would pass them to this one. Of nested sections the outermost counts. Nothing is done
+    in threads other than the main one, where no handler runs, nor for handlers that are not Python's. After one interrupt
+    was delayed, the next one passes through at once, so that nobody waits for ever.
     """
 
     holding: ClassVar[Uninterrupted | None] = None
