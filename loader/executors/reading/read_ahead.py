@@ -98,14 +98,15 @@ class Reads:
 
     def work_here(self, reading: Reading) -> None:
         """Read in the calling thread, which counts as a reader, until somebody has begun all of a span."""
-        call: ReadCall | None = None
+        reads = True
         try:
             while reading.begun < reading.count:
                 if (call := self.take()) is None:
+                    reads = False  # as `take` has noted
                     return
                 self._make(call, Exception)
         finally:
-            if call is not None:  # else `take` has noted that there is a reader less
+            if reads:
                 self.leave()
 
     def enter(self) -> bool:

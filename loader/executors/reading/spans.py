@@ -167,7 +167,7 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
         if read is None:
             read = ReadRecords([None] * count, [Unread(0, count)])
         unread += [Unread(start + some.start, start + some.stop) for some in read.unread]
-        records += read.records
+        records.extend(read.records)  # `+=` would add an array's numbers
         seconds, start = seconds + read.seconds, start + count
     return ReadRecords(records, unread, seconds)
 

@@ -8,7 +8,7 @@ import pytest
 from headrace.loader.executors.reading import read_pace, spans
 from headrace.loader.executors.reading.read_ahead import Reads
 from headrace.loader.executors.reading.read_pace import ReadPace
-from headrace.loader.executors.reading.spans import InPlace
+from headrace.loader.executors.reading.spans import InPlace, Reading
 
 QUICK, COMPUTES, STORE = (0.7e-6, 0.7e-6), (2e-4, 2e-4), (20e-3, 3e-5)
 """Seconds and processor seconds of a record: in memory, decompressed, in a store."""
@@ -178,3 +178,24 @@ def test_records_that_suddenly_compute_are_found_out_by_the_next_look(clock):
     assert read_in_place(pace, 128, (2e-3, 2e-3)) == 1, "a trial"
     clock[0] = 1e6
     assert pace.in_place(128) == 0
+
+
+@pytest.mark.parametrize("front", [1, 3])
+def test_records_that_a_source_returns_as_an_array_are_joined_as_those_of_a_list(front):
+    """The front of a span is read in place, and the rest by a reader."""
+    reads = Reads(1, 8, 1e9, lambda count: [reads.work() for _ in range(count)])
+    pace, keys = ReadPace(1), np.arange(4)
+    rest = reads.add(Reading(reads, np.copy, keys[front:], pace))
+    assert list(InPlace(reads, np.copy, keys[:front], pace, rest).records().records) == [0, 1, 2, 3]
+
+
+def test_a_thread_whose_records_another_reader_has_begun_is_no_reader_any_more():
+    """Else fewer and fewer readers were left, and in the end nobody read."""
+    reads = Reads(2, 8, 1e9, lambda count: None)
+    reading = Reading(reads, list, np.arange(4), ReadPace(1, joins=True))
+    assert reads.enter(), "another reader is at work"
+    reads.add(reading)
+    assert reads.ask(reading)
+    assert reads.take().count == 4, "the other reader was faster"
+    reads.work_here(reading)
+    assert reads.enter()
