@@ -56,7 +56,8 @@ def finite(method: str, length: int) -> int:
     if length >= ENDLESS:
         remedy = _OF_ENDLESS.get(method, f"{method} first, then repeat")
         raise ValueError(
-            f'{method}: the dataset never ends, because of repeat() without num_epochs= or when_exhausted="repeat"; {remedy}.'
+            f"{method}: the dataset never ends, because of repeat() without num_epochs=, or of a mix with "
+            f'when_exhausted="repeat"; {remedy}.'
         )
     return length
 

@@ -1,8 +1,8 @@
 """Stream of a Hugging Face `datasets.IterableDataset`. Its states contain those of `datasets`.
 
-A state is the number of the epoch and, within an epoch, the `state_dict()` of the dataset. The library moves to that place;
-nothing is counted here. Each iterator has a copy of the dataset, because the library keeps the place of a loop in the dataset
-itself.
+A state is the number of the epoch and, within an epoch, the dataset's `state_dict()`. On resume, `datasets` moves to that
+place itself; headrace counts no rows. `datasets` keeps the place of a loop in the dataset object, so each iterator has a copy
+of the dataset.
 """
 
 from __future__ import annotations

@@ -77,7 +77,10 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
     as_bytes = wanted.to in _OF_BYTES and wanted.transform is None
     found = find_input(wanted.source, wanted.source_format, wanted.split, as_bytes, opening)
     if length is not None and found.format != "npy":
-        raise ConversionError("document_length= divides .npy files of tokens, and the source is something else.")
+        raise ConversionError(
+            f"document_length={length} is for .npy files of tokens, and the source has another format, "
+            f"{found.format or 'a source in Python'}; leave document_length out, or pass .npy files."
+        )
     if wanted.omit is not None:
         found = WithoutRecords(found, wanted.omit, storage)
     # TFRecord files hold examples, which are taken apart where the target needs what is in them.

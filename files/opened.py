@@ -108,9 +108,9 @@ def _remote(path: str, storage_options: StorageOptionsLike, stamp: Stamp | None)
 
 
 def check_open_file(path: str, before: Stamp) -> None:
-    """Check an open file as `check_unchanged` does. A file that was deleted stays readable and passes.
+    """Check that an open file has not changed, as `check_unchanged` does. A deleted file passes: it stays readable.
 
-    A store is not asked about a remote file, because each of its answers tells the version.
+    A remote file is not checked here: each answer of the store contains the version of the file.
     """
     if is_remote(path):
         return

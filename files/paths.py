@@ -90,7 +90,7 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
     Raises:
         SourceNotFoundError: a path matches no file.
         SourceError: a directory cannot be listed, or a file name is not UTF-8.
-        TypeError: a path is not a path.
+        TypeError: a path is neither a string nor a `pathlib.Path`.
         ValueError: `paths` is an empty list.
 
     >>> find_files("~/no such folder", ("*.tfrecord",))  # doctest: +ELLIPSIS

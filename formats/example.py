@@ -46,7 +46,7 @@ def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> di
 
     Raises:
         SourceError: `data` is not an example, has no such feature, or a feature does not match its type; or a number does not
-            fit an integer dtype.
+            fit its dtype.
         TypeError: `features` has an unknown type.
 
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
@@ -201,7 +201,7 @@ _READ: dict[int, Callable[[bytes, int, int], Any]] = {_BYTES: _bytes, _FLOATS: _
 
 
 def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of each content in a message that has only field 1, with a length."""
+    """Yield the bounds of each value of field 1. Raises ValueError for any other field or wire type."""
     for number, kind, first, end in _fields(data, start, stop):
         if (number, kind) != (1, _DELIMITED):
             raise ValueError(number)

@@ -56,7 +56,7 @@ class LoaderDescription:
 
 
 class LoaderMethods(Remarks):
-    """Everything of a `DataLoader` except its length, which loaders under Grain's names do not have."""
+    """Base of loaders: all of a `DataLoader` except `__len__`, because loaders under Grain's names have none."""
 
     _description: LoaderDescription
     _asked_as = "DataLoader"

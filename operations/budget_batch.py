@@ -112,7 +112,7 @@ class BudgetBatch(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """The window of a stream."""
+        """Number of records in a window of a stream: `window`, or `STREAM_WINDOW` if that is None."""
         return self.window or STREAM_WINDOW
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> BudgetBatch:

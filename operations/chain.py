@@ -24,7 +24,7 @@ GROUP = "headrace.operations"
 
 
 class ChainMethods(Generic[ChainT]):
-    """Dataset to which operations are applied."""
+    """Base of datasets: methods that return the dataset with an operation added, or with a function applied."""
 
     @abstractmethod
     def _then(self, operation: Operation) -> ChainT:

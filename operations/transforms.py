@@ -124,7 +124,7 @@ class KeyedRandomMap(Operation):
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with the number that a chain gives it."""
+        """Return the same map with a seed from `seed_for`, and with `number`, its number in the chain."""
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:

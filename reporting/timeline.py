@@ -43,7 +43,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Tracks of a loop."""
+    """Spans of a loop, its feeder and its workers, one track for each thread, and how many finished blocks waited."""
 
     tracks: tuple[Track, ...]  # that of the user's loop, those of a feeder, those of the workers
     ready: tuple[tuple[float, int], ...]  # blocks that were finished and not yet taken: from each time on, how many

@@ -1,4 +1,4 @@
-"""Source of image files in folders: their bytes, and the number of their class, which is the name of their folder.
+"""Source of image files: their bytes, and the number of their class. The first folder below the root names the class.
 
 Folders are listed when the source is made. A worker process lists them again instead of receiving millions of names, and
 compares the result with a digest. A file is open only while it is read.
@@ -87,7 +87,7 @@ class ImageFolderDataSource:
         SourceNotFoundError: a path matches no file.
         SourceError: there are no images, an image lies beside the class folders, or its class is not in `classes`.
         ValueError: `paths` is an empty list, or a class is named twice.
-        TypeError: a path is not a path, or names are not in a list.
+        TypeError: a path is neither a string nor a `pathlib.Path`, or names are not in a list.
 
     Attributes:
         classes: names of the classes. A label is an index into it.

@@ -69,7 +69,7 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
         kept = lengths_in_file(lengths, source)
         if kept is None:
             raise LengthsError(
-                f"{shorten(text_of(lengths))} does not hold the lengths of this source; make it, "
+                f"{shorten(text_of(lengths))} does not exist, or has the lengths of another source; write it with "
                 "headrace.measure_lengths(source, function, path)."
             )
         return as_lengths(kept, count)

@@ -191,7 +191,7 @@ def is_hugging_face(data: Any) -> bool:
 
 
 def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
-    """Returns the fastest way to read many records of `source`: `keys: int64[n] -> n records`.
+    """Return the fastest way to read many records of `source`: `keys: int64[n] -> n records`.
 
     The source's `__getitems__` if it has one, else one `__getitem__` per key. The records come as a list, a tuple or an
     array, so that an iterator over them tells exactly how many are left.

@@ -22,9 +22,11 @@ from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader
 from ..loader.timing.listeners import listening
 
+_NAME_A_LOADER = "name a loader, or a function without arguments that makes one"
+
 
 class FirstLoop(BaseException):
-    """Raised when the first loop would begin. `except Exception` in a program does not catch it."""
+    """Signal that stops a program before its first loop. `except Exception` in the program does not catch it."""
 
 
 LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
@@ -105,10 +107,8 @@ class Program:
 
     def _found(self, names: Mapping[str, Any]) -> Any:
         known = loaders_in(names)
-        others = "name a loader, or a function without arguments that makes one"
-        others = (
-            f"{f'it has {first_few(known, 8)}' if known else others}: {self.path}:{known[-1] if known else 'name'}."
-        )
+        advice = f"name one of its loaders, {first_few(known, 8)}" if known else _NAME_A_LOADER
+        others = f"{advice}: {self.path}:{known[-1] if known else 'name'}."
         if self.name is None:
             if len(known) != 1:
                 raise ProgramError(f"{self.path} has {len(known) or 'no'} loaders at its top level; {others}")
@@ -122,8 +122,8 @@ class Program:
                     inspect.signature(found).bind()
                 except TypeError as error:
                     raise ProgramError(
-                        f"{self.path}:{self.name} needs arguments ({shorten(error)}); name a function without any that "
-                        "calls it, or a loader."
+                        f"{self.path}:{self.name} needs arguments ({shorten(error)}); name a loader, or a function that "
+                        "needs no arguments and makes one."
                     ) from None
             with told_of(self.path):
                 found = found()

@@ -54,15 +54,19 @@ class ResumeReport:
 def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
     """Check that a pipeline gives the same stream, bit for bit, wherever it is resumed and with any number of workers.
 
-    Runs the first `steps` elements, once more, and with worker processes. Resumes from the state of every step, and compares
-    what follows. The second run uses the same operations; all other runs use fresh copies, made by cloudpickle, as a restarted
-    program does. So state that operations keep between calls is found. Reads the same records several times. Stores checksums,
-    not batches.
+    The first `steps` elements are made once, once more with the same operations, and then with each of `worker_counts`. The
+    stream is then resumed, and two elements are compared each time: without workers from the state before every step, with
+    workers from the states before four steps, as workers take time to start. All runs but the first two use fresh copies of
+    the operations, made by cloudpickle, as a restarted program does. So the check finds state that operations keep between
+    calls. The same records are read several times. Checksums are stored, not batches.
 
     Args:
         loader: a `DataLoader`, a `MapDataset` or an `IterDataset`. Its own `worker_count` does not matter.
         steps: number of elements to check.
         worker_counts: numbers of workers to run and resume with; 0 is no process.
+
+    Returns:
+        What was compared, and found equal.
 
     Raises:
         TypeError: `loader` is none of these; it may be an iterator.

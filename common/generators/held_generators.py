@@ -33,7 +33,7 @@ def held_generators(value: Any) -> list[Any]:
     found: dict[int, Any] = {}
 
     class GeneratorFinder(cloudpickle.Pickler):  # type: ignore[misc]
-        """Pickler that records the generators it meets."""
+        """Pickler that records the random generators in a value."""
 
         def persistent_id(self, value: Any) -> str | None:
             """Record a generator, and do not look inside it."""

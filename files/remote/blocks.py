@@ -158,7 +158,7 @@ class CachedBlocks:
                 claim.give_up()
 
     def _fill(self, run: Sequence[int], claims: dict[int, Claim]) -> dict[int, mmap.mmap]:
-        """Fetch consecutive blocks by one request."""
+        """Fetch consecutive blocks by one request, and write them to the cache. Return their mappings by block."""
         first = run[0] * BLOCK_BYTES
         data = self._bring(first, min((run[-1] + 1) * BLOCK_BYTES, self._size))
         brought = {}

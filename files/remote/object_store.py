@@ -127,7 +127,7 @@ def _first_process() -> int:
 
 
 def _check_process() -> None:
-    """Raise in a process that was forked from one that used obstore: its threads do not survive a fork."""
+    """Raise SourceError if this process was forked from one that used obstore, whose threads do not survive a fork."""
     if _first_process() != os.getpid():
         raise SourceError(
             "this process was forked from one that had read remote files, whose threads are lost in a fork, so that it cannot "

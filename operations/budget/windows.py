@@ -62,7 +62,7 @@ class BudgetWindows:
         return len(self.counts)
 
     def sizes(self, windows: Ints) -> Ints:
-        """Return the number of slots of windows."""
+        """Return the number of slots in each of these windows. A slot holds one record."""
         return self.starts[windows + 1] - self.starts[windows]
 
     def steps_on(self, shards: int) -> WindowSteps:

@@ -170,7 +170,7 @@ class Bins:
                 insort(open_rows, space)
 
     def put(self, order: Ints, choose: Choose) -> None:
-        """Place pieces one by one, in this order, each into the chosen row."""
+        """Place pieces one by one, in this order, each into the row that `choose` returns for it."""
         spaces, filled, openers, sizes = list(self._spaces), self._filled.tolist(), self._openers, self._sizes.tolist()
         self._spaces[:, self._filled >= self._most] = -1
         taken = []

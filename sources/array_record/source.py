@@ -57,8 +57,9 @@ class ArrayRecordDataSource(FileSource[bytes]):
             quarter of the process's limit open (16 to 256).
         storage_options: how files in stores are reached and cached (docs/how-to/remote-files.md). They are copied into the
             cache as a whole.
-        growing: True: more files may appear, in numbered generations that are recorded beside the data in
-            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
+            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
+            `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
@@ -66,7 +67,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
         SourceError: a file is empty, cut off or not ArrayRecord; a range exceeds its file; or there are no records.
         ValueError: `paths` is an empty list; a range is malformed, or is used with `growing`; the library does not know a
             reader option; or `max_open_files` is less than 1.
-        TypeError: a path is not a path, or `max_open_files` is not an integer.
+        TypeError: a path is neither a string nor a `pathlib.Path`, or `max_open_files` is not an integer.
         MissingExtraError: the library array_record is not installed.
 
     Example (needs a file):

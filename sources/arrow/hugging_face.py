@@ -248,7 +248,7 @@ def _kept_type(kind: Any) -> Any:
 
 
 class _BatchColumn:
-    """A column of numbers as far as a batch needs it: an array that is read by keys."""
+    """Column of numbers, with the part of an array's interface that `Batch` uses: dtype, shape, `take` by keys."""
 
     def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]) -> None:
         self._rows = rows

@@ -210,7 +210,10 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], uri: str) -> tu
         return tuple(names)
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
     unknown = [name for name in chosen if name not in names]
-    if unknown or not chosen:
-        what = f"no column {first_few(list(map(short_repr, unknown)))}" if unknown else "columns, and columns= is empty"
-        raise ValueError(f"{shorten(uri)} has {what}; there are {first_few(names, 8)}.")
+    if not chosen:
+        raise ValueError(f"columns is empty; name at least one column of {shorten(uri)}: {first_few(names, 8)}.")
+    if unknown:
+        raise ValueError(
+            f"{shorten(uri)} has no column {first_few(list(map(short_repr, unknown)))}; it has {first_few(names, 8)}."
+        )
     return chosen

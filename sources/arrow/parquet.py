@@ -61,8 +61,9 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         filesystem: a pyarrow (or fsspec) file system. Default: the local one, or that of a URL such as `s3://…`.
         cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The last one always stays.
         storage_options: how files in stores are reached and cached (docs/how-to/remote-files.md).
-        growing: True: more files may appear, in numbered generations that are recorded beside the data in
-            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
+            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
+            `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
@@ -71,7 +72,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             rows.
         ValueError: a name in `columns` is not a column of the files, `cache_bytes` is negative, or `filesystem` is used with
             `growing`.
-        TypeError: a path is not a path, or `cache_bytes` is not an integer.
+        TypeError: a path is neither a string nor a `pathlib.Path`, or `cache_bytes` is not an integer.
         MissingExtraError: pyarrow is not installed.
 
     Example (needs a file):

@@ -84,7 +84,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take_generation(growth)
 
     def _looked_at(self, paths: Sequence[str]) -> list[FoundT]:
-        """Return facts about files, in order. Each file is looked at once."""
+        """Return what `_look_at` finds in each file, in the order of `paths`. Each file is looked at only once."""
         if self._growth is None:
             return self._look_at_all(paths)
         known = self._known = {} if self._known is None else self._known

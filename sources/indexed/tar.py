@@ -85,8 +85,9 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
-        growing: True: more files may appear, in numbered generations that are recorded beside the data in
-            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
+            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
+            `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
@@ -95,7 +96,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
             it, to nothing or in a circle; a sample has two members of one name; there are no samples, or not as many as a
             shard list says.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
-        TypeError: a path is not a path, or `max_open_files` is not an integer.
+        TypeError: a path is neither a string nor a `pathlib.Path`, or `max_open_files` is not an integer.
 
     >>> import io, pathlib, tarfile, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -46,15 +46,17 @@ class TFRecordDataSource(IndexedSource[Any]):
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
-        growing: True: more files may appear, in numbered generations that are recorded beside the data in
-            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
+            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
+            `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
         SourceError: a file is cut off, compressed, or not TFRecord; or there are no records.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
-        TypeError: a path is not a path, `features` has an unknown type, or `max_open_files` is not an integer.
+        TypeError: a path is neither a string nor a `pathlib.Path`, `features` has an unknown type, or
+            `max_open_files` is not an integer.
         MissingExtraError: the library google-crc32c is not installed.
 
     Example (needs a file):

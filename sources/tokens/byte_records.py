@@ -31,14 +31,14 @@ class BytesSource(DocumentSource):
             are sorted by name; a list keeps its order. Records are numbered from the first file to the last.
         storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their records are read
             when they are requested.
-        growing: True: more files may appear; see `TokenSource`.
+        growing: False (default), True, or a folder: whether more files may appear; see `TokenSource`.
         generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
         SourceError: a file is empty, cut off or of another kind; the offsets do not fit it; there are no records.
         ValueError: `paths` is an empty list.
-        TypeError: a path is not a path.
+        TypeError: a path is neither a string nor a `pathlib.Path`.
 
     >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -68,7 +68,10 @@ class DocumentSource(FileSource[Any]):
         generation: int | None,
         kind: Any,
     ) -> None:
-        """Take the arguments of a constructor, with the `split` that it made of some of them."""
+        """Store the arguments of a constructor, and find the files.
+
+        `split` finds where documents begin; the constructor makes it from its own arguments. `kind`: see `_begin`.
+        """
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name={short_repr(name)} must be a string, or None for records that are bare arrays.")
         self._name, self._split, self._storage = name, split, storage_options_of(storage_options)

@@ -58,7 +58,7 @@ class MegatronSource(TokenDocuments):
         name: name of the array in the record, default "tokens". None: the record is the array itself.
         storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their documents are read
             when they are requested; their `.idx` is copied into the cache.
-        growing: True: more files may appear; see `TokenSource`.
+        growing: False (default), True, or a folder: whether more files may appear; see `TokenSource`.
         generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
@@ -66,7 +66,7 @@ class MegatronSource(TokenDocuments):
         SourceError: a file is empty, cut off or of another kind; the `.idx` does not fit the `.bin`; sequences belong to no
             document, or those of a document are not consecutive; files have different dtypes; there are no documents.
         ValueError: `prefix` is an empty list.
-        TypeError: a path is not a path, or `name` is not a string.
+        TypeError: a path is neither a string nor a `pathlib.Path`, or `name` is not a string.
 
     Example (needs files):
         `MegatronSource("data/web_text_document")[0]` is `{"tokens": array([…], dtype=uint16)}`.

@@ -48,8 +48,9 @@ class TokenSource(TokenDocuments):
         name: name of the array in the record, default "tokens". None: the record is the array itself.
         storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their documents are read
             when they are requested; their offsets are copied into the cache.
-        growing: True: more files may appear, in numbered generations that are recorded beside the data in
-            `.headrace-generations`, or in a folder that is passed here; see `docs/how-to/data-that-changes.md`. Default False.
+        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
+            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
+            `docs/how-to/data-that-changes.md`.
         generation: number of the generation to read, from 0, without looking for newer files.
 
     Raises:
@@ -58,8 +59,8 @@ class TokenSource(TokenDocuments):
             have different dtypes; there are no documents.
         ValueError: two of `offsets`, `document_length`, `end_of_text` and `begin_of_text` are given; `offsets` is given for
             several files; `document_length` is less than 1; a token does not fit the dtype; or `paths` is an empty list.
-        TypeError: a path is not a path, `dtype` is not an integer type, `name` is not a string, or `offsets` or a token is not
-            an integer.
+        TypeError: a path is neither a string nor a `pathlib.Path`, `dtype` is not an integer type, `name` is not a
+            string, or `offsets` or a token is not an integer.
 
     >>> import pathlib, tempfile
     >>> from headrace import TokenWriter

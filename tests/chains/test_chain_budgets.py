@@ -145,7 +145,7 @@ def test_a_chain_takes_lengths_that_were_measured(tmp_path):
     for chain, name in ((dataset, "source"), (dataset[3:].shuffle(seed=1), "source"), (twice, "elements")):
         batches = list(chain.budget_batch(24, pad_to=2, lengths=tmp_path / name, seed=0))
         assert sum(int(batch["lengths"].sum()) for batch in batches) == sum(map(len, chain))
-    with pytest.raises(LengthsError, match="elements does not hold the lengths of this source"):
+    with pytest.raises(LengthsError, match="elements does not exist, or has the lengths of another source"):
         dataset.budget_batch(24, lengths=tmp_path / "elements")
-    with pytest.raises(LengthsError, match="source does not hold the lengths of this source"):
+    with pytest.raises(LengthsError, match="source does not exist, or has the lengths of another source"):
         twice.budget_batch(24, lengths=tmp_path / "source")

@@ -152,7 +152,7 @@ def test_lengths_that_are_kept_are_not_measured_again(tmp_path):
     assert headrace.measure_lengths(source, by_two, path)[1] == 2
     assert lengths_of(source, pathlib.Path(path))[1] == 2
     other = headrace.MemorySource([*TEXTS[:-1], "another"])
-    with pytest.raises(LengthsError, match="does not hold the lengths of this source; make it"):
+    with pytest.raises(LengthsError, match="does not exist, or has the lengths of another source; write it"):
         lengths_of(other, path)
     assert headrace.measure_lengths(other, measure, path)[-1] == 7
     assert lengths_of(other, path)[-1] == 7

@@ -164,7 +164,7 @@ def test_what_is_missing_is_told(uri, tmp_path):
         LanceSource(uri, version=9)
     with pytest.raises(ValueError, match="no column 'weight'"):
         LanceSource(uri, ["weight"])
-    with pytest.raises(ValueError, match="columns= is empty"):
+    with pytest.raises(ValueError, match="columns is empty"):
         LanceSource(uri, [])
     with pytest.raises(NoRecordsError, match="no row for which filter='key > 99' is true"):
         LanceSource(uri, filter="key > 99")

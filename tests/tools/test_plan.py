@@ -97,7 +97,7 @@ def test_the_command_measures_a_program_and_prints_a_plan(tmp_path, capsys):
     assert "hide the work of a step of 5.0 ms" in first
     assert second.startswith("Measured: a batch of 5 records (40 B) takes ")
     assert main(["plan", str(path) + ":nothing", "--step-seconds", "0.005"]) == 2
-    assert "has no nothing; it has loader" in capsys.readouterr().err
+    assert "has no nothing; name one of its loaders, loader" in capsys.readouterr().err
     for option in (["--cores", "0"], ["--step-seconds", "-1"], ["--bandwidth", "x"]):
         with pytest.raises(SystemExit):
             main(["plan", str(path), "--step-seconds", "1", *option])

@@ -32,7 +32,7 @@ PROBE_SECONDS = 0.2  # If one record takes longer, few are read
 
 
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
-    """Return facts about the first source that need no reading."""
+    """Return the facts about the first source that are known without reading from it."""
     leaf, reading = pipeline.leaves[0], execution.reading
     source, says = leaf.source, getattr(leaf.source, "reads_ahead", True)
     singly, in_event_loop = reads_singly(source), is_in_event_loop(source)

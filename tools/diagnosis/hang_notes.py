@@ -22,7 +22,7 @@ class HangNotes(logging.Handler):
         self._logger = logging.getLogger("headrace")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the warning."""
+        """Store the sentence of a warning about a hanging task. Ignore all other records."""
         if isinstance(what := vars(record).get("hanging"), str):
             self.sentence = f" Hanging: {what}."
 

@@ -96,7 +96,8 @@ def diagnosed_program(
 
 
 _NO_STEP = (
-    "{program} took no batch from a loader of headrace in {seconds:g} s; pass --seconds, or name one: {program}:name."
+    "{program} took no batch from a loader of headrace in {seconds:g} s; pass a larger --seconds, or name a loader: "
+    "{program}:name."
 )
 
 _NO_LOOP = (

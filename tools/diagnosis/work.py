@@ -49,7 +49,7 @@ class Looking(Stopwatch):
 
 @dataclass(frozen=True)
 class Work:
-    """Work of a loop between two looks, for `elements` elements."""
+    """Work of a loop between two looks at its statistics, `before` and `after`; it made `elements` elements."""
 
     pipeline: Pipeline
     before: IteratorStats

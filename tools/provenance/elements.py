@@ -83,7 +83,10 @@ def _too_early(mark: StreamPosition, step: int) -> TraceError:
 
 
 def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
-    """Return the cursor of a part after `rows` of its rows, or None if an operation decides it."""
+    """Return the cursor of a part after `rows` of its rows, or None if only running the part would tell it.
+
+    For example, an operation drops or adds elements, or errors are skipped.
+    """
     if pipeline.skips_errors:
         return None
     if part.stage is None:

@@ -164,7 +164,7 @@ def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
         by_leaf = dict.fromkeys(range(len(names)), keys)
     found = {number: _wanted_of(pipeline.leaves[number], of_leaf) for number, of_leaf in by_leaf.items()}
     if not any(map(len, found.values())):
-        raise TraceError("the loader leaves out no record; pass the keys that are looked for.")
+        raise TraceError("the loader omits no record; pass the keys to search for, keys= (or --keys FILE).")
     return {number: of_leaf for number, of_leaf in found.items() if len(of_leaf)}
 
 

@@ -97,7 +97,10 @@ def first_difference(
 
 
 def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderDifference | None:
-    """Return the first position from `start`, among `most`, at which two orders differ, or None."""
+    """Return the first difference of two orders, among `most` positions from `start` on.
+
+    None if their stages show that they are the same. A difference whose `position` is None if no position differs.
+    """
     if one.stages and (one.stages, one.length) == (two.stages, two.length):
         return None
     if one.stages != two.stages:
@@ -174,7 +177,7 @@ def _of_index(told: Mapping[str, Any]) -> Order | None:
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """Return the number of rows of the top join that make an element, or None if it is not known beforehand."""
+    """Return how many rows of the topmost join make one element. None if there is no join, or operations decide it."""
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]

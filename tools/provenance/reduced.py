@@ -20,7 +20,10 @@ from ...sources.range import RangeDataSource
 
 
 class LeftOut(Operation):
-    """Replacement of an operation whose results nobody uses: gives None for as many elements as it takes."""
+    """Stand-in for an operation whose results nobody uses. It pushes one None for each group of `takes` elements.
+
+    If the operation has no `takes`, elements pass unchanged.
+    """
 
     def __init__(self, operation: Operation) -> None:
         self.takes, self.drops_remainder = operation.takes, operation.drops_remainder

@@ -63,7 +63,10 @@ def _seconds_of_cores(measured: Measured) -> float:
 
 
 def worker_seconds(alone: Measured) -> float:
-    """Compute the seconds of a worker for a step if it reads ahead while it works, from a measurement in one thread."""
+    """Compute a worker's seconds for a step, from a measurement in one thread.
+
+    If the worker reads ahead, the longer of its work and its reads counts. Otherwise it does one after the other.
+    """
     if not alone.reads_ahead:
         return alone.work
     return max(_busy(alone, None), alone.read_seconds / alone.source.reads)
