@@ -153,7 +153,7 @@ class Pace:
         done = inputs if is_span else self._together[stage]
         wanted = min(inputs * room, 2 * done, most)
         self._together[stage] = least << max(int(wanted / least).bit_length() - 1, 0)
-        if not before[2] // 2 <= size // inputs <= before[2]:  # it changes seldom
+        if size and not before[2] // 2 <= size // inputs <= before[2]:  # it changes seldom
             self._weights[stage] = size // inputs
         return before != (self._together[stage], self.waits(stage), self._weights.get(stage, 0))
 

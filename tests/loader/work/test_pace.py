@@ -184,6 +184,8 @@ def test_fewer_tasks_have_room_where_their_rows_are_large():
     assert pace.tasks_within(0, 100, None) == sys.maxsize
     assert not pace.note(SpanTask(0, 0, 100), 1.0, 0.0, 1, 3000)
     assert pace.tasks_within(0, 100, 40_000) == 4
+    pace.note(SpanTask(0, 0, 100), 1.0, 0.0, 0, 0)
+    assert pace.tasks_within(0, 100, 40_000) == 4, "a task whose records were all left out tells nothing"
 
 
 def test_who_has_waited_is_known_to_wait_for_a_while():
