@@ -156,8 +156,8 @@ class AutoExecutor(Executor):
             now = yield from self._change(now, *tuner.setting)
         while not tuner.setting.workers and self._team is not None:
             if self._team.is_idle():
-                team, self._team = self._team, None
-                team.close()
+                self._team.close()
+                self._team = None  # only now: closing may be interrupted
             else:
                 now = yield now + POLL_SECONDS
         while True:

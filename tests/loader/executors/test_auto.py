@@ -198,6 +198,31 @@ def test_pauses_do_not_count(pauses, monkeypatch):
     assert max(loop.step(0.001) for _ in range(2000)) == 8
 
 
+def test_workers_whose_end_is_interrupted_are_ended_with_the_executor(monkeypatch):
+    """They are not needed any more, and Ctrl-C comes while they are closed."""
+    ends = []
+
+    class Stubborn(PlayedTeam):
+        def is_idle(self):
+            return True
+
+        def close(self):
+            ends.append(None)
+            if len(ends) == 1:
+                raise KeyboardInterrupt
+
+    loop = PlayedLoop(monkeypatch, team=Stubborn)
+    loop.task()
+    loop.executor._team = Stubborn()
+    loop.executor.found.tuner.settle()
+    loop.executor._search, loop.executor._at = loop.executor._steps(), 0.0
+    next(loop.executor._search)
+    with pytest.raises(KeyboardInterrupt):
+        loop.task()
+    loop.executor.close()
+    assert len(ends) == 2
+
+
 def test_a_wait_that_goes_on_counts(monkeypatch):
     """A batch for which a filter goes through very many records is waited for while settings are tried."""
     loop = PlayedLoop(monkeypatch)
