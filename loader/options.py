@@ -39,7 +39,8 @@ class ReadOptions:
             thread. If it is less than the number of threads, which is a warning, some threads are idle.
         prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at whichever
             limit is reached first. One read may exceed it. Batches that worker processes make ahead of your loop take no more
-            than that together, or one for each worker if this is more.
+            than that together, or one for each worker if this is more. The first batches tell how large they are; until
+            then, each worker makes as many as `worker_buffer_size` says.
 
     Raises:
         ValueError: a number of threads or records is negative, or the number of bytes is not positive.
