@@ -215,6 +215,7 @@ class AutoExecutor(Executor):
             if arriving or not found.seconds_left:  # epochs end before workers begin
                 found.tuner.settle()
             self._tuning.give_back(found)
+        self._search.close()  # else it and this object would refer to each other
         for executor in (self._inline, self._team):
             if executor is not None:
                 executor.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import random
 import threading
@@ -499,3 +500,16 @@ def test_auto_is_checked():
         Auto(most_bytes=-1)
     with pytest.raises(ValueError, match="cluster"):
         ExecutionOptions(worker_count="auto", worker_kind="ray")
+
+
+def test_an_executor_that_is_closed_is_freed_without_the_collector():
+    """Iterators over columns, made and dropped again and again, leave no memory until the next collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        iterator = iter(load(np.arange(64), batch_size=8, num_epochs=1, worker_count=2))
+        next(iterator)
+        del iterator
+        assert not [one for one in gc.get_objects() if isinstance(one, auto.AutoExecutor)]
+    finally:
+        gc.enable()
