@@ -48,7 +48,7 @@ def main(results: Path, picture: Path) -> None:
     axes.set_xticks([group + 0.32 for group in range(len(workloads))], [one["workload"] for one in workloads])
     axes.legend(ncols=len(SHOWN), frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.12))
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(picture, dpi=100)
+    figure.savefig(picture, dpi=100, transparent=True)
 
 
 if __name__ == "__main__":
