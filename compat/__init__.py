@@ -1,4 +1,8 @@
-"""Other libraries' names and states over ours; nothing else knows them. Keras takes what is ours once this is imported."""
+"""Names and checkpoint formats of other libraries (Grain, Keras), built on headrace.
+
+Importing this package makes Keras's `fit`, `evaluate` and `predict` accept headrace's loaders and
+datasets. No other part of headrace depends on it.
+"""
 
 from typing import TYPE_CHECKING
 

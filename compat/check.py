@@ -1,7 +1,10 @@
-"""`python -m headrace.compat.check PROGRAM.py [ARGUMENT …]`: run a program that imports Grain, with our names in Grain's place.
+"""Run a program that imports Grain with headrace in Grain's place, and list the names it used.
 
-In: a program; its file stays as it is. Out: what it prints, then the names of Grain that it used and how each went. The exit
-status is 0 if it ran through, 1 if it did not, 2 if there is no such program, and that of a program that ends itself.
+Usage: `python -m headrace.compat.check PROGRAM.py [ARGUMENT …]`.
+
+In: a program; its file is not changed. Out: the program's output, then each name of Grain that it
+used and whether it worked. The exit status is 0 if the program succeeded, 1 if it failed, 2 if
+there is no such file; a program that exits by itself keeps its own exit status.
 """
 
 from __future__ import annotations
@@ -22,19 +25,19 @@ from ..common.messages import shorten
 from .replaced import grain_replaced
 
 _PACKAGE = str(Path(__file__).parent.parent)
-"""Where what stands for Grain is."""
+"""Folder of the code that stands in for Grain."""
 
 
 @dataclass
 class Uses:
-    """The names of Grain that a program used."""
+    """Names of Grain that a program used, by outcome: found, missing, or in a line that raised."""
 
     found: set[str] = field(default_factory=set)  # names that were looked up and are here
     missing: dict[str, str] = field(default_factory=dict)  # names that are not here, and why
     raised: dict[str, str] = field(default_factory=dict)  # names in the line of the program that failed, and with what
 
     def lines(self) -> list[str]:
-        """A line for each name, those that went wrong last."""
+        """Return a text line for each name; names with errors come last."""
         went = dict.fromkeys(sorted(self.found), "ok") | self.raised | self.missing
         width = max(map(len, went), default=0)
         in_order = sorted(went, key=lambda name: went[name] != "ok")
@@ -42,7 +45,7 @@ class Uses:
 
 
 class _Watched(ModuleType):
-    """A module of Grain's name that hands on to ours and notes what is asked for."""
+    """A module with Grain's name: forwards to headrace's module and records the names used."""
 
     def __init__(self, name: str, ours: ModuleType, uses: Uses) -> None:
         super().__init__(name, ours.__doc__)
@@ -69,14 +72,14 @@ class _Watched(ModuleType):
 
 
 def check(program: str, arguments: Sequence[str] = ()) -> tuple[Uses, BaseException | None]:
-    """Run a program with our names in Grain's place.
+    """Run a program with headrace in Grain's place.
 
     Args:
-        program: the path of its file.
-        arguments: what it finds in `sys.argv` after its name.
+        program: path of the program's file.
+        arguments: the program's command-line arguments.
 
     Returns:
-        the names that it used, and the exception that ended it, None if it ran through.
+        the names that the program used, and the exception that ended it, or None if it succeeded.
     """
     uses = Uses()
     argv, path = sys.argv, sys.path
@@ -100,7 +103,10 @@ def check(program: str, arguments: Sequence[str] = ()) -> tuple[Uses, BaseExcept
 
 
 def _mentioned(program: str, failure: BaseException) -> set[str]:
-    """The names in the innermost statement of the program that called what failed here; none if it failed in its own code."""
+    """Return the names in the program's statement whose call failed inside headrace.
+
+    The set is empty if the program failed in its own code.
+    """
     frames = traceback.extract_tb(failure.__traceback__)
     last = max((place for place, frame in enumerate(frames) if frame.filename == program), default=len(frames))
     if not any(frame.filename.startswith(_PACKAGE) for frame in frames[last + 1 : last + 2]):
@@ -114,7 +120,7 @@ def _mentioned(program: str, failure: BaseException) -> set[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program that is named, and tell how it went; the exit status."""
+    """Run the program named in the arguments, print how it went, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m headrace.compat.check",
         description="Run a program that imports Grain with headrace.compat.grain in its place, and tell which names it used.",

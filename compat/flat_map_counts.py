@@ -1,10 +1,12 @@
-"""The rows that Grain delivered inside flat maps, from the counts in its state.
+"""Find the record that Grain had reached inside flat maps, from the counts in Grain's state.
 
-In: a pipeline, the record from which the flat maps began, and how many elements each gave since. Out: the record that they
-had reached, and the number of its rows that were delivered.
+In: a pipeline, the record from which the flat maps began, and the number of elements that each flat
+map gave since. Out: the record that the flat maps had reached, and how many of its rows were
+delivered.
 
-Each flat map of Grain counts what it gave of its element, and the state says where that was read. So the count of the first one
-begins at the record; the count of each later one at what the former gave next.
+Each flat map of Grain counts the elements it gave since it began its present input element. So the
+first flat map counts from the record on; each later one counts from the next element of the flat
+map before it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ..sources import reader_of
 
 
 class _Counts:
-    """Elements that each flat map gave and that are still to be seen, from the first to the last."""
+    """Counts down the elements that each flat map gave, from the first flat map to the last."""
 
     def __init__(self, given: Sequence[int]) -> None:
         self._left = list(given)
@@ -30,7 +32,7 @@ class _Counts:
         return self._at == len(self._left)
 
     def after(self, number: int, then: Step) -> Step:
-        """The step that counts what a flat map gives, when it has become rows."""
+        """Return a step that counts an element after the later operations have run on it."""
 
         def counting_step(element: Any) -> None:
             then(element)
@@ -46,14 +48,19 @@ class _Counts:
 
 
 def reached_by(pipeline: Pipeline, start: int, given: Sequence[int]) -> tuple[int, int]:
-    """The local position of the record, or of a batch of them, in which flat maps have given so much; and its rows so far.
+    """Return the record in which the flat maps have given these numbers of elements.
 
-    Records are read from the start on, and run through the operations, until that is so: mostly one of them.
+    Records from `start` on are read and run through the operations until the numbers are reached;
+    usually this is one record.
 
     Args:
-        pipeline: whose first stage has as many flat maps.
+        pipeline: a pipeline whose first stage has one flat map for each number in `given`.
         start: local position of the first record.
-        given: by each flat map, from the first to the last.
+        given: number of elements that each flat map gave, from the first to the last.
+
+    Returns:
+        the local position of the record, or of the first record of a batch; and the number of its
+        rows delivered so far.
     """
     stage, leaf, counts = pipeline.stages[0], pipeline.leaf, _Counts(given)
     rows, flat_maps, context = 0, len(given), Context(seed=leaf.sampler.seed or 0)

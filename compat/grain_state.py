@@ -1,10 +1,11 @@
-"""Goes on where a Grain `DataLoader` stopped.
+"""Convert a state of a Grain `DataLoader` to a headrace state.
 
-In: the JSON that Grain's iterator gave, and the loader that reads on. Out: the state of this loader, from which those
-records come that Grain had not delivered.
+In: the JSON that Grain's iterator returned, and the pipeline that resumes. Out: the state of this
+pipeline; it continues with the records that Grain had not delivered.
 
-Grain's worker w of W handles, of its shard's order, every W-th record from the w-th on, in batches of its own. So its workers
-are to the shard what shards are to a run, and what they left over is the same piecewise order.
+With W workers, Grain's worker w reads every W-th record of its shard's order, starting with record
+w, and makes its own batches. So its workers divide a shard as shards divide a run, and the records
+they have not read form the same kind of order.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _ARGUMENT = re.compile(r"(num_records|shard_index|shard_count|drop_remainder|shu
 
 
 def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> LoaderState:
-    """The state of a pipeline that goes on from a Grain state.
+    """Convert a Grain state to a state of `pipeline`.
 
     Raises:
-        CheckpointError: the bytes are no such state, or that of another sampler.
+        CheckpointError: if `data` is not a Grain state, or is one of another sampler.
     """
     state = _parsed(data)
     if pipeline.leaf.in_order:
@@ -48,10 +49,12 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
 
 
 def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
-    """The state of a loader whose operations make iterators of records: they begin anew at the next record.
+    """Convert the state of a loader whose operations work on iterators of records.
+
+    The operations begin anew at the next record.
 
     Raises:
-        CheckpointError: it is that of several workers.
+        CheckpointError: if the state is one of several workers.
     """
     stream = pipeline.leaf.source.dataset
     if _TAKEN in state or _WORKERS in state:
@@ -73,7 +76,7 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
 
 
 def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
-    """The record from which flat maps began, and the number of elements that each of them gave since."""
+    """Return the record from which flat maps began, and the number of elements each gave since."""
     place, given = state, list[int]()
     try:
         for _ in range(flat_maps):
@@ -88,10 +91,12 @@ def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
 
 
 def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
-    """The cursor of a loader with flat maps: Grain's state has the next record, and how many elements each gave since.
+    """Convert the state of a loader with flat maps.
+
+    Grain's state holds the next record, and the number of elements that each flat map gave since.
 
     Raises:
-        CheckpointError: the state is damaged, or does not tell enough.
+        CheckpointError: if the state is damaged, or does not determine the place.
     """
     states = state.get(_WORKERS, [state])
     flat_maps = [sum(operation.method == "flat_map" for operation in stage.operations) for stage in pipeline.stages]
@@ -109,10 +114,14 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
 
 
 def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
-    """The state of a pipeline of one leaf, of whose records each of Grain's workers has delivered so many.
+    """Return the state of a pipeline after each of Grain's workers delivered a number of records.
+
+    Args:
+        reached: number of records delivered, for each worker.
+        pipeline: a pipeline with a single source.
 
     Raises:
-        CheckpointError: there are fewer.
+        CheckpointError: if the shard has fewer records.
     """
     shard = pipeline.shard
     total = shard.length(len(pipeline.leaf.sampler))
@@ -148,7 +157,7 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
 
 
 def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
-    """The number of records that each of Grain's workers delivered."""
+    """Return the number of records that each of Grain's workers delivered."""
     seen = state["last_seen_indices"]
     try:
         workers = max(state["worker_count"], 1)
@@ -171,12 +180,20 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
 
 
 def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
-    """Batches that Grain delivered; 0 where records do not tell."""
+    """Return the number of batches that Grain delivered.
+
+    It is 0 if the number does not follow from the number of records.
+    """
     return sum(pipeline.stages[0].outputs(count) for count in reached) if pipeline.aligned else 0
 
 
 def _check_sampler(told: str, sampler: Any) -> None:
-    """Hold the text of Grain's sampler against ours; that of a user's own tells nothing."""
+    """Check that Grain's sampler, given as text, is the same as headrace's.
+
+    Raises CheckpointError if it is not. The text of a user's own sampler is not checked.
+
+    The text of a user's own sampler is not checked.
+    """
     is_sequential = isinstance(sampler, SequentialSampler)
     if is_sequential or (isinstance(sampler, IndexSampler) and sampler.algorithm == "grain"):
         here = "SequentialSampler" if is_sequential else "IndexSampler"

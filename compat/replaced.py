@@ -1,6 +1,6 @@
-"""Grain's names in `sys.modules`, so that a program's `import grain` takes ours, in its workers too.
+"""Make `import grain` import `headrace.compat.grain`, in this process and in its workers.
 
-In: a block of code, or a whole program. Out: what it imports under these names is `headrace.compat.grain`.
+In: a block of code, or a whole program. Out: its imports of Grain find headrace's modules.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ _PACKAGE = "headrace.compat.grain"
 
 
 def install() -> ModuleType:
-    """From now on, `import grain` and `from grain import …` find ours, here and in workers, whether Grain is installed or not.
+    """Make `import grain` and `from grain import …` find headrace's modules from now on.
 
-    Call it before anything else imports Grain; what did so keeps what it has. Returns our package.
+    This holds also in workers, and whether or not Grain is installed. Call it before anything
+    imports Grain: modules that have imported Grain before keep what they imported.
+
+    Returns:
+        the package `headrace.compat.grain`.
 
     >>> import headrace.compat
     >>> headrace.compat.install().__name__  # doctest: +SKIP
@@ -37,7 +41,7 @@ def install() -> ModuleType:
 
 @contextmanager
 def grain_replaced() -> Iterator[ModuleType]:
-    """While it lasts, `import grain` and `from grain import …` find ours.
+    """Context manager in which `import grain` and `from grain import …` find headrace's modules.
 
     >>> with grain_replaced():
     ...     from grain.python import MapTransform
@@ -56,7 +60,7 @@ def grain_replaced() -> Iterator[ModuleType]:
 
 
 def _ours() -> dict[str, ModuleType]:
-    """All modules of ours, by Grain's names."""
+    """Return all modules of `headrace.compat.grain`, by Grain's names."""
     package = import_module(_PACKAGE)
     for found in walk_packages(package.__path__, f"{_PACKAGE}."):
         import_module(found.name)

@@ -1,1 +1,1 @@
-"""Adapters of Grain's classes over our samplers, operations, datasets and loader."""
+"""Grain's classes, built on headrace's samplers, operations, datasets and loader."""

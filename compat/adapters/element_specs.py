@@ -1,6 +1,9 @@
-"""Specs of the elements of a dataset, as Grain infers them: nothing is read, and no function is called but `output_spec`.
+"""Infer the shapes and dtypes of a dataset's elements without reading records, as Grain does.
 
-In: a dataset. Out: a tree of shapes and dtypes; the number of rows is None in a batch that may be short.
+The only user function that is called is `output_spec`.
+
+In: a dataset. Out: a tree of shapes and dtypes. The number of rows is None for batches that may be
+short.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from .chains.iter_dataset import TakenApart
 
 @runtime_checkable
 class ShapeDtypeStructProtocol(Protocol):
-    """An object with a shape and a dtype."""
+    """Protocol of objects with a `shape` and a `dtype`."""
 
     @property
     def shape(self) -> tuple[int | None, ...]: ...
@@ -46,11 +49,14 @@ class ShapeDtypeStruct:
 
 
 def get_element_spec(ds: Any) -> Any:
-    """Shapes and dtypes of the elements. Reads nothing: a transform tells what it makes by its method `output_spec(spec)`.
+    """Return the shapes and dtypes of a dataset's elements, without reading a record.
+
+    A transform describes its results by a method `output_spec(spec)`.
 
     Raises:
-        ValueError: a transform has no `output_spec`.
-        NotImplementedError: a source, a packing, a flat map or a function for batches comes before that.
+        ValueError: if a transform has no `output_spec`.
+        NotImplementedError: if the dataset contains a source of unknown type, a packing, a flat
+            map, or a batch function without `output_spec`.
 
     >>> from headrace.compat.grain import MapDataset
     >>> get_element_spec(MapDataset.range(4).batch(2, drop_remainder=True))
@@ -69,7 +75,7 @@ def get_element_spec(ds: Any) -> Any:
 
 
 def _of_node(node: Node) -> Any:
-    """The spec of a MapDataset."""
+    """Return the spec of the elements of a `MapDataset` node."""
     if isinstance(node, Source):
         return _of_source(node.source)
     if isinstance(node, Zipped):
@@ -84,7 +90,7 @@ def _of_node(node: Node) -> Any:
 
 
 def _of_tree(tree: Tree) -> Any:
-    """The spec of a stream."""
+    """Return the spec of the elements of a stream's tree."""
     if isinstance(tree, Read):
         return _of_source(tree.leaf.source)
     if isinstance(tree, Apply):
@@ -109,7 +115,11 @@ def _later(below: Callable[[], Any], operation: Operation) -> Callable[[], Any]:
 
 
 def _after(below: Callable[[], Any], operation: Operation) -> Any:
-    """The spec of what an operation makes of elements. As in Grain, an error of its own comes before those of what is below."""
+    """Return the spec of an operation's results.
+
+    `below` is called only if the operation can have a spec, so that an operation's own error is
+    raised first, as in Grain.
+    """
     transform = getattr(operation, "transform", operation)
     method = getattr(transform, "method", "")
     if isinstance(operation, TakenApart) and operation.told_as == "batch_idx":
@@ -123,7 +133,7 @@ def _after(below: Callable[[], Any], operation: Operation) -> Any:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Batches that are taken apart, to be put together again."""
+    """Spec of the rows that batches are split into before they are batched anew."""
 
     batches: Any
 
@@ -144,7 +154,11 @@ def _of_batch(spec: Any, batch: Any) -> Any:
 
 
 def _teller_of(transform: Any) -> Any:
-    """The object that has `output_spec`. Raises ValueError: there is none."""
+    """Return the object that has `output_spec`: the transform or its function.
+
+    Raises:
+        ValueError: if neither has `output_spec`.
+    """
     teller = transform if hasattr(transform, "output_spec") else transform.function
     if not hasattr(teller, "output_spec"):
         name = (

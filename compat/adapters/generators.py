@@ -1,6 +1,6 @@
-"""Random generators as Grain makes them, so that random operations draw the same numbers.
+"""Random generators that draw the same numbers as Grain's.
 
-In: a seed and an index. Out: a `numpy.random.Generator`, moved from index to index: a new one costs twenty times as much.
+In: a seed and an index. Out: a `numpy.random.Generator`, set to the index.
 """
 
 from __future__ import annotations
@@ -14,27 +14,31 @@ _MASK = (1 << 64) - 1
 
 
 class _Moved(threading.local):
-    """A generator for each thread, with lists in place of Philox's arrays: so it is set twice as fast.
+    """One generator per thread, which is set anew for each index.
 
     Attributes:
-        current: the generator of the index asked for last, as operations left it.
+        current: the generator for the index asked for last, in the state in which operations left
+            it.
     """
 
     def __init__(self, **arguments: int) -> None:
         self._philox = Philox(**arguments)
         self.current = Generator(self._philox)
+        # Lists in place of the arrays: NumPy then takes half the time to set the state.
         self._state = cast(Any, self._philox.state)
         self._key = self._state["state"]["key"] = [int(word) for word in self._state["state"]["key"]]
         self._counter = self._state["state"]["counter"] = [0, 0, 0, 0]
         self._state["buffer"] = [0, 0, 0, 0]
 
     def _begun(self) -> Generator:
-        self._philox.state = self._state
+        self._philox.state = self._state  # a new generator would cost twenty times as much
         return self.current
 
 
 class OfLoader(_Moved):
-    """Generators of a `DataLoader`: `Philox(key=seed + index)`, one for all operations on a record. Each thread has its own.
+    """Generators of a `DataLoader`: `Philox(key=seed + index)`, one for all operations on a record.
+
+    Each thread has its own generator.
 
     >>> generators = OfLoader()
     >>> first = generators.at(seed=1, index=5).random()
@@ -49,16 +53,18 @@ class OfLoader(_Moved):
         return type(self), ()
 
     def at(self, seed: int, index: int) -> Generator:
-        """The generator of a record, at its beginning."""
+        """Return the generator of a record, set to its start."""
         self._key[0], self._key[1] = (seed + index) & _MASK, (seed + index) >> 64
         return self._begun()
 
 
 class OfDataset(_Moved):
-    """Generators of a dataset's `random_map`: `Philox(seed)`, counting from `[0, 0, op_seed, index]`. Each thread has its own.
+    """Generators of a dataset's `random_map`: `Philox(seed)` with counter `[0, 0, op_seed, index]`.
+
+    Each thread has its own generator.
 
     Args:
-        seed: any number that is not negative.
+        seed: an int, 0 or more.
 
     >>> generators = OfDataset(7)
     >>> first = generators.at(3).random()
@@ -74,6 +80,6 @@ class OfDataset(_Moved):
         return type(self), (self._seed,)
 
     def at(self, index: int, op_seed: int = 0) -> Generator:
-        """The generator of an element, at its beginning."""
+        """Return the generator of an element, set to its start."""
         self._counter[2], self._counter[3] = op_seed, index & _MASK
         return self._begun()

@@ -1,6 +1,6 @@
-"""Functions of Grain's around datasets.
+"""Grain's helper functions for datasets: batches, index shuffles, device transfer, options.
 
-In: datasets, elements, indices. Out: specs, batches, indices, options.
+In: datasets, elements, indices. Out: batches, indices, options.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ MOST_ROUNDS = 1024
 
 
 def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
-    """Permute an index by Grain's permutation of `[0, max_index]`; datasets use four rounds.
+    """Return the place of an index in Grain's permutation of `[0, max_index]`.
+
+    Grain's datasets use four rounds.
 
     Raises:
-        ValueError: the rounds are not an even number from 4 to 1024, or the index is outside.
+        ValueError: if `rounds` is not an even number from 4 to 1024, or `index` is not in `[0,
+            max_index]`.
 
     >>> [index_shuffle(index, max_index=9, seed=42, rounds=4) for index in range(4)]
     [8, 6, 7, 9]
@@ -48,10 +51,12 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -
 
 
 def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:
-    """A batch of these elements, filled up to a size. Lists are trees, as in `Batch`.
+    """Stack elements into a batch and fill it up to `batch_size` rows with `pad_value`.
+
+    Lists are treated as trees, as in `Batch`.
 
     Raises:
-        ValueError: there are more, or none.
+        ValueError: if there are more than `batch_size` elements, or none.
 
     >>> batch_and_pad([1, 2], batch_size=3).tolist()
     [1, 2, 0]
@@ -60,10 +65,15 @@ def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0)
 
 
 def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) -> Any:
-    """A batch of these elements, as `Batch` makes it; from workers it comes in shared memory by itself.
+    """Stack elements into a batch, as `Batch` does.
+
+    Args:
+        values: the elements.
+        output_to_shared_memory: no effect, since batches from workers arrive in shared memory
+            anyway.
 
     Raises:
-        ValueError: there are none, or they differ in structure.
+        ValueError: if there are no elements, or their structures differ.
 
     >>> make_batch([{"x": [1, 2]}, {"x": [3, 4]}])
     {'x': [array([1, 3]), array([2, 4])]}
@@ -78,19 +88,21 @@ def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) 
 
 
 def device_put(ds: Any, device: Any, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2) -> IterDataset[Any]:
-    """The elements of a stream on devices, ahead of the user. What comes after it is done in the user's process.
+    """Put the elements of a stream on devices, ahead of the consumer.
+
+    Operations after it run in the process that iterates.
 
     Args:
         ds: a stream.
-        device: as of `jax.device_put`.
-        cpu_buffer_size: elements that may wait on the host.
-        device_buffer_size: elements that may wait on the devices.
+        device: a device or sharding, as for `jax.device_put`.
+        cpu_buffer_size: number of elements that may wait in host memory.
+        device_buffer_size: number of elements that may wait on the devices.
     """
     return OnDevice(ds, device, cpu_buffer_size, device_buffer_size)
 
 
 class OnDevice(IterDataset[Any]):
-    """A stream on devices. Arguments as of `device_put`."""
+    """A stream whose elements are on devices. Arguments as for `device_put`."""
 
     def __init__(self, parent: Any, device: Any, host_buffer: int, device_buffer: int) -> None:
         super().__init__(parent)
@@ -105,7 +117,7 @@ class OnDevice(IterDataset[Any]):
 
 
 class _Follower(DatasetIterator[Any]):
-    """The elements of another iterator, the leader, whose state is its own."""
+    """An iterator over another iterator's elements, whose state is that iterator's state."""
 
     def __init__(self, leader: Any, parent: Any) -> None:
         super().__init__(parent)
@@ -127,14 +139,17 @@ class _Follower(DatasetIterator[Any]):
 
 
 class ThreadPrefetchDatasetIterator(_Follower):
-    """The elements of another iterator, as they come: the engine reads ahead by itself."""
+    """An iterator with the elements of another iterator.
+
+    It reads nothing ahead itself, since headrace does so anyway.
+    """
 
     def __init__(self, parent: Any, prefetch_buffer_size: int) -> None:
         super().__init__(parent, parent)
 
 
 class RngPool:
-    """Grain's generators of a random map.
+    """Grain's random generators for the elements of a random map.
 
     >>> pool = RngPool(7)
     >>> pool.acquire_rng(3).random() == pool.acquire_rng(3).random()
@@ -145,16 +160,16 @@ class RngPool:
         self.seed = seed
 
     def acquire_rng(self, index: int, *, op_seed: int = 0) -> Generator:
-        """The generator of an index."""
+        """Return the generator for an index."""
         return OfDataset(self.seed).at(index, op_seed)
 
     def release_rng(self, rng: Generator) -> None:
-        """Does nothing."""
+        """Do nothing; Grain's programs call it when they have used a generator."""
 
 
 @dataclass(slots=True)
 class PerformanceConfig:
-    """Options that fit a dataset."""
+    """Worker and read options picked for a dataset."""
 
     multiprocessing_options: MultiprocessingOptions | None = None
     read_options: ReadOptions | None = None
@@ -168,14 +183,14 @@ def pick_performance_config(
     max_buffer_size: int | None,
     samples_to_check: int = 5,
 ) -> PerformanceConfig:
-    """Options by the size of the first elements.
+    """Pick the number of workers and of elements read ahead from the size of the first elements.
 
     Args:
         ds: a stream.
-        ram_budget_mb: for the elements in workers; None: no limit.
-        max_workers: None: one for each CPU.
-        max_buffer_size: elements read ahead; None: 1,000.
-        samples_to_check: elements that are looked at.
+        ram_budget_mb: memory in MiB for the elements in workers; None for no limit.
+        max_workers: maximal number of workers; None for one per CPU.
+        max_buffer_size: maximal number of elements read ahead; None for 1,000.
+        samples_to_check: number of elements whose size is measured.
     """
     leaves = [flatten(element)[0] for element in islice(ds, samples_to_check)]
     sizes = [sum(int(np.asarray(leaf).nbytes) for leaf in each) for each in leaves]
@@ -189,10 +204,13 @@ def pick_performance_config(
 
 
 def assert_equal_output_after_checkpoint(ds: Any) -> None:
-    """Check that a dataset goes on from the state of every step, and that states keep one structure.
+    """Check that a dataset resumes correctly from the state of every step.
+
+    All states must also have the same structure.
 
     Raises:
-        AssertionError: it does not, or they do not; or it is empty.
+        AssertionError: if elements after a restored state differ, if the structure of states
+            changes, or if the dataset is empty.
     """
     iterator, states, elements = iter(ds), list[Any](), list[Any]()
     structure = _structure_of(iterator.get_state())

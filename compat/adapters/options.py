@@ -1,6 +1,6 @@
-"""Options as Grain's programs write them. None of them changes what comes of a pipeline.
+"""Grain's option classes. None of the options changes the elements of a pipeline or their order.
 
-In: what the user wrote. Out: values that our loader takes.
+In: options as a Grain program writes them. Out: options for headrace's loader.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LOGGER = logging.getLogger("headrace")
 
 
 class ReadOptions(OurReadOptions):
-    """Number of threads that read records ahead, and of records that they hold.
+    """Number of threads that read records ahead, and number of records that they hold.
 
-    As in Grain, a source is called on these threads alone, whose names end with `_` and their number, from 0. Fewer records
-    than threads are a warning in the log.
+    As in Grain, a source is called only on these threads. Their names end with `_` and a number,
+    from 0. A buffer smaller than the number of threads logs a warning.
 
     Raises:
-        ValueError: a number is negative.
+        ValueError: if a number is negative.
 
     >>> ReadOptions(num_threads=4).prefetch_buffer_size
     500
@@ -49,7 +49,7 @@ class ReadOptions(OurReadOptions):
 
 
 def as_read_options(options: Any) -> Any:
-    """Options that keep a source to its threads, from those of Grain or headrace; None gives the defaults."""
+    """Convert read options of Grain or headrace to `ReadOptions`; None gives the defaults."""
     if isinstance(options, OurReadOptions) and not isinstance(options, ReadOptions):
         return ReadOptions(**vars(options))
     if options is None or isinstance(options, ReadOptions) or not hasattr(options, "num_threads"):
@@ -59,12 +59,12 @@ def as_read_options(options: Any) -> Any:
 
 @dataclass(slots=True)
 class MultiprocessingOptions:
-    """Worker processes.
+    """Options for worker processes.
 
     Attributes:
-        num_workers: how many; 0 (default): none.
-        per_worker_buffer_size: finished elements held ready for each.
-        enable_profiling: writes the table of `iterator.stats()` to the log, once a minute and at the end.
+        num_workers: number of processes; 0 (default) for none.
+        per_worker_buffer_size: number of finished elements that each worker holds ready.
+        enable_profiling: True logs the table of `iterator.stats()` once a minute and at the end.
     """
 
     num_workers: int = 0
@@ -76,7 +76,10 @@ class MultiprocessingOptions:
 
 
 class ExecutionTrackingMode(enum.Enum):
-    """Grain's choice of measurements. Here, `iterator.stats()` always has all."""
+    """Grain's choice of what is measured.
+
+    No effect here: `iterator.stats()` always contains all measurements.
+    """
 
     DISABLED = enum.auto()
     STAGE_TIMING = enum.auto()
@@ -84,7 +87,7 @@ class ExecutionTrackingMode(enum.Enum):
 
 @dataclass(frozen=True)
 class _Default:
-    """The value of an option that was left out."""
+    """Default value of an option that the user did not pass."""
 
     value: Any
 
@@ -94,10 +97,12 @@ class DatasetOptions:
     """Options of a dataset.
 
     Attributes:
-        filter_warn_threshold_ratio: so much of the last 1,000 elements left out is a warning in the log; None: never.
-        filter_raise_threshold_ratio: so much is a ValueError; None (default): never.
-        execution_tracking_mode: what is measured; does nothing here.
-        min_shm_size: of batches; does nothing here.
+        filter_warn_threshold_ratio: share of the last 1,000 elements; if a filter omits this share
+            or more, a warning is logged. Default 0.9; None for no warning.
+        filter_raise_threshold_ratio: share at which a filter raises ValueError; None (default) for
+            no error.
+        execution_tracking_mode: no effect here.
+        min_shm_size: no effect here.
     """
 
     filter_warn_threshold_ratio: Any = _Default(0.9)
@@ -106,7 +111,7 @@ class DatasetOptions:
     min_shm_size: Any = _Default(0)
 
     def __post_init__(self) -> None:
-        """Note what was chosen, for `merge`."""
+        """Remember which options the user passed, for `merge`, and fill in the defaults."""
         given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         chosen = {name: value for name, value in given.items() if not isinstance(value, _Default)}
         object.__setattr__(self, "_chosen", chosen)
@@ -115,7 +120,7 @@ class DatasetOptions:
                 object.__setattr__(self, name, value.value)
 
     def merge(self, other: DatasetOptions | None) -> DatasetOptions:
-        """These options; what was left out here is that of the others.
+        """Return these options, with options that were not passed here taken from `other`.
 
         >>> DatasetOptions(min_shm_size=1).merge(DatasetOptions(min_shm_size=2, filter_warn_threshold_ratio=0.5))
         DatasetOptions(filter_warn_threshold_ratio=0.5, filter_raise_threshold_ratio=None, execution_tracking_mode=\
@@ -125,7 +130,7 @@ class DatasetOptions:
 
 
 class Config:
-    """Grain's flags, for programs that set them. They are kept, and do nothing.
+    """Grain's global flags, for programs that set them. Values are stored and have no effect.
 
     >>> config = Config()
     >>> config.update("py_debug_mode", True)
@@ -149,14 +154,14 @@ class Config:
         raise ValueError(f"Please use update(): config.update({name!r}, {short_repr(value)}).")
 
     def get_or_default(self, name: str) -> Any:
-        """The value of a flag."""
+        """Return the value of a flag."""
         return getattr(self, name)
 
     def update(self, name: str, value: Any) -> None:
-        """Keep another value.
+        """Store another value for a flag.
 
         Raises:
-            ValueError: there is no such flag.
+            ValueError: if there is no such flag.
         """
         getattr(self, name)
         vars(self)[name] = value

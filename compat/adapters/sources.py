@@ -1,6 +1,6 @@
-"""Sources that only Grain has.
+"""Data sources that exist only in Grain.
 
-In: elements. Out: sources.
+In: elements, or paths. Out: sources of records.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from ...sources import RangeDataSource as OurRange
 
 
 class SharedMemoryDataSource(MemorySource):
-    """Elements in memory. Worker processes share memory with their parent anyway.
+    """A source of elements in memory, which worker processes share with their parent.
 
     Args:
         elements: the records.
-        name: of a piece of shared memory; not needed here.
+        name: name of Grain's shared memory block; no effect here.
 
     Raises:
-        ValueError: there are no elements: those of another process's name cannot be found here.
+        ValueError: if `elements` is None. Records of another process cannot be found by `name`
+            here.
 
     >>> SharedMemoryDataSource([1, 2, 3])[1]
     2
@@ -53,35 +54,38 @@ class SharedMemoryDataSource(MemorySource):
         return type(self), (self.elements,)
 
     def close(self) -> None:
-        """Does nothing."""
+        """Do nothing; there is no shared memory block to close."""
 
     def unlink(self) -> None:
-        """There is no name."""
+        """Do nothing; there is no shared memory block to remove."""
 
 
 class RangeDataSource(OurRange):
-    """The integers of Python's `range`; there may be none.
+    """The integers of Python's `range(start, stop, step)`; the range may be empty.
 
     >>> len(RangeDataSource(0, 0, 1)), RangeDataSource(0, 6, 2)[1]
     (0, 2)
     """
 
     def _take_empty(self) -> None:
-        """Nothing to do."""
+        """Accept an empty range; headrace's own source raises."""
 
     def __repr__(self) -> str:
-        """The text that Grain prints."""
+        """Return the text that Grain prints."""
         return f"RangeDataSource(start={self._range.start}, stop={self._range.stop}, step={self._range.step})"
 
 
 class BagDataSource:
-    """The records of Bagz files, as bytes; needs the package `bagz`, which opens them when the first one is read.
+    """The records of Bagz files, as bytes.
+
+    It needs the package `bagz`. Files are opened when the first record is read.
 
     Args:
-        path: of a file, or `name@8.bagz` for the files `name-00000-of-00008.bagz` and so on; or several in a list.
+        path: path of a file, a list of paths, or `name@8.bagz` for the files
+            `name-00000-of-00008.bagz` and so on.
 
     Raises:
-        MissingExtraError: (when reading) bagz is not installed.
+        MissingExtraError: when the first record is read, if `bagz` is not installed.
     """
 
     def __init__(self, path: Any) -> None:
@@ -113,12 +117,12 @@ class BagDataSource:
         return record
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is open."""
+        """Return the paths, without the open files."""
         return {"paths": self.paths}
 
 
 class NoRecords:
-    """A source without records, which a dataset may have.
+    """A source without records, for an empty dataset.
 
     >>> len(NoRecords())
     0

@@ -1,6 +1,7 @@
-"""Grain's transforms: ours, which cannot be made without something to do.
+"""Grain's transforms, built on headrace's.
 
-In: subclasses of the user's, or functions. Out: operations.
+Unlike headrace's, they raise at once if there is no function to run. In: a user's subclasses or
+functions. Out: operations.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ class _OfGrain(FunctionOperation):
 
     @property
     def grain_method(self) -> str:
-        """The method of this kind of Grain's transforms."""
+        """Name of the method that a subclass of this transform overrides, for example "map"."""
         return self.method
 
 
 def grain_method(operation: Any) -> str:
-    """The method that tells of which kind of Grain's transforms an operation is; "" for others."""
+    """Return the method name ("map", "filter", …) of a Grain transform, "" for other operations."""
     return str(getattr(operation, "grain_method", ""))
 
 
 class Batch(OurBatch):
-    """Consecutive elements as one. Lists are trees, as tuples are.
+    """Batches of consecutive elements. Lists are treated as trees, like tuples.
 
-    Arguments as of `headrace.Batch`. A batch that never fills, with `drop_remainder`, leaves an empty stream.
+    Arguments as for `headrace.Batch`. With `drop_remainder`, a dataset too small for one batch
+    gives an empty stream.
 
     >>> from headrace.compat.grain import MapDataset
     >>> [[item.tolist() for item in batch] for batch in MapDataset.source([[1, 2], [3, 4]]).batch(2)]
@@ -49,10 +51,10 @@ class Batch(OurBatch):
 
 
 class Map(_OfGrain, MapTransform):
-    """One element in, one out: override `map`, or pass a function.
+    """Transform that makes one element of each element: override `map`, or pass a function.
 
     Raises:
-        TypeError: there is neither.
+        TypeError: if there is neither a function nor an overridden method.
 
     >>> class AddOne(Map):
     ...     def map(self, element):
@@ -63,46 +65,46 @@ class Map(_OfGrain, MapTransform):
 
 
 class RandomMap(_OfGrain, RandomMapTransform):
-    """One element and a generator in, one element out: override `random_map`, or pass a function.
+    """Transform of an element and a random generator: override `random_map`, or pass a function.
 
     Raises:
-        TypeError: there is neither.
+        TypeError: if there is neither a function nor an overridden method.
     """
 
 
 class TfRandomMap(RandomMap, ABC):
-    """The random map of TensorFlow's programs: override `np_random_map`."""
+    """Random map that programs written for TensorFlow subclass: override `np_random_map`."""
 
     @abstractmethod
     def np_random_map(self, element: Any, rng: Any) -> Any:
-        """One element out."""
+        """Return the element made of `element`, using the random generator `rng`."""
 
     def random_map(self, element: Any, rng: Any) -> Any:
-        """The same."""
+        """Call `np_random_map`."""
         return self.np_random_map(element, rng)
 
 
 class MapWithIndex(_OfGrain, MapWithIndexTransform):
-    """An index and an element in, one element out: override `map_with_index`, or pass a function.
+    """Transform of an index and an element: override `map_with_index`, or pass a function.
 
     Raises:
-        TypeError: there is neither.
+        TypeError: if there is neither a function nor an overridden method.
     """
 
 
 class Filter(_OfGrain, OurFilter):
-    """Keeps elements: override `filter`, or pass a function.
+    """Keep the elements for which a function returns True: override `filter`, or pass a function.
 
     Raises:
-        TypeError: there is neither.
+        TypeError: if there is neither a function nor an overridden method.
     """
 
 
 class FlatMap(_OfGrain, OurFlatMap):
-    """One element in, several out: override `flat_map` and `max_fan_out`, or pass a function.
+    """Make several elements of one: override `flat_map` and `max_fan_out`, or pass a function.
 
     Raises:
-        TypeError: there is neither.
+        TypeError: if there is neither a function nor an overridden method.
     """
 
     def __init__(self, function: Function = None, max_fan_out: int | None = None) -> None:
@@ -115,12 +117,15 @@ Transformations: TypeAlias = Sequence[Transformation]
 
 
 class DatasetSelectionMap(ABC):
-    """Says which element of which dataset stands at an index of `MapDataset.select_from_datasets`; define both methods."""
+    """Map from an index of `MapDataset.select_from_datasets` to a dataset and an index in it.
+
+    A subclass defines both methods.
+    """
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of elements in an epoch."""
+        """Return the number of elements in an epoch."""
 
     @abstractmethod
     def __getitem__(self, index: int) -> tuple[int, int]:
-        """The number of the dataset, and the index in it; for indices past the end, too."""
+        """Return the number of the dataset and the index in it; `index` may be past the end."""

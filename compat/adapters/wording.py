@@ -1,6 +1,7 @@
-"""Errors of ours in the words that programs of Grain match on.
+"""Put Grain's error messages before headrace's, for programs that compare messages.
 
-In: an error of a batch or a join. Out: the same error; Grain's words stand before ours.
+In: an error raised by a batch, or by a stream made of several. Out: the same error with Grain's
+message.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ _MOST = 400
 
 
 def reword(error: StructureError | JoinError) -> None:
-    """Put Grain's words before ours, once; where programs compare the whole text, ours are a note."""
+    """Change the message of an error to Grain's wording, followed by headrace's message.
+
+    For a join, Grain's wording is the whole message, and headrace's is a note. A second call
+    changes nothing.
+    """
     ours = shorten(error, _MOST)
     if isinstance(error, JoinError):
         if found := _ZIP.match(ours):
@@ -32,7 +37,11 @@ def reword(error: StructureError | JoinError) -> None:
 
 
 class NotedIterator(DataLoaderIterator):
-    """An iterator whose pipeline may not be one for workers: then the user's own error comes, with Grain's note."""
+    """An iterator whose error about a pipeline that cannot be pickled is the user's own.
+
+    If a pipeline cannot be pickled for workers, the exception that pickling raised is raised again,
+    with Grain's message as a note.
+    """
 
     def __next__(self) -> Any:
         try:

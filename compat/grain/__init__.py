@@ -1,6 +1,6 @@
-"""Grain's names over our engine: `import headrace.compat.grain as grain`.
+"""Grain's names, run by headrace: `import headrace.compat.grain as grain`.
 
-Programs run with the import changed and nothing else. Orders and random numbers are Grain's.
+Programs run with only the import changed. Orders and random numbers are the same as Grain's.
 """
 
 from ..adapters.chains.iter_dataset import IterDataset as IterDataset

@@ -1,4 +1,4 @@
-"""`grain.checkpoint`; needs Orbax, which is imported when a name is first used."""
+"""`grain.checkpoint`. It needs Orbax, which is imported when a name is first used."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""`grain.constants`: keys of records that some sources of Grain's give."""
+"""`grain.constants`: keys of the records that some of Grain's sources give."""
 
 INDEX = "_index"
 RECORD_KEY = "_record_key"

@@ -1,4 +1,4 @@
-"""`grain.experimental`."""
+"""`grain.experimental`: headrace's versions of the names in this module of Grain."""
 
 from ..adapters import transforms as _transforms
 from ..adapters.chains.elastic import ElasticIterator as ElasticIterator

@@ -1,4 +1,4 @@
-"""`grain.multiprocessing`."""
+"""`grain.multiprocessing`: headrace's versions of the names in this module of Grain."""
 
 from ..adapters.inner.by_method import SharedMemoryArray as SharedMemoryArray
 from ..adapters.inner.by_method import SharedMemoryArrayMetadata as SharedMemoryArrayMetadata

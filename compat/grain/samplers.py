@@ -1,4 +1,4 @@
-"""`grain.samplers`."""
+"""`grain.samplers`: headrace's versions of the names in this module of Grain."""
 
 from ...samplers import Sampler as Sampler
 from ..adapters.loader.records import IndexSampler as IndexSampler

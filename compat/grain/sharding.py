@@ -1,4 +1,4 @@
-"""`grain.sharding`."""
+"""`grain.sharding`: headrace's versions of the names in this module of Grain."""
 
 from ...samplers import NoSharding as NoSharding
 from ...samplers import ShardByJaxProcess as ShardByJaxProcess

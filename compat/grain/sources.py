@@ -1,4 +1,4 @@
-"""`grain.sources`."""
+"""`grain.sources`: headrace's versions of the names in this module of Grain."""
 
 from ...sources import ArrayRecordDataSource as ArrayRecordDataSource
 from ...sources import DataSource as _DataSource

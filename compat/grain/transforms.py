@@ -1,4 +1,4 @@
-"""`grain.transforms`."""
+"""`grain.transforms`: headrace's versions of the names in this module of Grain."""
 
 from ..adapters.transforms import Batch as Batch
 from ..adapters.transforms import DatasetSelectionMap as DatasetSelectionMap

@@ -1,4 +1,7 @@
-"""`SaveAndResume` keeps a run of Keras's `model.fit`, which takes loaders and datasets. The extra `keras` brings Keras."""
+"""`SaveAndResume`: a Keras callback that saves and resumes `model.fit`.
+
+The extra `keras` installs Keras.
+"""
 
 from typing import TYPE_CHECKING
 

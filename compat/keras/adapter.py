@@ -1,6 +1,7 @@
-"""Batches for Keras: of a pass over a loader or dataset, and in training with the place after each.
+"""Feed headrace's batches to Keras, and keep the data state after each batch the model trained on.
 
-In: what a user passes to `fit`, `evaluate` or `predict`. Out: Keras's data adapter, which gives iterators to its epochs.
+In: the data that a user passes to `fit`, `evaluate` or `predict`. Out: a Keras data adapter, which
+gives an iterator for each epoch.
 """
 
 from __future__ import annotations
@@ -29,9 +30,21 @@ _END = object()
 def chosen(
     choose: Callable[..., Any], x: Any, y: Any = None, sample_weight: Any = None, *arguments: Any, **options: Any
 ) -> Any:
-    """Our data adapter if `x` is one of our streams, else what `choose`, Keras's function for this, makes of all arguments.
+    """Return headrace's data adapter for a headrace loader or dataset.
 
-    Raises ValueError: targets or weights are beside the stream, or it has no end.
+    For other data, return what `choose` returns.
+
+    Args:
+        choose: Keras's function that chooses a data adapter; called with all other arguments.
+        x: the data that the user passed.
+        y: targets; must be None with headrace's data.
+        sample_weight: weights; must be None with headrace's data.
+        *arguments: passed to `choose`.
+        **options: passed to `choose`.
+
+    Raises:
+        ValueError: if targets or weights are passed beside headrace's data, or the data has no end
+            and no `steps_per_epoch`.
     """
     _LATEST.adapter = None
     if not isinstance(x, (LoaderMethods, MapDataset, IterMethods, DeviceLoader)):
@@ -47,14 +60,20 @@ def chosen(
 
 
 def latest_adapter() -> StreamAdapter | None:
-    """The adapter of what this thread passed last to a model; None: that was nothing of ours."""
+    """Return the adapter of the data last passed to a model on this thread.
+
+    None if that data was not headrace's.
+    """
     return getattr(_LATEST, "adapter", None)
 
 
 class StreamAdapter(DataAdapter):  # type: ignore[misc]
-    """Keras's way to our batches: each epoch is a pass, or the next `steps_per_epoch` batches.
+    """Keras's data adapter for headrace.
 
-    With `steps_per_epoch`, a stream that ends together with an epoch begins again in the next.
+    Each epoch is one pass over the data, or the next `steps_per_epoch` batches.
+
+    With `steps_per_epoch`, a stream that ends exactly where an epoch ends starts again for the next
+    epoch.
     """
 
     def __init__(self, dataset: Any, steps_per_epoch: int | None) -> None:
@@ -69,7 +88,7 @@ class StreamAdapter(DataAdapter):  # type: ignore[misc]
             )
 
     def follow(self) -> FollowedPasses:
-        """From now on, keep the place after each batch. To be called before a batch is taken."""
+        """Start to keep the state after each batch. Call it before the first batch is taken."""
         self._followed = FollowedPasses(self._dataset, endless=self._steps is not None)
         return self._followed
 
@@ -120,13 +139,13 @@ class StreamAdapter(DataAdapter):  # type: ignore[misc]
 
 
 class FollowedPasses:
-    """Pass after pass over a dataset, with the place after each batch that the model has trained on.
+    """Passes over a dataset, with the state after the last batch that the model trained on.
 
-    One batch is read ahead, so that the last of a pass is known as such when it is trained on.
+    One batch is read ahead, to know whether a batch is the last of its pass.
 
     Args:
-        dataset: begins a pass with each `iter`.
-        endless: the next pass follows at once, in the same iterator.
+        dataset: `iter(dataset)` begins a pass.
+        endless: True continues with the next pass in the same iterator.
     """
 
     def __init__(self, dataset: Any, endless: bool) -> None:
@@ -139,7 +158,10 @@ class FollowedPasses:
         self._state: Any = None  # after the batch that was trained on last; None: between two passes
 
     def batches(self) -> Iterator[Any]:
-        """The batches of the present pass, or of the next one; of all that follow, if endless."""
+        """Yield the batches of the present pass, or of the next one if there is none.
+
+        If `endless`, yield the batches of all later passes, too.
+        """
         self._handed.clear()
         while True:
             iterator = self._present = self._present or iter(self._dataset)
@@ -157,7 +179,11 @@ class FollowedPasses:
                 return
 
     def trained(self, at_most: int) -> tuple[int, bool]:
-        """Note that the model has trained on so many batches more, or on all there were: their count, and if a pass ended."""
+        """Record that the model has trained on up to `at_most` more of the batches handed out.
+
+        Returns:
+            the number of batches recorded, and True if a pass ended with the last of them.
+        """
         count, ends = min(at_most, len(self._handed)), False
         for _ in range(count):
             state, ends = self._handed.popleft()
@@ -165,18 +191,18 @@ class FollowedPasses:
         return count, ends
 
     def get_state(self) -> Any:
-        """The place after the batch that was trained on last."""
+        """Return the state after the last batch that the model trained on."""
         return self._state if self._state is not None else self._fresh_state()
 
     def set_state(self, state: Any) -> None:
-        """Have the next pass begin there."""
+        """Begin the next pass at this state."""
         self.close()
         self._present = iter(self._dataset)
         self._present.set_state(state)
         self._state = state
 
     def start_prefetch(self) -> None:
-        """Begin to read what comes next."""
+        """Start to read the next batches ahead."""
         self._present.start_prefetch()
 
     def close(self) -> None:
@@ -194,7 +220,7 @@ class FollowedPasses:
 
 
 def _length(dataset: Any) -> int | None:
-    """Number of batches of a pass; None if it is not known before. Streams under Grain's names have no `len()`."""
+    """Return the number of batches of a pass, or None if it is unknown or there is no end."""
     description = getattr(dataset, "loader_description", None)
     try:
         if hasattr(type(dataset), "__len__") or description is None:

@@ -1,6 +1,7 @@
-"""A callback that keeps a run of `fit`: model, optimizer, metrics and data together.
+"""A Keras callback that saves model, optimizer, metrics and data state together during `fit`.
 
-In: the model, and the stream that it trains on. Out: Orbax's checkpoints; a run that goes on where the last one stands.
+In: the model, and the data it trains on. Out: Orbax checkpoints; a later run resumes from the last
+one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Arrays: TypeAlias = Mapping[str, Any]
 
 @dataclass
 class TrainingPlace:
-    """The epochs and steps behind a run."""
+    """Numbers of epochs and steps that a run has completed."""
 
     epoch: int = 0
     step_in_epoch: int = 0  # batches of this epoch that the model was trained on
@@ -37,31 +38,38 @@ class TrainingPlace:
 
 
 class _EpochEnds:
-    """`model.stop_training` while an epoch ends that had begun in a former run; Keras asks for its truth alone."""
+    """Marker that `model.stop_training` has while an epoch resumed from a former run ends.
+
+    Keras only tests whether `model.stop_training` is true.
+    """
 
 
 _EPOCH_ENDS = _EpochEnds()
 
 
 class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
-    """Saves model, optimizer, metrics and the place in the data while `fit` runs; the same program, run again, goes on there.
+    """Save model, optimizer, metrics and data state while `fit` runs.
 
-    A run that was killed and begun again ends with the same weights, bit for bit, and gives the same losses and metrics for
-    each epoch. It goes on in the middle of an epoch; Keras counts the batches of that epoch from 0. Without `steps_per_epoch`,
-    an epoch is a pass over the data, and ends with it; with `steps_per_epoch`, it also ends where a pass does.
+    Run the same program again to resume.
 
-    What other callbacks remember is not saved: put this one last, and let learning rates follow the epoch or the step.
+    A run that was killed and started again ends with the same weights, bit for bit, and gives the
+    same losses and metrics for each epoch. It resumes in the middle of an epoch; Keras counts the
+    remaining batches of that epoch from 0. Without `steps_per_epoch`, an epoch is one pass over the
+    data. With `steps_per_epoch`, an epoch also ends where a pass ends.
+
+    The state of other callbacks is not saved. Put this callback last, and let learning rates depend
+    on the epoch or the step.
 
     Args:
-        directory: for the checkpoints of this run alone, a path or a URL that Orbax takes; read when `fit` begins.
-        every: number of batches from one checkpoint to the next, beside that at the end of each epoch; None (default): only
-            that.
-        max_to_keep: number of checkpoints that stay; older ones are deleted.
+        directory: path or URL for the checkpoints of this run alone; read when `fit` begins.
+        every: number of batches between checkpoints. None (default): a checkpoint only at the end
+            of each epoch, which is written in any case.
+        max_to_keep: number of checkpoints to keep; older ones are deleted.
 
     Raises:
-        MissingExtraError: Keras or Orbax is not installed.
-        TypeError: (of `fit`) `x` is no loader or dataset of headrace's.
-        CheckpointError: (of `fit`) the checkpoint is one of another model, or of other data.
+        MissingExtraError: if Keras or Orbax is not installed.
+        TypeError: by `fit`, if `x` is not a loader or dataset of headrace.
+        CheckpointError: by `fit`, if the checkpoint is one of another model or of other data.
 
     >>> import tempfile, keras, numpy as np, headrace
     >>> from headrace.compat.keras import SaveAndResume
@@ -85,7 +93,7 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         self._passes: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Go to the last checkpoint, if there is one."""
+        """Restore the last checkpoint, if there is one."""
         self._close()
         adapter = latest_adapter()
         if adapter is None:
@@ -100,14 +108,17 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
             self._restore(latest)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """In an epoch that a former run began, the metrics go on where that stood."""
+        """Restore the metrics of an epoch that a former run had begun."""
         self._seen, self._is_over = 0, False
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
             _assign(_named(metrics=self.model.metrics_variables), metrics)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Save if it is time; end the epoch if it is over, which Keras does not know of one that a former run began."""
+        """Save a checkpoint if it is time; end the epoch if all its batches were trained on.
+
+        Keras itself cannot tell when an epoch that a former run began is over.
+        """
         count, ends = self._passes.trained(batch + 1 - self._seen)
         self._seen = batch + 1
         self._place.step += count
@@ -119,7 +130,10 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Save; an epoch that something else broke off is not over."""
+        """Save a checkpoint.
+
+        An epoch that something else interrupted does not count as completed.
+        """
         if self.model.stop_training is _EPOCH_ENDS:
             self.model.stop_training = False
         if self._is_over:
@@ -128,7 +142,7 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
             self._save()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Wait until all is written, and stop reading."""
+        """Wait until all checkpoints are written, and stop reading data."""
         self._begin_at(0)
         self._close()
 
@@ -176,7 +190,10 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
 
 
 def _named(**groups: Sequence[Any]) -> dict[str, Any]:
-    """Variables by group and number: their own names need not differ."""
+    """Return variables by keys such as "model.0": the group and a number.
+
+    Names of variables are not used, since two variables may have the same name.
+    """
     return {f"{group}.{number}": each for group, variables in groups.items() for number, each in enumerate(variables)}
 
 

@@ -1,6 +1,7 @@
-"""Keras takes our loaders and datasets: a finder that waits for Keras to be imported.
+"""Make Keras accept headrace's loaders and datasets, also if Keras is imported later.
 
-In: an `import keras`, of now or of later. Out: its `fit`, `evaluate` and `predict` know what is ours.
+In: an `import keras`, before or after this module is imported. Out: `fit`, `evaluate` and `predict`
+accept headrace's data.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from types import ModuleType
 from typing import Any
 
 _ADAPTERS = "keras.src.trainers.data_adapters"
-"""The module in which Keras chooses who reads the data."""
+"""The Keras module that chooses the data adapter for what a user passes."""
 
 
 def hook_keras() -> None:
-    """Have Keras take our loaders and datasets, from when it is imported. Imports nothing of it; may be called twice."""
+    """Make Keras accept headrace's loaders and datasets as soon as Keras is imported.
+
+    It does not import Keras. A second call does nothing.
+    """
     if (adapters := sys.modules.get(_ADAPTERS)) is not None:
         _hook(adapters)
     elif not any(isinstance(finder, _WhenImported) for finder in sys.meta_path):
@@ -27,7 +31,7 @@ def hook_keras() -> None:
 
 
 class _WhenImported(MetaPathFinder):
-    """Finds one module as the others do, and hooks it when it has run."""
+    """Import hook that waits for one module of Keras, and changes it after it has run."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -1,1 +1,1 @@
-"""Grain's MapDataset and IterDataset over ours."""
+"""Grain's `MapDataset` and `IterDataset`, built on headrace's datasets."""

@@ -1,7 +1,8 @@
-"""Operations that depend on the index of an element: random maps with Grain's generators, maps with an index, and windows.
+"""Operations that depend on an element's index: random maps, maps with an index, window shuffles.
 
-In: elements, or a stream. Out: elements; the stream, with the number of positions that an element has: Grain's orders and
-generators depend on how many came before.
+In: elements, or a stream of elements. Out: transformed elements, or a stream together with the
+number of positions that each of its elements takes up. Grain's orders and random generators depend
+on the number of elements before an element.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from .orders import WORD
 
 
 class Below(NamedTuple):
-    """The part of Grain's state of an operation that describes the elements that come to it.
+    """What Grain's state of an operation says about the input elements of the operation.
 
-    The method `below` of an operation gives it, if its iterators have states of their own in Grain.
+    An operation has a method `below(state)` that returns this, if its iterators in Grain save a
+    state of their own.
     """
 
     state: Any  # of the dataset below, from which these elements begin
@@ -37,11 +39,11 @@ class Below(NamedTuple):
 
 
 class AtIndex(Operation):
-    """A function of the index of each element, and the element.
+    """An operation that calls a user's function with the index of each element and the element.
 
     Args:
-        transform: that the user passed.
-        unit: positions of an element: the size of batches before it, or 1.
+        transform: the user's transform.
+        unit: number of positions per element: the batch size if the elements are batches, else 1.
     """
 
     node_name = "RandomMapped"
@@ -56,11 +58,14 @@ class AtIndex(Operation):
         return repr(self.transform)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Without the number of positions, which is the batch's own."""
+        """Return the attributes that identify this operation.
+
+        `unit` is left out, since the batch operation before tells the batch size.
+        """
         return {name: value for name, value in vars(self).items() if name not in ("unit", "generators")}
 
     def applied(self) -> Callable[[int, Any], Any]:
-        """The function."""
+        """Return the function to call with the index of an element and the element."""
         return self.transform.function
 
     def below(self, state: dict[str, Any]) -> Below:
@@ -81,7 +86,7 @@ class AtIndex(Operation):
 
 
 class RandomAtIndex(AtIndex):
-    """A function of each element and Grain's generator of its index."""
+    """A random map: calls a function with each element and Grain's generator for its index."""
 
     def __init__(self, transform: RandomMapTransform, unit: int, seed: int) -> None:
         super().__init__(transform, unit)
@@ -94,7 +99,7 @@ class RandomAtIndex(AtIndex):
 
 
 class ShuffledWindows(WindowShuffle):
-    """Windows of consecutive elements, each in Grain's order of its number."""
+    """A shuffle of windows of consecutive elements, in Grain's order for each window."""
 
     def __init__(self, window_size: int, seed: int, unit: int) -> None:
         super().__init__(window_size, seed % WORD)
@@ -104,7 +109,7 @@ class ShuffledWindows(WindowShuffle):
         return {name: value for name, value in vars(self).items() if name != "unit"}
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """Grain takes them from the end."""
+        """Return a function that gives the order of a window: Grain's order, reversed."""
         own, positions = self.seed or 0, self.unit * self.window_size
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:
@@ -114,7 +119,11 @@ class ShuffledWindows(WindowShuffle):
         return order
 
     def below(self, state: dict[str, Any]) -> Below:
-        """A finished window counts as the next one."""
+        """Return the start of the window in `state`.
+
+        If the state says that the window is finished, its window number is one too high, and is
+        corrected.
+        """
         given = state["pos_in_window"]
         number = state["window_index"] - (given == self.window_size)
         return Below(state["parent_window_start_state"], number * self.window_size, given)
@@ -122,17 +131,18 @@ class ShuffledWindows(WindowShuffle):
 
 @dataclass(frozen=True)
 class Indexed(Apply):
-    """The upper end of a `MapDataset`: what comes out of it has the indices that Grain's states tell."""
+    """The top node of a `MapDataset`. Grain's states count the elements that this node gives."""
 
 
 def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
-    """A stream, of which element i stands at the positions from i times the number that is given.
+    """Return a stream whose elements have consecutive indices, and the positions per element.
 
-    Where something is left out or added, a join of one counts what arrives: its rows have numbers.
+    Element `i` of the stream begins at position `i * positions`. If operations of the stream omit
+    or add elements, a node that counts its rows is put on top, and positions are numbers of rows.
 
     Args:
         stream: the elements.
-        one_to_one: as of the operation that comes next, see `applied`.
+        one_to_one: True if the next operation gives one element for each element; see `applied`.
     """
     if not one_to_one:
         stream = kept_apart(stream)
@@ -145,20 +155,22 @@ def counted(stream: Stream, one_to_one: bool = True) -> tuple[Stream, int]:
 
 
 def counting(tree: Node) -> Node:
-    """The same rows, which are counted."""
+    """Put a node on top of a tree that counts the rows and does not change them."""
     return Joined((tree,), All())
 
 
 def applied(operation: Operation, stream: Stream) -> Stream:
-    """Apply an operation to a stream."""
+    """Add an operation to the end of a stream."""
     below = stream if operation.one_to_one else kept_apart(stream)
     return stream.on(Apply(below.tree, (operation,)), 1)
 
 
 def kept_apart(stream: Stream) -> Stream:
-    """A stream for an operation that leaves out, adds or moves rows: it keeps apart from what has a state in Grain.
+    """Return a stream to which an operation can be added that omits, adds or reorders rows.
 
-    That state counts the rows that come out of it, and a stage those that come out of all its operations.
+    If the last stage of the stream contains an operation that has a state in Grain, a counting node
+    ends this stage. Grain's state counts the rows after that operation; a stage counts the rows
+    after all its operations.
     """
     _, operations = line_of(stream.tree)
     if not any(hasattr(each, "below") for each in runs_of(operations)[-1]):
@@ -167,5 +179,5 @@ def kept_apart(stream: Stream) -> Stream:
 
 
 def indexed(tree: Node) -> Node:
-    """The tree of a `MapDataset`, marked as such."""
+    """Mark the top node of a tree as the end of a `MapDataset`."""
     return Indexed(tree.input, tree.operations) if isinstance(tree, Apply) else Indexed(tree, ())

@@ -1,7 +1,8 @@
-"""Grain's ElasticIterator: batches of a dataset, which any number of shards share.
+"""Grain's `ElasticIterator`: batches of a dataset, for a number of shards that may change.
 
-In: a dataset with random access, or a stream of an interleave. Out: this shard's part of each global batch; a state that is the
-same for all shards, or one for each dataset of the interleave.
+In: a dataset with random access, or a stream made by an interleave. Out: this shard's part of each
+global batch. The state is the same for all shards of a dataset with random access; a stream has one
+state for each interleaved dataset.
 """
 
 from __future__ import annotations
@@ -24,23 +25,26 @@ _STREAMS = (
 
 
 class ElasticIterator(IterDataset[Any]):
-    """An iterator of one shard; goes on with another number of shards, and with another batch size.
+    """An iterator over one shard's batches. A run can resume with other shards or batch sizes.
 
-    A stream is an interleave and what is done to its elements (Grain after 0.2.18): each shard has some of the interleaved
-    datasets, `get_shard_states()` gives the place in each of them, and `set_shard_states(…)` takes those of all shards. Shards
-    of a stream end at steps of their own, and the order of elements is another one after a change.
+    `ds` may be a stream made by an interleave (Grain after 0.2.18). Then each shard reads some of
+    the interleaved datasets. `get_shard_states()` returns the states of this shard's datasets, and
+    `set_shard_states(…)` takes the states of the datasets of all shards. The shards of a stream may
+    end at different steps. After the number of shards changes, the order of elements differs.
 
     Args:
-        ds: neither in batches nor sharded; without filters, unless it is a stream.
-        global_batch_size: of all shards together.
-        shard_options: the part for this process.
+        ds: a dataset that is neither batched nor sharded. Only a stream may contain filters.
+        global_batch_size: number of elements of one batch, over all shards.
+        shard_options: the shard of this process.
         read_options: how records are read ahead.
-        multiprocessing_options: worker processes; None (default): none. Not for a stream.
+        multiprocessing_options: worker processes; None (default) for no workers. Must be None for a
+            stream.
 
     Raises:
-        TypeError: it is no dataset.
-        ValueError: a filter comes before, or the shards cannot share a batch evenly; a stream is of no interleave.
-        NotImplementedError: worker processes for a stream.
+        TypeError: if `ds` is not a dataset.
+        ValueError: if a dataset with random access contains a filter, if the number of shards does
+            not divide `global_batch_size`, or if a stream is not made by an interleave.
+        NotImplementedError: if worker processes are asked for with a stream.
 
     >>> from headrace.compat.grain import MapDataset, sharding
     >>> iterator = ElasticIterator(MapDataset.range(8), 4, sharding.ShardOptions(1, 2))
@@ -86,19 +90,29 @@ class ElasticIterator(IterDataset[Any]):
         return next(self._iterator)
 
     def get_state(self) -> dict[str, Any]:
-        """The state of all shards; of this shard, if it is one of a stream."""
+        """Return the state of this iterator.
+
+        With random access, the state is the same for all shards; for a stream, it is the state of
+        this shard alone.
+        """
         state: dict[str, Any] = self._iterator.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go to where the shards of this or another run stood."""
+        """Resume from a state of this or another iterator."""
         self._iterator.set_state(state)
 
     def set_states(self, states: Sequence[Any]) -> None:
-        """Go on where the shards of another run stood, as Orbax's handler asks for: states as dicts, or as JSON.
+        """Resume from the states of all shards of another run.
+
+        Orbax's checkpoint handler calls this.
+
+        Args:
+            states: one state for each shard, as a dict or as JSON bytes.
 
         Raises:
-            CheckpointError: a state is missing; or they are of shards that were not at the same step, and it is no stream.
+            CheckpointError: if a state is missing, or if the states of a dataset with random access
+                are not all equal.
         """
         read = [json.loads(state) if isinstance(state, bytes) else state for state in states]
         if isinstance(self._iterator, ElasticStreamIterator):
@@ -111,27 +125,31 @@ class ElasticIterator(IterDataset[Any]):
         self.set_state(read[0])
 
     def start_prefetch(self) -> None:
-        """Have the work begin now, if there is a stream."""
+        """Start reading ahead now, if `ds` is a stream."""
         self._iterator.start_prefetch()
 
     def get_shard_states(self) -> dict[int, Any]:
-        """The place in each dataset of this shard's, by its number in the interleave.
+        """Return the state of each of this shard's datasets, by its number in the interleave.
 
         Raises:
-            NotImplementedError: it is no stream; `get_state()` is the state of all shards.
+            NotImplementedError: if `ds` is not a stream; then use `get_state()`.
         """
         states: dict[int, Any] = self._of_stream("get_shard_states").get_shard_states()
         return states
 
     def set_shard_states(self, shard_states: Mapping[Any, Any]) -> None:
-        """Go on where other shards stood.
+        """Resume a stream from the states of its datasets.
+
+        Use it, for example, after the number of shards changed.
 
         Args:
-            shard_states: what `get_shard_states()` of all of them gave, in one dict.
+            shard_states: the results of `get_shard_states()` of all former shards, merged into one
+                dict.
 
         Raises:
-            CheckpointError: a state is missing.
-            NotImplementedError: it is no stream; `set_state(…)` takes the state of any shard.
+            CheckpointError: if the state of one of this shard's datasets is missing.
+            NotImplementedError: if `ds` is not a stream; then use `set_state(…)`, with the state of
+                any shard.
         """
         self._of_stream("set_shard_states").set_shard_states(shard_states)
 
@@ -141,14 +159,17 @@ class ElasticIterator(IterDataset[Any]):
         raise NotImplementedError(f"{method} is for streams; the state of any shard of a MapDataset is that of all.")
 
     def close(self) -> None:
-        """Stop all work."""
+        """Stop reading, and end the workers."""
         self._iterator.close()
 
 
 def _batches(
     dataset: Any, size: int, shard: Any, read_options: Any, workers: Any, state: dict[str, int]
 ) -> Iterator[tuple[Any, dict[str, int]]]:
-    """The elements of a shard from a global index on, in batches."""
+    """Yield one shard's batches, each with the state after it.
+
+    Batches begin at the global index in `state`.
+    """
     index, count = state["global_next_index"], shard.shard_count
     local = dataset[index + shard.shard_index :: count].batch(size // count, drop_remainder=True)
     stream = local.to_iter_dataset(read_options)

@@ -1,7 +1,7 @@
-"""Elastic streams: the datasets of an interleave are divided over shards, and each has a place of its own.
+"""Elastic streams: interleaves whose datasets are divided over shards, with one state per dataset.
 
-In: a stream of an interleave, with functions and filters after it. Out: an iterator of one shard's batches, whose places any
-number of shards go on from.
+In: a stream made by an interleave, with maps and filters after it. Out: an iterator over one
+shard's batches; its states can be restored by any number of shards.
 """
 
 from __future__ import annotations
@@ -26,19 +26,25 @@ from .states import is_grains
 
 _FRESH, _ENDED = None, "ended"
 ShardStates = dict[int, Any]
-"""By the number of a dataset in the whole interleave: the state of its iterator; None: not begun; "ended"."""
+"""State of the iterator of each dataset, by the number of the dataset in the interleave.
+
+None for a dataset that was not begun, "ended" for one that has ended.
+"""
 
 
 class ElasticStreamIterator(DatasetIterator[Any]):
-    """The batches of one shard, which has the datasets `shard_index`, `shard_index + shard_count`, … of an interleave.
+    """An iterator over the batches of one shard of an interleave.
+
+    The shard reads the datasets `shard_index`, `shard_index + shard_count`, … of the interleave.
 
     Args:
-        dataset: an interleave, and what is done to its elements one by one.
-        batch_size: of this shard; 0: none.
-        shard_options: the part for this process.
+        dataset: an interleave, with operations after it that treat each element separately.
+        batch_size: number of elements in a batch of this shard; 0 for no batches.
+        shard_options: the shard of this process.
 
     Raises:
-        ValueError: there is no interleave, or what comes after it keeps or counts elements.
+        ValueError: if `dataset` contains no interleave, or an operation after it buffers or counts
+            elements.
     """
 
     def __init__(self, dataset: Any, batch_size: int, shard_options: Any) -> None:
@@ -50,7 +56,10 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._begin(dict.fromkeys(self._own, _FRESH))
 
     def _begin(self, states: ShardStates) -> None:
-        """Those that were begun come first, so that they are open."""
+        """Make the iterator over datasets with these states.
+
+        Datasets that were already begun are opened first.
+        """
         self._begun_with = states
         left = sorted((number for number in states if states[number] != _ENDED), key=lambda n: states[n] is _FRESH)
         self._numbers = left
@@ -66,15 +75,19 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         return next(self._iterator)
 
     def get_state(self) -> dict[str, Any]:
-        """The place of this shard, for the same shard of as many."""
+        """Return the state of this shard.
+
+        Only the same shard, in a run with the same number of shards, can restore it with
+        `set_state`.
+        """
         begun = {str(number): state for number, state in self._begun_with.items()}
         return {"begun_with": begun, "iterator": self._iterator.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go to where this shard stood.
+        """Resume from a state of this shard.
 
         Raises:
-            CheckpointError: it is the state of another shard, or of another dataset.
+            CheckpointError: if it is the state of another shard or of another dataset.
         """
         begun = self._places_before(state, self._own)
         if sorted(begun) != list(self._own):
@@ -87,13 +100,15 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._iterator.set_state(state.get("iterator", state))
 
     def set_states(self, states: Sequence[dict[str, Any]]) -> None:
-        """Go on where shards stood that were more or fewer.
+        """Resume from the states of all shards of another run.
+
+        The other run may have had another number of shards.
 
         Args:
-            states: of all of them; Grain's in the order of shards.
+            states: one state for each shard; states made by Grain in the order of the shards.
 
         Raises:
-            CheckpointError: the state of one of this shard's datasets is missing.
+            CheckpointError: if the state of one of this shard's datasets is missing.
         """
         places: ShardStates = {}
         for number, state in enumerate(states):
@@ -107,9 +122,10 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self.set_shard_states(places)
 
     def get_shard_states(self) -> ShardStates:
-        """The place in each dataset of this shard, by its number in the whole interleave.
+        """Return the state of each of this shard's datasets, by its number in the interleave.
 
-        Together, those of all shards are the place of the run, for any number of shards. The last elements are read once more.
+        The states of all shards, merged, are a checkpoint that any number of shards can restore.
+        This call reads the most recent elements a second time.
         """
         cursor = LoaderState.from_dict(self._iterator.get_state()).cursor
         shard: Any = iter(self._shard)
@@ -128,14 +144,14 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         return found
 
     def set_shard_states(self, shard_states: Mapping[Any, Any]) -> None:
-        """Go on where other shards stood.
+        """Resume from the states of the interleaved datasets.
 
         Args:
-            shard_states: what `get_shard_states()` of all of them gave, ours or Grain's, in one dict; numbers may be text, as
-                JSON has them.
+            shard_states: the results of `get_shard_states()` of all shards, of headrace or Grain,
+                merged into one dict. Keys may be text, as in JSON.
 
         Raises:
-            CheckpointError: the state of one of this shard's datasets is missing.
+            CheckpointError: if the state of one of this shard's datasets is missing.
         """
         states = {int(number): _of_grains(state) for number, state in shard_states.items()}
         if missing := [number for number in self._own if number not in states]:
@@ -146,10 +162,12 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._begin({number: states[number] for number in self._own})
 
     def _places_before(self, state: Any, own: Sequence[int]) -> ShardStates:
-        """The places that the shard of a state had begun with; a state of Grain's has none, and is that of some datasets.
+        """Return the dataset states with which the iterator that gave `state` had begun.
+
+        A state of Grain's does not contain these: then all datasets in `own` count as not begun.
 
         Raises:
-            CheckpointError: it is no such state.
+            CheckpointError: if `state` is not a state of an `ElasticIterator` over a stream.
         """
         try:
             if is_grains(state) and "iterators_in_use_states" in state:
@@ -162,19 +180,22 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         self._iterator.start_prefetch()
 
     def close(self) -> None:
-        """Stop all work."""
+        """Stop reading."""
         self._iterator.close()
 
 
 def _of_grains(state: Any) -> Any:
-    """The place in a dataset, also from Grain's words."""
+    """Convert Grain's state of one dataset to headrace's form.
+
+    A state in headrace's form is returned unchanged.
+    """
     if not isinstance(state, dict) or "exhausted" not in state:
         return state
     return _ENDED if state["exhausted"] else state["state"]
 
 
 class _Begun(IterDataset[Any]):
-    """A dataset from a state on."""
+    """A dataset whose iterator begins at a given state."""
 
     def __init__(self, dataset: Any, state: Any) -> None:
         super().__init__()
@@ -188,7 +209,10 @@ class _Begun(IterDataset[Any]):
 
 
 def _interleave_of(dataset: Any) -> InterleaveIterDataset:
-    """The interleave that a stream is made from. Raises ValueError: see `ElasticStreamIterator`."""
+    """Return the interleave that a stream is made from.
+
+    Raises ValueError as `ElasticStreamIterator` does.
+    """
     base, operations = line_of(dataset.chain_stream.tree)
     found = getattr(base.leaf.source, "dataset", None) if isinstance(base, Read) else None
     if isinstance(found, ParquetIterDataset):

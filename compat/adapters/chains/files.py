@@ -1,6 +1,6 @@
-"""Streams of files' records, file by file, as Grain reads them; and interleaves, whose streams are made when their turn comes.
+"""Streams of records of Parquet and TFRecord files, and interleaves of streams.
 
-In: paths, or streams. Out: records. All are run through in order, in one worker.
+In: paths, or streams. Out: records. One worker reads all records in order.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _HEAD, _CHECKSUM = struct.Struct("<QI"), 4
 
 
 class ParquetIterDataset(IterDataset[dict[str, Any]]):
-    """The rows of Parquet files, as dicts; several files are interleaved, 16 at a time.
+    """The rows of Parquet files, as dicts; several files are interleaved, 16 open at a time.
 
     Args:
-        path: of a file, or several in a list.
+        path: path of a file, or a list of paths.
         **read_kwargs: arguments of `pyarrow.parquet.ParquetFile`.
     """
 
@@ -37,7 +37,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self.read_kwargs = read_kwargs
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Read these of the files only."""
+        """Keep only the files that the slice `sl` of the list of files selects."""
         self.paths = self.paths[sl]
 
     def __iter__(self) -> Any:
@@ -51,7 +51,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         return Resumed(partial(_rows, file), {"row_group": 0, "index_within_row_group": 0})
 
     def by_file(self) -> InterleaveIterDataset:
-        """The same, of a dataset for each file."""
+        """Return the interleave of one dataset per file."""
         files = [ParquetIterDataset(path, **self.read_kwargs) for path in self.paths]
         return InterleaveIterDataset(files, cycle_length=_CYCLE)
 
@@ -68,12 +68,13 @@ def _rows(file: Any, state: dict[str, int]) -> Iterator[tuple[dict[str, Any], di
 
 
 class TFRecordReader(Iterator[bytes]):
-    """The records of a TFRecord file, as bytes. Checksums are not looked at.
+    """An iterator over the records of a TFRecord file, as bytes. Checksums are not verified.
 
-    A class of your own, made from this one, may open the file in another way: `__init__` sets `_reader`, a binary file.
+    To open the file in another way, write a subclass whose `__init__` sets `_reader` to a binary
+    file.
 
     Args:
-        path: of the file.
+        path: path of the file.
     """
 
     _reader: Any
@@ -82,10 +83,10 @@ class TFRecordReader(Iterator[bytes]):
         self._reader = open(path, "rb")  # noqa: SIM115 - it is read from and closed later
 
     def __next__(self) -> bytes:
-        """The next record.
+        """Return the next record.
 
         Raises:
-            SourceError: the file ends inside the record.
+            SourceError: if the file ends inside the record.
         """
         offset, head = self.tell(), self._reader.read(_HEAD.size)
         if not head:
@@ -98,11 +99,11 @@ class TFRecordReader(Iterator[bytes]):
         return record[:length]
 
     def seek(self, offset: int) -> None:
-        """Go to the record that begins at a byte."""
+        """Move to the record that begins at byte `offset`."""
         self._reader.seek(offset)
 
     def tell(self) -> int:
-        """The byte at which the next record begins."""
+        """Return the byte offset of the next record."""
         return int(self._reader.tell())
 
     def __del__(self) -> None:
@@ -111,7 +112,10 @@ class TFRecordReader(Iterator[bytes]):
 
 
 class TFRecordDatasetIterator(DatasetIterator[bytes]):
-    """The records of a TFRecord file, with the byte as state. A class of your own may set another `_reader`."""
+    """An iterator over a TFRecord file, whose state is a byte offset.
+
+    A subclass may set another `_reader`.
+    """
 
     _reader: Any
 
@@ -130,10 +134,10 @@ class TFRecordDatasetIterator(DatasetIterator[bytes]):
 
 
 class TFRecordIterDataset(IterDataset[bytes]):
-    """The records of a TFRecord file, as bytes. Checksums are not looked at.
+    """The records of a TFRecord file, as bytes. Checksums are not verified.
 
     Args:
-        path: of the file.
+        path: path of the file.
     """
 
     def __init__(self, path: str) -> None:
@@ -145,17 +149,22 @@ class TFRecordIterDataset(IterDataset[bytes]):
 
 
 class InterleaveIterDataset(IterDataset[Any]):
-    """An element of each of the open streams, in turn; where one has ended, the next is opened when its turn comes again.
+    """A stream that takes one element from each open stream in turn.
 
-    A state is, for each place of the cycle, the number of the stream and its state, as JSON text; "null" where there is none
-    open. Streams that are not open yet may have a state `later`, by their number, from which they begin.
+    At most `cycle_length` streams are open. When a stream has ended, the next unopened stream takes
+    its place at its next turn.
+
+    A state holds, for each of the `cycle_length` places, the number and the state of the open
+    stream as JSON text, or "null" for a place without a stream. The entry `later` holds start
+    states of streams that are not open yet, by their number.
 
     Args:
-        datasets: streams, or datasets with random access; a `MapDataset` of these, too, of which few are made at a time.
-        cycle_length: how many are open at a time.
-        num_make_iter_threads: does nothing here, as the other arguments: workers make the elements ahead.
-        make_iter_buffer_size: does nothing.
-        iter_buffer_size: does nothing.
+        datasets: a list of streams or datasets with random access, or a `MapDataset` of these,
+            whose elements are made only when they are opened.
+        cycle_length: maximal number of open streams.
+        num_make_iter_threads: no effect; accepted for Grain's signature.
+        make_iter_buffer_size: no effect.
+        iter_buffer_size: no effect.
     """
 
     dataset_options: Any = None
@@ -174,7 +183,7 @@ class InterleaveIterDataset(IterDataset[Any]):
         self.cycle_length = whole_number("cycle_length", cycle_length, 1, None, "a positive int")
 
     def with_dataset_options(self, options: Any) -> InterleaveIterDataset:
-        """The same, of streams with these options."""
+        """Return a copy whose interleaved streams have these `DatasetOptions`."""
         changed = copy.copy(self)
         changed.dataset_options = options
         return changed
@@ -221,19 +230,23 @@ class InterleaveIterDataset(IterDataset[Any]):
 
 
 class _Interleaved(Resumed[Any]):
-    """The elements of an interleave; it tells the place in each of its streams."""
+    """Iterator over an interleave; it can return and restore a state for each stream."""
 
     def __init__(self, begin: Any, state: Any, datasets: Any) -> None:
         super().__init__(begin, state)
         self._datasets, self._places = datasets, len(state["open"])
 
     def get_state(self) -> dict[str, Any]:
-        """The state, whose structure never changes: what is known of each stream is a text."""
+        """Return the state.
+
+        What is known of each stream is one JSON text, so that the structure of the state never
+        changes.
+        """
         state = as_places(super().get_state())
         return {**state, "open": list(map(json.dumps, state["open"])), "later": json.dumps(state.get("later", {}))}
 
     def get_shard_states(self) -> list[dict[str, Any]]:
-        """The place in each of the streams: 1 if it has ended, and its state."""
+        """Return for each stream a dict of "exhausted" (1 if it has ended, else 0) and "state"."""
         state = as_places(self.get_state())
         known = dict(filter(None, state["open"]))
         known |= {int(number): inner for number, inner in state.get("later", {}).items()}
@@ -245,16 +258,23 @@ class _Interleaved(Resumed[Any]):
         return found
 
     def set_shard_states(self, shard_states: Sequence[dict[str, Any]]) -> None:
-        """Go on where each of the streams stood. Those that have not ended take turns anew, from the first.
+        """Resume each stream from its own state.
+
+        Streams that have not ended take turns anew, starting with the first.
 
         Args:
-            shard_states: one for each stream, as `get_shard_states()` gives them.
+            shard_states: one dict for each stream, as `get_shard_states()` returns them.
         """
         self.set_state(state_of_streams(shard_states, self._places))
 
 
 def state_of_streams(shard_states: Sequence[dict[str, Any]], places: int) -> dict[str, Any]:
-    """The state of an interleave of which this is known of each stream, with so many places in its cycle."""
+    """Build the state of an interleave from the states of its streams.
+
+    Args:
+        shard_states: one dict for each stream: "exhausted" and "state".
+        places: number of streams that may be open at a time.
+    """
     left = [[number, each["state"]] for number, each in enumerate(shard_states) if not each["exhausted"]]
     is_open, later = left[:places], left[places:]
     following = is_open[-1][0] + 1 if later else len(shard_states)
@@ -267,15 +287,18 @@ def state_of_streams(shard_states: Sequence[dict[str, Any]], places: int) -> dic
 
 
 def _later(states: dict[str, Any]) -> dict[str, Any]:
-    """The part of a state that is about streams that are not open yet; most states have none."""
+    """Return `{"later": states}`, or an empty dict if there are no states."""
     return {"later": dict(states)} if states else {}
 
 
 class _OfOne(_Interleaved):
-    """The elements of an interleave of one stream, which have the indices that they have in it."""
+    """Iterator over an interleave of a single stream.
+
+    Elements have the same indices as in that stream.
+    """
 
     def next_index(self) -> int:
-        """The index of the element that comes next."""
+        """Return the index of the next element."""
         (place,) = as_places(self.get_state())["open"]
         inner = iter(as_stream(self._datasets[0]))
         if place is not None:
@@ -283,14 +306,17 @@ class _OfOne(_Interleaved):
         return int(inner.next_index())
 
     def go_to_index(self, index: int) -> None:
-        """Go to the element at an index."""
+        """Move to the element with this index."""
         inner = iter(as_stream(self._datasets[0]))
         inner.go_to_index(index)
         self.set_state({"open": [[0, inner.get_state()]], "turn": 0, "next_dataset": 1})
 
 
 def as_places(state: dict[str, Any]) -> dict[str, Any]:
-    """The state of an interleave with what is known of each stream, from a state with texts, or from one of Grain's."""
+    """Decode the state of an interleave.
+
+    JSON texts become states, and a state in Grain's form is converted to headrace's form.
+    """
     if "open" not in state:
         return _of_grains(state)
     places, later = state["open"], state.get("later", {})
@@ -302,7 +328,7 @@ def as_places(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
-    """Grain's state of an interleave as ours."""
+    """Convert Grain's state of an interleave to headrace's form."""
     each = zip(state["iterators_in_use_indices"], state["iterators_in_use_states"], state["exhausted"])
     places = [None if over or inner is None else [number, inner] for number, inner, over in each]
     return {

@@ -1,6 +1,9 @@
-"""Indices of a MapDataset with flat maps, in which Grain's states count: each element has as many as it may become.
+"""Convert indices in Grain's states of flat-mapped `MapDataset`s to positions and numbers of rows.
 
-In: an index. Out: the position of the element, and how many rows came of it before that index.
+Each input element of a flat map has `max_fan_out` indices, one for each element that it may become.
+
+In: an index. Out: the position of the input element, and the number of rows made of it before that
+index.
 """
 
 from __future__ import annotations
@@ -18,14 +21,22 @@ from ....sources import reader_of
 
 
 def fan_out_of_all(operations: Sequence[Operation]) -> int:
-    """The number of indices that an element has after these operations."""
+    """Return the number of indices that each input element has after these operations."""
     return prod(operation.max_fan_out or 1 for operation in operations)
 
 
 def rows_before(leaf: Leaf, operations: Sequence[Operation], position: int, unit: int, child: int) -> int:
-    """The rows that a unit becomes before the index of a child: the number of those that come of earlier children.
+    """Count the rows that an element becomes before the index `child` of its children.
 
-    The operations are run on the records at the position: a filter after the flat map may have left children out.
+    The operations are run on the records of this element, since a filter after a flat map may omit
+    children.
+
+    Args:
+        leaf: the source of the records.
+        operations: operations from the source on, with at least one flat map.
+        position: local position of the first record of the element.
+        unit: number of records that make up the element.
+        child: index among the children of the element.
     """
     local = np.arange(position, min(position + unit, leaf.total), dtype=np.int64)
     shard = leaf.shard
@@ -35,7 +46,11 @@ def rows_before(leaf: Leaf, operations: Sequence[Operation], position: int, unit
 
 
 def _rows(elements: Sequence[Any], operations: list[Operation], child: int) -> int:
-    """The rows of the children before one, and of those before it among its own children."""
+    """Count the rows that the children before index `child` become.
+
+    With nested flat maps, an index may lie inside one child's own children; rows before it are
+    counted, too.
+    """
     for place, operation in enumerate(operations):
         if operation.max_fan_out:
             inner = operations[place + 1 :]

@@ -1,6 +1,6 @@
-"""Grain's IterDataset: ours, in Grain's order; its iterators have states that are dicts. And streams that classes make.
+"""Grain's `IterDataset`, and the streams that Grain makes by class (`LimitIterDataset`, …).
 
-In: streams of ours, and what is to be done to them. Out: iterators.
+In: streams, and the operations to apply. Out: iterators whose states are dicts.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ else:
 
 
 class IterDataset(_Base[T]):
-    """A stream of elements, in Grain's order; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream.
+    """A stream in Grain's order, made by `MapDataset.to_iter_dataset()` or by a method of another stream.
 
-    A class of your own, made from this one, defines `__iter__`, which gives a `DatasetIterator`.
+    A subclass of your own defines `__iter__`, which returns a `DatasetIterator`.
 
     >>> from headrace.compat.grain import MapDataset
     >>> iterator = iter(MapDataset.range(10).shuffle(seed=1).to_iter_dataset().batch(5))
@@ -72,14 +72,14 @@ class IterDataset(_Base[T]):
     def of_node(
         cls, node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None, growth: Any = None
     ) -> IterDataset[Any]:
-        """The stream of a node's first epoch."""
+        """Make the stream over the first epoch of a `MapDataset` node."""
         stream = stream_of(node, as_read_options(read_options), allow_nones, shard_options, growth=growth)
         seeds = nearest_first([node.seeds])
         return cls.of_stream(dataclasses.replace(stream, tree=indexed(stream.tree), seeds=seeds))
 
     @property
     def parents(self) -> tuple[Any, ...]:
-        """The datasets that one of a class of yours is made from."""
+        """The datasets that this dataset was made from."""
         return self._parents
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
@@ -114,21 +114,21 @@ class IterDataset(_Base[T]):
         return EngineRun(self._pipeline, self.chain_stream.execution, self.chain_stream.max_errors)
 
     def random_map(self, transform: Any, *, seed: int | None = None) -> IterDataset[Any]:
-        """A function of each element and Grain's generator of its index among those that arrive here.
+        """Call a function with each element and Grain's random generator for its index.
 
         Args:
-            transform: a function `(element, rng)`, or a `RandomMap`. The generator is valid during the call.
-            seed: any number that is not negative; None (default): made of that of `seed()` before.
+            transform: a function `(element, rng)`, or a `RandomMap`. `rng` is valid only during the call.
+            seed: an int, 0 or more; None (default): derived from the last `seed(…)` before this map.
 
         Raises:
-            SeedError: there is no seed.
+            SeedError: if `seed` is None and no `seed(…)` comes before.
         """
         kind = as_kind(RandomMapTransform, transform)
         own = seed_of("random_map", seed, self.chain_stream.seeds)
         return self._at_index(lambda unit: RandomAtIndex(kind, unit, own))
 
     def map_with_index(self, transform: Any) -> IterDataset[Any]:
-        """A function of the index of each element among those that arrive here, and the element.
+        """Call a function with each element's index, counted among those that arrive here, and the element.
 
         >>> from headrace.compat.grain import MapDataset
         >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
@@ -139,7 +139,7 @@ class IterDataset(_Base[T]):
         return self._at_index(lambda unit: AtIndex(kind, unit))
 
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
-        """An operation that needs to know how many elements came before."""
+        """Add an operation that needs the number of elements before each element."""
         stream, unit = counted(self.chain_stream)
         return self._made(applied(operation(unit), stream))
 
@@ -152,12 +152,12 @@ class IterDataset(_Base[T]):
         worker_init_fn: Callable[[int, int], None] | None = None,
         sequential_slice: bool = False,
     ) -> IterDataset[T]:
-        """The same stream, made in worker processes: that of 0 workers, whatever their number.
+        """Make the elements in worker processes. Their order is the same for any number of workers.
 
         Args:
             options: `MultiprocessingOptions`; None (default): 10 workers.
-            worker_init_fn: called in each process before anything of the dataset is unpickled.
-            sequential_slice: does nothing: the order is the same.
+            worker_init_fn: called in each process before the dataset is unpickled.
+            sequential_slice: no effect, since the order is the same.
         """
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         in_workers = worker_init_fn if wanted.num_workers else None
@@ -171,7 +171,7 @@ class IterDataset(_Base[T]):
         return in_workers.with_options(worker_kind="process")  # where it was made on a thread
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
-        """The same stream, if it is one of a packing that workers can make the elements for: it is run through on a thread."""
+        """Return this stream with its input made by workers, if it is a packing that allows this, else None."""
         stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
         if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
@@ -187,24 +187,24 @@ class IterDataset(_Base[T]):
         )
 
     def prefetch(self, multiprocessing_options: Any) -> IterDataset[T]:  # type: ignore[override]
-        """The older name of `mp_prefetch`."""
+        """Same as `mp_prefetch`, under its older name."""
         return self.mp_prefetch(multiprocessing_options)
 
     @staticmethod
     def mix(  # type: ignore[override]
         datasets: Sequence[OurIterDataset[Any]] | Mapping[str, OurIterDataset[Any]], weights: Any = None
     ) -> IterDataset[Any]:
-        """Elements of several streams, in Grain's order; it ends when the one to draw from has ended.
+        """Mix several streams in Grain's order; the mix ends when the stream to draw from next has ended.
 
         Args:
-            datasets: in a list, or in a dict by name.
-            weights: positive numbers, or a dict of these; None (default): all equal.
+            datasets: a list of streams, or a dict by name.
+            weights: positive numbers in a list, or in a dict by name; None (default): all equal.
         """
         return MixedIterDataset(datasets, weights)
 
 
 class Named(IterDataset[T]):
-    """A stream that a class makes of others, by the engine."""
+    """Base of streams that a class makes from other streams, run by headrace's engine."""
 
     def __init__(self, parents: Any, stream: Stream) -> None:
         super().__init__(parents)
@@ -212,13 +212,13 @@ class Named(IterDataset[T]):
 
 
 def as_stream(dataset: Any) -> Any:
-    """A dataset of either kind as a stream."""
+    """Convert a `MapDataset` to a stream; a stream is returned unchanged."""
     return dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset
 
 
 @dataclass(frozen=True)
 class MixOfRows:
-    """Grain's order of a mix, of rows."""
+    """Order of a mix of streams: Grain's order for the given weights."""
 
     names: tuple[str, ...]
     weights: tuple[int, ...]
@@ -227,18 +227,18 @@ class MixOfRows:
         return Mix((1,) * len(self.weights), self.weights).many(positions)
 
     def taken(self, rows: int) -> Sequence[int]:
-        """Empty: a trace runs to its step."""
+        """Return an empty sequence: Grain's order needs no counts per input."""
         return ()
 
     def without(self, part: int, position: int) -> None:
-        """Such a mix ends with the first of its inputs."""
+        """Do nothing: this mix ends as soon as one of its inputs ends."""
 
     def to_values(self) -> Any:
         return [list(self.names), list(self.weights)]
 
 
 class MixedIterDataset(Named[Any]):
-    """Elements of several streams in Grain's order; a state goes on with other weights, and with streams added or removed."""
+    """A mix in Grain's order; a state can be restored with other weights, or with streams added or removed."""
 
     def __init__(self, parents: Sequence[Any] | Mapping[str, Any], proportions: Any = None) -> None:
         named = parents if isinstance(parents, Mapping) else {str(number): each for number, each in enumerate(parents)}
@@ -251,7 +251,7 @@ class MixedIterDataset(Named[Any]):
 
 
 class LimitIterDataset(Named[T]):
-    """The first elements.
+    """The first `count` elements of a stream.
 
     >>> from headrace.compat.grain import MapDataset
     >>> list(LimitIterDataset(MapDataset.range(5).to_iter_dataset(), 2))
@@ -263,21 +263,21 @@ class LimitIterDataset(Named[T]):
 
 
 class RepeatIterDataset(Named[T]):
-    """All elements, so many times, each time the same; None (default): for ever."""
+    """A stream that repeats its parent's elements `num_epochs` times; None (default): without end."""
 
     def __init__(self, parent: Any, num_epochs: int | None = None) -> None:
         super().__init__(parent, repeated(parent.chain_stream, num_epochs))
 
 
 class CacheIterDataset(Named[T]):
-    """The same elements; a `RepeatIterDataset` after it makes them once."""
+    """A stream with its parent's elements, which a `RepeatIterDataset` after it makes only once."""
 
     def __init__(self, parent: Any) -> None:
         super().__init__(parent, cached(parent.chain_stream))
 
 
 class WindowShuffleIterDataset(Named[Any]):
-    """Windows of consecutive elements, each in Grain's random order."""
+    """A stream whose windows of consecutive elements are shuffled, each window in Grain's order."""
 
     def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
         window = whole_number("window_size", window_size, 1, None, "a positive int")
@@ -286,11 +286,12 @@ class WindowShuffleIterDataset(Named[Any]):
 
 
 class ZipIterDataset(Named[tuple[Any, ...]]):
-    """An element of each stream, together.
+    """Tuples of one element of each stream.
 
     Args:
         parents: the streams.
-        strict: True (default): that one ends before the others is a ValueError; False: it ends with the shortest.
+        strict: True (default): raise ValueError if a stream ends before the others; False: end with the shortest
+            stream.
     """
 
     def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
@@ -301,11 +302,11 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
 
 class TakenApart(FlatMap):
-    """Several elements of each, of which Grain's state tells how many were delivered.
+    """A flat map whose progress inside one input element is saved in Grain's state.
 
     Args:
-        function: gives them.
-        told_as: the name in the state.
+        function: returns the several elements made of one element.
+        told_as: key in Grain's state of the number of these elements that were delivered.
     """
 
     def __init__(self, function: Any, told_as: str) -> None:
@@ -317,12 +318,12 @@ class TakenApart(FlatMap):
 
 
 def _taken_apart(parent: Any, function: Any, told_as: str) -> Stream:
-    """Several elements of each of a stream; a state tells from which one on, so that none may be left out."""
+    """Add a `TakenApart` to a stream, whose elements are counted first, since none may be omitted."""
     return applied(TakenApart(function, told_as), counted(parent.chain_stream)[0])
 
 
 class RebatchIterDataset(Named[Any]):
-    """Batches of another size, of the same rows in the same order.
+    """Batches of another size, made of the same rows in the same order.
 
     >>> from headrace.compat.grain import MapDataset
     >>> batches = RebatchIterDataset(MapDataset.range(5).batch(2).to_iter_dataset(), 3)
@@ -338,7 +339,7 @@ class RebatchIterDataset(Named[Any]):
 
 
 class FlatMapIterDataset(Named[Any]):
-    """Several elements of each."""
+    """A stream that makes several elements of each element, by the transform's `flat_map`."""
 
     def __init__(self, parent: Any, transform: Any) -> None:
         super().__init__(parent, _taken_apart(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer"))
@@ -350,7 +351,7 @@ def _same(dataset: Any) -> Stream:
 
 
 class ThreadPrefetchIterDataset(Named[T]):
-    """The same stream, made on a thread ahead of the user; where other workers make it, they do so already."""
+    """The same stream, made on a thread ahead of the consumer; no effect if workers already do this."""
 
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
         if prefetch_buffer_size < 0:
@@ -364,7 +365,7 @@ class ThreadPrefetchIterDataset(Named[T]):
 
 
 class WithOptionsIterDataset(Named[T]):
-    """The same stream, whose filters warn or raise as the options say; the other options do nothing here."""
+    """The same stream, whose filters warn or raise as `options` say; other options have no effect."""
 
     def __init__(self, parent: Any, options: Any) -> None:
         self.options = self.dataset_options = options
@@ -372,13 +373,13 @@ class WithOptionsIterDataset(Named[T]):
 
 
 def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential_slice: bool = False) -> Any:
-    """The same stream, made on threads.
+    """Make the elements of a stream on threads.
 
     Args:
-        ds: a stream.
-        num_threads: 0 for none.
-        buffer_size: finished elements held ready for each.
-        sequential_slice: does nothing: the order is the same.
+        ds: the stream.
+        num_threads: number of threads; 0 for none.
+        buffer_size: number of finished elements that each thread holds ready.
+        sequential_slice: no effect, since the order is the same.
     """
     threads = whole_number("num_threads", num_threads, 0, None, "a number of threads, 0 for none")
     if threads > 1:
@@ -387,5 +388,5 @@ def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential
 
 
 def apply_transformations(ds: Any, transformations: Any) -> Any:
-    """Apply a transform, or each of a list, to a dataset: `ds.apply(transformations)`."""
+    """Apply a transform, or each transform of a list: `ds.apply(transformations)`."""
     return ds.apply(transformations)

@@ -1,6 +1,6 @@
-"""Iterators of Grain's datasets: those of the engine, with states that are dicts; and those of users.
+"""Iterators of Grain's datasets: those that headrace runs, and the base class for a user's own.
 
-In: iterators of ours, or of a dataset of the user's. Out: elements, states.
+In: an iterator of headrace's, or a user's dataset. Out: elements, and states that are dicts.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from .states import chain_state_after, is_grains, is_of_another_mix
 
 T = TypeVar("T")
 State: TypeAlias = Any
-"""A dict of JSON values, or a function that makes it."""
+"""A dict of JSON values, or a function that returns it."""
 
 
 class DatasetIterator(Generic[T], Iterator[T], ABC):
-    """Base of the iterators of a dataset of your own: define `__next__`, `get_state` and `set_state`.
+    """Base class for your own dataset iterators: define `__next__`, `get_state` and `set_state`.
 
     Args:
-        parents: the iterators that it takes from; `self._parent` is the one, if there is one.
+        parents: the iterators that this one reads from. If there is exactly one, it is
+            `self._parent`.
     """
 
     _parents: tuple[Any, ...] = ()
@@ -47,43 +48,44 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
 
     @abstractmethod
     def get_state(self) -> dict[str, Any]:
-        """The state: a dict of JSON values."""
+        """Return the state: a dict of JSON values."""
 
     @abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go to where this or another iterator of the dataset stood."""
+        """Resume from a state of this or another iterator of the same dataset."""
 
     def state_later(self) -> Callable[[], dict[str, Any]]:
-        """A function that gives the present state later; taking it is cheap where states are."""
+        """Return a function that returns the state of this moment when it is called later."""
         state = self.get_state()
         return lambda: state
 
     def start_prefetch(self) -> None:
-        """Have the work begin now, in the background as far as there is one."""
+        """Start background work now, in the iterators that this one reads from."""
         for parent in self._parents:
             parent.start_prefetch()
 
     def close(self) -> None:
-        """Stop all work. May be called twice."""
+        """Stop all work. A second call does nothing."""
         for parent in self._parents:
             parent.close()
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
+        """Save the present state into a directory in the background (Orbax's protocol)."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
+        """Restore the state saved in a directory, and start to prefetch (Orbax's protocol)."""
         return restore_later(directory, self)
 
 
 class Resumed(DatasetIterator[T]):
-    """The elements of a generator that can begin at any state.
+    """An iterator over a generator function that can begin at any state.
 
     Args:
-        begin: gives the elements from a state on, each with the state that follows it; None: as the parents stand.
-        state: of the beginning.
-        parents: the iterators that it takes from.
+        begin: function that yields pairs `(element, state after it)`, starting from a given state.
+            It is called with None to start from the present states of `parents`.
+        state: state at the beginning.
+        parents: the iterators that the generator reads from.
     """
 
     def __init__(self, begin: Callable[[Any], Iterator[tuple[T, State]]], state: State, parents: Any = ()) -> None:
@@ -116,7 +118,7 @@ class Resumed(DatasetIterator[T]):
         self._state = state
 
     def close(self) -> None:
-        """The next `next` begins anew where it stood."""
+        """Stop the generator; the next `next(…)` starts a new one at the present state."""
         if self._elements is not None:
             self._state = self.get_state()
             self._elements.close()
@@ -125,15 +127,15 @@ class Resumed(DatasetIterator[T]):
 
 
 class EngineRun(NotedIterator):
-    """An iterator of ours, that goes to a place as a value."""
+    """Iterator of headrace's engine that can be moved to a `LoaderState`."""
 
     def go_to(self, state: LoaderState, strict: bool = True) -> None:
-        """Go to a place; arguments as of `set_state`."""
+        """Move to a state; arguments as of `set_state`."""
         self._go_to(state, strict)
 
 
 class EngineIterator(DatasetIterator[T]):
-    """One pass over a dataset, by the engine."""
+    """An iterator over one pass of a dataset, run by headrace's engine."""
 
     def __init__(self, begin: Callable[[], EngineRun], tree: Node) -> None:
         self._begin, self._tree = begin, tree
@@ -155,7 +157,10 @@ class EngineIterator(DatasetIterator[T]):
         return repr(self.run).replace("EngineRun", "DatasetIterator")
 
     def get_state(self) -> dict[str, Any]:
-        """The state after the last element that the user received: a dict of JSON values, for any number of workers."""
+        """Return the state after the last delivered element.
+
+        The state is a dict of JSON values. It can be restored with any number of workers.
+        """
         return self.run.state_dict()
 
     def state_later(self) -> Callable[[], dict[str, Any]]:
@@ -163,10 +168,12 @@ class EngineIterator(DatasetIterator[T]):
         return lambda: mark.state.to_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go to where this or another iterator of the dataset stood, or Grain's; also after it ended or was closed.
+        """Resume from a state of this or another iterator of the dataset, of headrace or of Grain.
+
+        Works also after the iterator has ended or was closed.
 
         Raises:
-            CheckpointError: it is no state, or that of another dataset.
+            CheckpointError: if `state` is not a state, or is one of another dataset.
         """
         if self._is_closed:
             self.run, self._is_closed = self._begin(), False
@@ -178,12 +185,20 @@ class EngineIterator(DatasetIterator[T]):
         self.run.start_prefetch()
 
     def close(self) -> None:
-        """The next `next` is a ValueError; `set_state` opens the iterator again."""
+        """Stop all work.
+
+        A later `next(…)` raises ValueError; `set_state` opens the iterator again.
+        """
         self.run.close()
         self._is_closed = True
 
     def next_index(self) -> int:
-        """The index of the element that comes next; of batches, if the dataset has them."""
+        """Return the index of the next element, or of the next batch if the dataset is batched.
+
+        Raises:
+            NotImplementedError: if elements have no index: after a filter or a flat map, or with
+                several datasets.
+        """
         pipeline = self.run.pipeline
         only_counts = all(isinstance(join.rule, (All, First)) for join in pipeline.joins) and not pipeline.skips_errors
         if len(pipeline.leaves) > 1 or not only_counts or not all(stage.one_to_one for stage in pipeline.stages):
@@ -193,7 +208,12 @@ class EngineIterator(DatasetIterator[T]):
         return self.run.step
 
     def go_to_index(self, index: int) -> None:
-        """Go to the element at an index."""
+        """Move to the element with this index.
+
+        Raises:
+            NotImplementedError: if elements have no index, see `next_index`.
+            StateIndexError: if the index is past the end.
+        """
         self.next_index()
         state, pipeline = self.run.here().state, self.run.pipeline
         rows, notes = index, list[tuple[int]]()  # of joins that count their rows
@@ -215,20 +235,20 @@ class EngineIterator(DatasetIterator[T]):
 
 
 def get_next_index(ds_iter: Any) -> int:
-    """The index, from 0, of the element that comes next.
+    """Return the index, from 0, of the next element.
 
     Raises:
-        NotImplementedError: elements have no index, after a filter for example.
+        NotImplementedError: if elements have no index, for example after a filter.
     """
     return int(_with_index(ds_iter, "get_next_index").next_index())
 
 
 def set_next_index(ds_iter: Any, index: int) -> None:
-    """Go to the element at an index, from 0. Reads nothing.
+    """Move to the element with this index, from 0. Reads no records.
 
     Raises:
-        NotImplementedError: elements have no index, after a filter for example.
-        IndexError: there is no such element.
+        NotImplementedError: if elements have no index, for example after a filter.
+        IndexError: if there is no such element.
     """
     _with_index(ds_iter, "set_next_index").go_to_index(index)
 

@@ -1,6 +1,7 @@
 """Lengths of datasets that never end, as Grain computes them.
 
-In: a node. Out: its length in Grain, where a batch, a slice or a mix of an endless dataset has a smaller number than `ENDLESS`.
+In: a node. Out: its length in Grain. A batch or a slice of an endless dataset has a length below
+`ENDLESS`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from ....samplers.protocol import ENDLESS
 from .orders import Mix
 
 EXACT = 1 << 53
-"""Below it, Grain's arithmetic with floats is exact."""
+"""Lengths below this number are exact in Grain, which computes with floats."""
 
 
 def grain_length(node: Node) -> int:
-    """The length of a node, by arithmetic on the lengths below it.
+    """Return Grain's length of a node, computed from the lengths of the nodes below it.
 
     >>> from headrace.compat.grain import MapDataset
     >>> endless = MapDataset.range(10).repeat()

@@ -1,6 +1,6 @@
-"""Grain's MapDataset: ours, in Grain's order; and datasets that are made by name, in place of by a method.
+"""Grain's `MapDataset`, and the datasets that Grain makes by class (`ZipMapDataset`, …).
 
-In: sources, and what is to be done to their records. Out: elements at any index.
+In: sources, and the operations to apply to their records. Out: elements at any index.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ T = TypeVar("T")
 
 
 class MapDataset(OurMapDataset[T]):
-    """Elements at any index, in Grain's order: `source(…)`, and methods that each give another dataset.
+    """A dataset with random access, in Grain's order.
 
-    Its methods are those of `headrace.MapDataset`. What is random gives what Grain gives for the same seeds.
+    Begin with `source(…)`; each method returns another dataset. It has the methods of
+    `headrace.MapDataset`. Random orders and random maps give what Grain gives for the same seeds.
 
     >>> MapDataset.range(5).shuffle(seed=1)[[0, 1, 2, 3, 4]]
     [1, 2, 3, 0, 4]
@@ -55,12 +56,18 @@ class MapDataset(OurMapDataset[T]):
     _stats = NO_STATS  # datasets of others take times with it
 
     def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> MapDataset[T]:
-        """The elements in Grain's random order; `repeat(reseed_each_epoch=False)` repeats the order of one epoch.
+        """Shuffle the elements of each epoch in Grain's random order.
 
-        After `repeat()` without a number, any element may come at any index, which is a warning.
+        `repeat(reseed_each_epoch=False)` after it repeats the order of one epoch. Warns if it comes
+        after `repeat()` without a number: then elements may come twice, or late, since there are no
+        epochs.
+
+        Args:
+            seed: an int in [0, 2^32); None (default): derived from the last `seed(…)` before.
+            reseed_each_epoch: no effect here.
 
         Raises:
-            SeedError: there is no seed.
+            SeedError: if `seed` is None and no `seed(…)` comes before.
         """
         node = self.root_node
         if node.length >= ENDLESS:
@@ -69,14 +76,15 @@ class MapDataset(OurMapDataset[T]):
         return self._made(Reordered(node, order))
 
     def random_map(self, transform: Any, *, seed: int | None = None) -> MapDataset[Any]:
-        """A function of each element and Grain's generator of its index.
+        """Call a function with each element and Grain's random generator for the element's index.
 
         Args:
-            transform: a function `(element, rng)`, or a `RandomMap`. The generator is valid during the call.
-            seed: any number that is not negative; None (default): made of that of `seed()` before.
+            transform: a function `(element, rng)`, or a `RandomMap`. `rng` is valid only during the
+                call.
+            seed: an int, 0 or more; None (default): derived from the last `seed(…)` before.
 
         Raises:
-            SeedError: there is no seed.
+            SeedError: if `seed` is None and no `seed(…)` comes before.
         """
         kind = as_kind(RandomMapTransform, transform)
         own = seed_of("random_map", seed, self.root_node.seeds)
@@ -85,11 +93,14 @@ class MapDataset(OurMapDataset[T]):
     def slice(
         self, sl: builtins.slice | Sequence[int] | OurMapDataset[int], wrap_around: bool = False
     ) -> MapDataset[T]:
-        """The elements at some indices: those that a slice of Python's means, or, as in Grain 0.2.19, any, in their order.
+        """Select elements by a Python slice or by a list of indices (Grain 0.2.19).
+
+        Elements selected by a list are in the order of the list.
 
         Args:
-            sl: a slice; or indices, in a list, an array, or a dataset, which is read once.
-            wrap_around: an index past the end is in the first epoch again; False (default): in the next one.
+            sl: a slice; or indices in a list, an array or a dataset, which is read once.
+            wrap_around: what an index past the end means: True: the same element again as in the
+                first epoch; False (default): an element of the next epoch.
 
         >>> list(MapDataset.range(10).slice([7, 2]))
         [7, 2]
@@ -107,12 +118,12 @@ class MapDataset(OurMapDataset[T]):
     def to_iter_dataset(
         self, read_options: Any = None, *, allow_nones: bool = False, **options: Any
     ) -> IterDataset[Any]:
-        """The stream of one epoch.
+        """Return the stream over one epoch.
 
         Args:
             read_options: how records are read ahead.
-            allow_nones: True keeps elements that are None.
-            **options: those that `headrace.MapDataset` has besides.
+            allow_nones: True keeps elements that are None; False (default) omits them.
+            **options: the other options of `headrace.MapDataset.to_iter_dataset`.
         """
         from .iter_dataset import IterDataset
 
@@ -123,7 +134,7 @@ class MapDataset(OurMapDataset[T]):
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:
-        """The records of a source; there may be none.
+        """Make a dataset of the records of a source, which may be empty.
 
         >>> len(MapDataset.source([]))
         0
@@ -132,13 +143,13 @@ class MapDataset(OurMapDataset[T]):
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
-        """The integers of Python's `range`."""
+        """Make a dataset of the integers of Python's `range(start, stop, step)`."""
         numbers = range(start) if stop is None else range(start, stop, step)
         return MapDataset.source(RangeDataSource(numbers.start, numbers.stop, numbers.step))
 
     @staticmethod
     def concatenate(datasets: Sequence[OurMapDataset[Any]]) -> MapDataset[Any]:
-        """All elements of the first dataset, then those of the second, and so on."""
+        """Concatenate datasets: all elements of the first, then all of the second, and so on."""
         named = _nodes("concatenate", datasets)
         named = {name: node for name, node in named.items() if node.length} or named
         lengths = [
@@ -151,11 +162,16 @@ class MapDataset(OurMapDataset[T]):
     def mix(  # type: ignore[override]
         datasets: Sequence[OurMapDataset[Any]], weights: Sequence[float] | None = None
     ) -> MapDataset[Any]:
-        """Elements of several datasets in Grain's order. It ends before a dataset would have to begin again.
+        """Mix the elements of several datasets in Grain's order.
+
+        The mix ends before a dataset would have to begin again.
 
         Args:
-            datasets: none of them empty.
-            weights: positive; None (default): all equal.
+            datasets: datasets that are not empty.
+            weights: a positive number for each dataset; None (default): all equal.
+
+        Raises:
+            ValueError: if a dataset is empty, or a weight is not positive.
 
         >>> MapDataset.mix([MapDataset.range(6), MapDataset.range(10, 12)], [0.75, 0.25])[[0, 1, 2, 3]]
         [0, 1, 2, 10]
@@ -171,7 +187,12 @@ class MapDataset(OurMapDataset[T]):
 
     @staticmethod
     def select_from_datasets(datasets: Sequence[OurMapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
-        """Elements of several datasets, as `selection_map[index]` says: `(number of the dataset, index in it)`."""
+        """Take each element from the dataset and the index that `selection_map` returns.
+
+        Args:
+            datasets: the datasets.
+            selection_map: returns, for an index, `(number of the dataset, index in it)`.
+        """
         named = _nodes("select_from_datasets", datasets)
         return _chosen(named, ByMap(selection_map, len(named)))
 
@@ -180,14 +201,17 @@ class MapDataset(OurMapDataset[T]):
 
 
 class Chain(MapDataset[T], OurChain[T]):
-    """A dataset that one of the methods made."""
+    """A dataset that a method of another dataset made."""
 
     def __len__(self) -> int:
-        """Number of elements in an epoch. That of an endless dataset is `sys.maxsize`, which a batch divides, as in Grain."""
+        """Return the number of elements in an epoch.
+
+        For an endless dataset it is `sys.maxsize`; a batch divides this number, as in Grain.
+        """
         return grain_length(self._tree)
 
     def __getitem__(self, index: Any) -> Any:
-        """The element at an index; errors have Grain's words."""
+        """Return the element at an index; error messages have Grain's wording."""
         try:
             return super().__getitem__(index)
         except StructureError as error:
@@ -206,14 +230,14 @@ def _chosen(named: dict[str, Node], choice: Choice) -> MapDataset[Any]:
 
 
 class _Named(Chain[Any]):
-    """A dataset that a class makes."""
+    """Base of datasets that are made by a class of their own."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Chain, (self._tree,)
 
 
 class WindowShuffleMapDataset(_Named):
-    """Each window of consecutive indices in Grain's random order.
+    """A dataset whose windows of consecutive indices are shuffled, in Grain's order.
 
     >>> from headrace.compat.grain import MapDataset
     >>> shuffled = WindowShuffleMapDataset(MapDataset.range(6), window_size=3, seed=1)
@@ -227,10 +251,10 @@ class WindowShuffleMapDataset(_Named):
 
 
 class ZipMapDataset(_Named):
-    """Tuples of the elements that datasets of one length have at the same index.
+    """A dataset of tuples of the elements that several datasets have at the same index.
 
     Raises:
-        ValueError: there is none, or their lengths differ.
+        ValueError: if the list is empty, or the lengths differ.
     """
 
     def __init__(self, parents: Sequence[OurMapDataset[Any]]) -> None:
@@ -244,11 +268,13 @@ class ZipMapDataset(_Named):
 
 
 class FlatMapMapDataset(_Named):
-    """Several elements of each; those that are not there are None.
+    """A dataset in which each element of its parent becomes several elements.
+
+    An index for which there is no element gives None.
 
     Args:
         parent: the dataset.
-        transform: has `max_fan_out`, the number of indices for each element.
+        transform: a flat map; its `max_fan_out` is the number of indices for each element.
     """
 
     def __init__(self, parent: OurMapDataset[Any], transform: Any) -> None:

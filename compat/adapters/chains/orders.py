@@ -1,6 +1,7 @@
-"""Orders of Grain's datasets, as index maps and choices of ours.
+"""Grain's orders of datasets, as the index maps and choices that headrace's dataset nodes use.
 
-In: indices of a dataset. Out: indices of the dataset, or of one of the datasets, below.
+In: indices of a dataset. Out: indices of the dataset below; for a mix, also the number of the
+dataset.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ WORD = 1 << 32
 
 
 class _ByGroup:
-    """Groups of consecutive indices, each in an order of its own: that of the seed and the group's number added up."""
+    """Shuffle of groups of consecutive indices.
+
+    The random seed of a group is `seed` plus the number of the group.
+    """
 
     length: int
     seed: int
@@ -36,7 +40,7 @@ class _ByGroup:
 
     @property
     def group(self) -> int:
-        """The size of a group."""
+        """The number of indices in a group."""
         return self.length
 
     def many(self, indices: Indices) -> Indices:
@@ -56,7 +60,7 @@ class _ByGroup:
 
 @dataclass(frozen=True)
 class Shuffle(_ByGroup):
-    """Each epoch in an order of its own."""
+    """A shuffle of each epoch, with another order for each epoch."""
 
     length: int  # of an epoch
     seed: int  # in `[0, 2^32)`
@@ -64,7 +68,10 @@ class Shuffle(_ByGroup):
 
 @dataclass(frozen=True)
 class WindowShuffle(_ByGroup):
-    """Each window of consecutive indices in an order of its own; windows do not mind where an epoch ends."""
+    """A shuffle of each window of consecutive indices.
+
+    Windows are counted without regard to epochs.
+    """
 
     window: int  # indices
     seed: int  # in `[0, 2^32)`
@@ -77,14 +84,17 @@ class WindowShuffle(_ByGroup):
 
 @dataclass(frozen=True)
 class Mix(Choice):
-    """Elements of several datasets in proportion to their weights; the index of a dataset only grows, past its epochs, too."""
+    """A mix in proportion to weights.
+
+    The index into each dataset only grows, also past the end of its epoch.
+    """
 
     lengths: tuple[int, ...]  # of the datasets
     weights: tuple[int, ...]  # as `whole_weights` gives them
 
     @cached_property
     def length(self) -> int:
-        """No element of a dataset comes twice."""
+        """The number of elements before a dataset would deliver an element twice."""
         total = sum(self.weights)
         return min(ENDLESS, int(min(length / (weight / total) for length, weight in zip(self.lengths, self.weights))))
 
@@ -93,7 +103,11 @@ class Mix(Choice):
         return [list(self.lengths), list(self.weights)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Weight by weight: those that are left share the rest."""
+        """Return for each index the number of a dataset and the index in that dataset.
+
+        Datasets are treated one by one: each takes its weight's share of the indices that the
+        datasets before it left.
+        """
         which = np.full(len(indices), -1, dtype=np.int64)
         inner = np.zeros(len(indices), dtype=np.int64)
         before, after, left = indices, indices + 1, sum(self.weights)
@@ -116,17 +130,23 @@ class Mix(Choice):
 
 
 def _share(counts: Indices, part: int, whole: int) -> Indices:
-    """`counts * part // whole`, without overflow."""
+    """Return `counts * part // whole` for each count, without integer overflow."""
     times, rest = np.divmod(counts, whole)
     shared: Indices = times * part + rest * part // whole
     return shared
 
 
 def whole_weights(weights: Sequence[float] | None, count: int) -> tuple[int, ...]:
-    """Weights as Grain rounds them: the smallest is 100, the others are cut to whole numbers; all 1 where there are none.
+    """Convert weights to whole numbers as Grain does.
+
+    The smallest weight becomes 100; the others are scaled alike and cut to whole numbers.
+
+    Args:
+        weights: a positive number for each dataset; None for equal weights, which gives all 1.
+        count: number of datasets.
 
     Raises:
-        ValueError: one is not positive, or there are not as many as datasets.
+        ValueError: if a weight is not positive, or the number of weights is not `count`.
 
     >>> whole_weights([0.7, 0.3], 2)
     (233, 100)

@@ -1,4 +1,4 @@
-"""The chain behind a dataset of either kind, and the seeds that Grain makes of those set before in it."""
+"""Seeds derived from an earlier `seed(…)`, as in Grain, for operations that are given none."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ _HIGHEST = (1 << 32) - 1
 
 
 def seeds_of(dataset: Any) -> Seeds:
-    """The seeds that hold for a dataset of either kind."""
+    """Return the seeds set by `seed(…)` in a dataset, each with its distance in operations."""
     seeds: Seeds = (dataset.root_node if hasattr(dataset, "root_node") else dataset.chain_stream).seeds
     return seeds
 
 
 def seed_of(method: str, seed: Any, seeds: Seeds) -> int:
-    """The seed that was passed, or one made of those below: another one for each distance from where they were set.
+    """Return `seed`, or, if it is None, a seed derived from `seeds`.
+
+    The derived seed depends on the distance to each operation `seed(…)`.
+
+    Args:
+        method: name of the method that needs the seed, for the error.
+        seed: the seed that the user passed, or None.
+        seeds: pairs of a seed set before and its distance in operations.
 
     Raises:
-        SeedError: there is none.
+        SeedError: if `seed` is None and `seeds` is empty.
 
     >>> seed_of("shuffle", None, ((42, 0),))
     3329053876
@@ -37,5 +44,5 @@ def seed_of(method: str, seed: Any, seeds: Seeds) -> int:
 
 
 def shuffle_seed_of(seed: Any, seeds: Seeds) -> int:
-    """The seed of a shuffle, in `[0, 2^32)`."""
+    """Return the seed of a shuffle, as `seed_of` does; it must be in [0, 2^32)."""
     return whole_number("seed", seed_of("shuffle", seed, seeds), 0, _HIGHEST, "an int in [0, 2^32), seed=0 for example")

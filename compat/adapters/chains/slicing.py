@@ -1,6 +1,6 @@
-"""Refusal of several workers for streams that have no parts for them, as in Grain.
+"""Refuse several workers for streams that cannot be divided among workers, as Grain does.
 
-In: datasets. Out: an error for one that a single worker has to run through.
+In: datasets. Out: an error if only a single worker can run a dataset.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _OURS = __name__.partition(".adapters")[0]
 
 
 def check_can_be_sliced(dataset: Any) -> None:
-    """Check that a dataset, and those that it is made from, can be made by several workers.
+    """Check that several workers can divide a dataset and its parents among them.
 
     Raises:
-        ValueError: a class of the user's has neither parents nor `set_slice`.
+        ValueError: if a user's dataset class has neither parents nor a method `set_slice`.
     """
     if not isinstance(dataset, IterMethods) or hasattr(dataset, "set_slice"):
         return

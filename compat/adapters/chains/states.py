@@ -1,11 +1,12 @@
-"""Goes on where an iterator of a Grain dataset stopped.
+"""Convert a state of a Grain dataset iterator to a headrace state.
 
-In: the dict that Grain's iterator gave, and the tree that reads on. Out: the state of the pipeline of this tree, from which
-those elements come that Grain had not delivered.
+In: the dict that Grain's iterator returned, and the tree of the dataset that resumes. Out: the
+state of this tree's pipeline; it continues with the first element that Grain had not delivered.
 
-A state of Grain's is nested as the dataset is, from its end to its beginning. Maps, filters and batches have none of their own:
-theirs is that of the dataset below, the index of its next element. Workers have one each; worker w of W has every W-th element
-from the w-th on.
+Grain's states are nested like the dataset, from its last operation to its source. Maps, filters and
+batches have no state of their own; in their place stands the state of the dataset below, i.e. the
+index of its next element. With workers there is one state per worker: worker w of W makes every
+W-th element, starting with element w.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
 
 
 def is_grains(state: Any) -> bool:
-    """True for a state that Grain gave, or that of a sequential dataset; False for one of our engine."""
+    """Return True if `state` has Grain's form, False if it is a state of headrace's engine."""
     return isinstance(state, dict) and "cursor" not in state and "version" not in state
 
 
 def is_of_another_mix(state: LoaderState, pipeline: Pipeline) -> bool:
-    """True if a state is of a mix that had other weights or datasets; as in Grain, it can be restored."""
+    """Return True if `state` is of a mix with other weights or datasets than `pipeline`.
+
+    As in Grain, such a state can be restored.
+    """
     sampler = state.fingerprint["sampler"]
     now = pipeline.fingerprint["sampler"]
     if not isinstance(sampler, dict) or not isinstance(now, dict) or "joins" not in sampler or "joins" not in now:
@@ -54,10 +58,10 @@ def is_of_another_mix(state: LoaderState, pipeline: Pipeline) -> bool:
 
 
 def chain_state_after(state: dict[str, Any], tree: Node, pipeline: Pipeline) -> LoaderState:
-    """The state of a pipeline that goes on from a Grain state.
+    """Convert a Grain state to a state of `pipeline`.
 
     Raises:
-        CheckpointError: it is no state of Grain's, or cannot be gone on with.
+        CheckpointError: if `state` is not a state of Grain's, or does not fit the dataset.
     """
     of_workers = _of_workers(state, tree)
     if len(of_workers) > 1:
@@ -69,7 +73,7 @@ def chain_state_after(state: dict[str, Any], tree: Node, pipeline: Pipeline) -> 
 
 
 def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
-    """The states of the workers; of a dataset without, its own."""
+    """Return a list of the states of Grain's workers; without workers, a list of the one state."""
     if not isinstance(state, dict) or _WORKERS not in state:
         return [state]
     numbers, states = state.get(_NUMBERS), state[_WORKERS]
@@ -82,14 +86,14 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
 
 
 def _depth(state: Any) -> int:
-    """The number of states of interleaves, or of one worker, that are one inside the other."""
+    """Count the levels of nested worker or interleave states."""
     if not isinstance(state, dict) or _WORKERS not in state:
         return 0
     return 1 + max((_depth(each) for each in state[_WORKERS]), default=0)
 
 
 def _interleaves(tree: Node, state: Any) -> int:
-    """The number of interleaves that are one inside the other, as far as the state has such."""
+    """Count the levels of nested interleaves in a tree, as deep as the state has levels."""
     base = _uncounted(tree)
     datasets = (
         getattr(base.leaf.source.dataset, "datasets", None) if isinstance(base, Read) and base.leaf.in_order else None
@@ -109,7 +113,7 @@ def _tree_of(dataset: Any) -> Node:
 
 
 def _uncounted(tree: Node) -> Node:
-    """The bottom of a line, below joins that only count."""
+    """Return the lowest node of a line of operations, skipping nodes that only count rows."""
     base, _ = line_of(tree)
     return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
 
@@ -119,7 +123,10 @@ def _only_counts(tree: Node) -> bool:
 
 
 def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) -> LoaderState:
-    """The state of the elements that workers left of a dataset with indices."""
+    """Return the state that continues after Grain's workers.
+
+    This is for a dataset whose elements have indices.
+    """
     if pipeline.joins:
         raise _of_many(of_workers)
     reached, unit = tuple(_cursor(tree, each).positions[0] for each in of_workers), unit_of(_indexed_operations(tree))
@@ -147,14 +154,14 @@ def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
 
 
 def _indexed_operations(tree: Node) -> Sequence[Operation]:
-    """The operations of a line that belong to the `MapDataset` at its bottom."""
+    """Return the operations of a tree that belong to the `MapDataset` below its streams."""
     while isinstance(tree, Apply) and not isinstance(tree, Indexed):
         tree = tree.input
     return tree.operations if isinstance(tree, Indexed) else ()
 
 
 def _cursor(tree: Node, state: Any) -> Cursor:
-    """The cursor of a tree."""
+    """Convert a Grain state to the cursor of a tree; any mismatch raises CheckpointError."""
     try:
         return _of_line(tree, state)
     except StateIndexError:
@@ -167,7 +174,10 @@ def _cursor(tree: Node, state: Any) -> Cursor:
 
 
 def _of_line(tree: Node, state: Any) -> Cursor:
-    """The states of operations, from the last to the first, and of their input."""
+    """Convert a Grain state to the cursor of a line of operations and its input.
+
+    Operations are treated from the last to the first.
+    """
     taken = 0  # rows that came before, where that is told
     base, operations = line_of(tree)
     skips = [0] * len(runs_of(operations)) if operations or isinstance(base, Read) else []
@@ -192,7 +202,10 @@ def _of_line(tree: Node, state: Any) -> Cursor:
 
 
 def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> tuple[int, int]:
-    """The position of the next record, and how many rows of it were delivered: none, but after a flat map."""
+    """Return the position of the next record, and the number of rows of it that were delivered.
+
+    The second number is 0 except inside a flat map.
+    """
     below, first = _indexed_operations(tree), runs_of(line_of(tree)[1])[0]
     unit, fan_out = unit_of(below), fan_out_of_all(below)
     index, child = divmod(reached := state["next_index"], fan_out)
@@ -228,7 +241,11 @@ def _of_join(joined: Joined, state: Any, taken: int) -> Cursor:
 
 
 def _of_cache(tree: Node, state: Any) -> Cursor:
-    """The state of a cache: once it is filled, Grain counts the elements given from it, and makes them again."""
+    """Convert Grain's state of a cache.
+
+    Once Grain's cache is filled, its state only counts the elements given from it; these elements
+    are then made again.
+    """
     given = _count(state["position"])
     if not state["cache_filled"]:
         return cursor_of_join([_of_line(tree, state["parent"])], (given,))

@@ -1,6 +1,6 @@
-"""Filters that note how much they leave out, as Grain's do: too much is a warning in the log, or an error, as the options ask.
+"""Filters that count the elements they omit, and warn or raise above a limit, as in Grain.
 
-In: the tree of a stream, and `DatasetOptions`. Out: the same tree, whose filters count.
+In: the tree of a stream, and `DatasetOptions`. Out: the same tree, with filters that count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ EVERY, SECONDS = 1000, 60.0
 
 
 def options_of(dataset: Any) -> DatasetOptions | None:
-    """The options of a dataset, and of those that it is made from; where both say something, the last one counts."""
+    """Return the options of a dataset merged with those of its parents, or None.
+
+    The dataset's own options take precedence.
+    """
     found: DatasetOptions | None = getattr(dataset, "dataset_options", None)
     for parent in getattr(dataset, "parents", ()):
         below = options_of(parent)
@@ -31,7 +34,7 @@ def options_of(dataset: Any) -> DatasetOptions | None:
 
 
 def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None) -> Node:
-    """A tree whose filters note what they leave out, and whose sources have the options."""
+    """Replace the filters of a tree by filters that count, and pass the options to its sources."""
     chosen = options or DatasetOptions()
     if isinstance(tree, Read):
         return tree if options is None else _with_options(tree, options)
@@ -44,7 +47,7 @@ def watched(tree: Node, options: DatasetOptions | None, read_options: Any = None
 
 
 def _with_options(tree: Read, options: DatasetOptions) -> Read:
-    """A dataset that is run through hands the options to those that it is made from."""
+    """Pass the options to the datasets that a source is made from, if it takes options."""
     dataset: Any = getattr(tree.leaf.source, "dataset", None)
     if not hasattr(dataset, "with_dataset_options"):
         return tree
@@ -53,7 +56,7 @@ def _with_options(tree: Read, options: DatasetOptions) -> Read:
 
 
 def _reader(read_options: Any) -> str:
-    """Grain's name of what reads a `MapDataset`."""
+    """Return the text that Grain's warnings show for the reader of a `MapDataset`."""
     own = read_options or ReadOptions()
     numbers = f"num_threads={own.num_threads}, prefetch_buffer_size={own.prefetch_buffer_size}"
     return f"PrefetchDatasetIterator(read_options=ReadOptions({numbers}), allow_nones=False)"
@@ -67,12 +70,14 @@ def _watched(operation: Operation, reader: str, options: DatasetOptions) -> Oper
 
 
 class WatchedFilter(Filter):
-    """A filter that counts what it leaves out. Its identity is that of the filter.
+    """A filter that counts the elements it omits.
+
+    It has the same identity as the filter that it wraps.
 
     Args:
         watched: the filter.
-        name: for the message.
-        options: tell how much may be left out.
+        name: name of the filter in messages.
+        options: the shares of omitted elements at which to warn and to raise.
     """
 
     def __init__(self, watched: Filter, name: str, options: DatasetOptions) -> None:
@@ -85,7 +90,7 @@ class WatchedFilter(Filter):
 
     @property
     def fingerprint(self) -> Any:
-        """The fingerprint of the filter."""
+        """The fingerprint of the wrapped filter."""
         explicit = getattr(self.watched, "fingerprint", None)
         return described(self.watched) if explicit is None else explicit
 
@@ -98,12 +103,15 @@ class WatchedFilter(Filter):
         return self.watched.name_in_stats
 
     def begin(self) -> None:
-        """Count anew: an iterator begins. In one process, those of one dataset that run at a time count together."""
+        """Start counting at 0, for a new iterator.
+
+        Iterators of one dataset that run together in a process share their counts.
+        """
         self._counts = _Counts(self.name, self.options)
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The filter's function, which counts."""
+        """The filter's function, which also counts its results."""
         function = self.watched.function
 
         def counted(element: Any) -> bool:
@@ -118,7 +126,7 @@ class WatchedFilter(Filter):
 
 
 class _Counts:
-    """Counts of the elements that came to a filter, and of those that it left out."""
+    """Counts of the elements that reached a filter, and of those that it omitted."""
 
     def __init__(self, name: str, options: DatasetOptions) -> None:
         self._name, self._options = name, options
@@ -126,10 +134,11 @@ class _Counts:
         self._told = -SECONDS
 
     def add(self, passes: bool) -> None:
-        """Count an element.
+        """Count one element.
 
         Raises:
-            ValueError: more of the last thousand were left out than the options allow.
+            ValueError: if the share omitted of the last thousand elements exceeds the limit in the
+                options.
         """
         self._seen += 1
         self._left_out += not passes

@@ -1,1 +1,1 @@
-"""Names of Grain's private modules that programs import."""
+"""Names in Grain's private modules (`grain._src`) that programs import."""

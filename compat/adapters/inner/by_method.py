@@ -1,6 +1,7 @@
-"""Classes that make what a method of a dataset makes: nothing is an instance of them.
+"""Grain's classes for which headrace has a dataset method: calling the class calls the method.
 
-In: the dataset below, and arguments. Out: what its method gives.
+In: a dataset and arguments. Out: the dataset that the method returns. It is not an instance of the
+class.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..options import MultiprocessingOptions
 
 
 class ByMethod:
-    """Base of these classes."""
+    """Base of the classes: calling one calls the dataset method named by `method`."""
 
     method = ""
 
@@ -25,14 +26,14 @@ class ByMethod:
 
 
 class Batched(ByMethod):
-    """Makes `dataset.batch(…)`."""
+    """Calls `dataset.batch(…)`."""
 
     def __new__(cls, parent: Any, batch_size: int, drop_remainder: bool = False, batch_fn: Any = None) -> Any:
         return parent.batch(batch_size, drop_remainder=drop_remainder, batch_fn=batch_fn)
 
 
 class Sliced(ByMethod):
-    """Makes `dataset.slice(…)`, of a slice alone."""
+    """Calls `dataset.slice(…)`, with a slice only."""
 
     def __new__(cls, parent: Any, sl: slice) -> Any:
         if not isinstance(sl, slice):
@@ -41,7 +42,7 @@ class Sliced(ByMethod):
 
 
 def by_method(name: str, method: str) -> type[ByMethod]:
-    """The class of a name.
+    """Make a class that calls the method `method` of the dataset passed to it.
 
     >>> from headrace.compat.grain import MapDataset
     >>> MapMapDataset = by_method("MapMapDataset", "map")
@@ -54,7 +55,7 @@ def by_method(name: str, method: str) -> type[ByMethod]:
 def multiprocess_prefetch(
     ds: Any, num_workers: int = 0, buffer_size: int = 1, worker_init_fn: Any = None, sequential_slice: bool = False
 ) -> Any:
-    """Makes `dataset.mp_prefetch(…)`.
+    """Call `dataset.mp_prefetch(…)`.
 
     >>> from headrace.compat.grain import MapDataset
     >>> list(multiprocess_prefetch(MapDataset.range(3).to_iter_dataset(), num_workers=1, buffer_size=2))
@@ -65,7 +66,7 @@ def multiprocess_prefetch(
 
 @dataclass(frozen=True)
 class _Begins:
-    """A function without arguments, to be called in each worker."""
+    """A worker init function that calls a function without arguments."""
 
     function: Any
 
@@ -74,10 +75,10 @@ class _Begins:
 
 
 def process_prefetch(parent: Any, buffer_size: int, worker_init_fn: Any = None) -> Any:
-    """Makes `dataset.mp_prefetch(…)` with one worker, in which `worker_init_fn()` is called first.
+    """Call `dataset.mp_prefetch(…)` with one worker, in which `worker_init_fn()` is called first.
 
     Raises:
-        ValueError: `buffer_size` is not above 0.
+        ValueError: if `buffer_size` is not positive.
 
     >>> from headrace.compat.grain import MapDataset
     >>> list(process_prefetch(MapDataset.range(3).to_iter_dataset(), buffer_size=2))
@@ -91,10 +92,10 @@ def process_prefetch(parent: Any, buffer_size: int, worker_init_fn: Any = None) 
 def mixed_map_dataset(
     parents: Sequence[Any], proportions: Sequence[float] | None = None, selection_map: Any = None
 ) -> Any:
-    """Makes `MapDataset.mix(…)`, or with a map of indices `MapDataset.select_from_datasets(…)`.
+    """Call `MapDataset.mix`, or `MapDataset.select_from_datasets` if `selection_map` is given.
 
     Raises:
-        ValueError: both are given.
+        ValueError: if both `proportions` and `selection_map` are given.
 
     >>> list(mixed_map_dataset(parents=[MapDataset.range(2), MapDataset.range(5, 7)], proportions=[1, 1]))
     [0, 5, 1, 6]
@@ -107,7 +108,10 @@ def mixed_map_dataset(
 
 
 class SharedMemoryArray:
-    """Makes a plain array: batches come from workers in shared memory by themselves."""
+    """Calling this returns a plain NumPy array.
+
+    Batches from workers arrive in shared memory anyway.
+    """
 
     def __new__(cls, shape: Any, dtype: Any = float) -> Any:
         return np.zeros(shape, dtype)
@@ -115,7 +119,10 @@ class SharedMemoryArray:
 
 @dataclass(frozen=True)
 class SharedMemoryArrayMetadata:
-    """An array in memory of a name; no element is one."""
+    """Description of an array in a named shared memory block.
+
+    It exists for type checks; no element is of this class.
+    """
 
     name: str
     shape: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Functions and constants that programs import from Grain's private modules.
 
-In: arguments, iterators. Out: numbers, summaries.
+In: arguments, iterators. Out: numbers, statistics.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import os
 from typing import Any
 
 PROCESS_KILL_TIMEOUT_S = 25
-"""Seconds after which Grain kills a worker that does not end. Workers here end at once."""
+"""Seconds after which Grain kills a worker that does not end. It has no effect here."""
 
 
 class PyGrainInternalError(Exception):
-    """An error of Grain itself; nothing here raises it."""
+    """Grain's error about a fault in Grain itself. headrace does not raise it."""
 
 
 def determine_worker_count(input_worker_count: int | None) -> int:
-    """The number of workers that a program asks for; None: one for each CPU.
+    """Return the number of workers asked for; None gives one per CPU.
 
     >>> determine_worker_count(3)
     3
@@ -26,5 +26,5 @@ def determine_worker_count(input_worker_count: int | None) -> int:
 
 
 def get_execution_summary(iterator: Any) -> Any:
-    """The statistics of an iterator of a dataset; `str` makes a table of them."""
+    """Return the statistics of a dataset iterator; `str()` of them is a table."""
     return getattr(iterator, "run", iterator).stats()

@@ -1,6 +1,6 @@
-"""Grain's private modules, and where the names in them are here: those that programs of others import.
+"""Where the names in Grain's private modules are found in headrace.
 
-Out: for each module, its names.
+In: the name of a module below `grain._src`, and a name in it. Out: headrace's object.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _WHOLE: dict[str, tuple[str, ...]] = {
         )
     },
 }
-"""The modules of ours in which a module's names are looked for."""
+"""For each private module of Grain, the headrace modules in which its names are looked up."""
 
 _MADE = {
     "filter": "Filter",
@@ -132,21 +132,24 @@ _MORE = {
         "_PROCESS_KILL_TIMEOUT_S": f"{_INNER}.functions.PROCESS_KILL_TIMEOUT_S"
     },
 }
-"""Names with a leading underscore, and names that Grain had in earlier versions: module, name, and the path of ours."""
+"""Names that differ in headrace: module, name in Grain, path of headrace's object.
+
+These are private names, and names that Grain had in earlier versions.
+"""
 
 
 def modules() -> Iterator[str]:
-    """The modules, without `grain._src`, each after those above it."""
+    """Yield the names of the modules, without `grain._src.`; a package comes before its modules."""
     for name in _WHOLE:
         parts = name.split(".")
         yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def name_in(module: str, name: str) -> Any:
-    """The thing that a module has under a name.
+    """Return headrace's object for a name in a private module of Grain.
 
     Raises:
-        AttributeError: it is not here.
+        AttributeError: if headrace has no such name.
     """
     for place in _WHOLE.get(module, ()):
         found = getattr(import_module(place), name, None)

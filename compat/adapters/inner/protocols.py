@@ -1,6 +1,6 @@
-"""Protocols of functions and iterators that programs take from Grain's private modules, and a value that tells of workers.
+"""Protocols that programs import from Grain's private modules, and the context of a worker.
 
-In: classes of the user's. Out: whether they have these methods.
+In: a user's classes. Out: whether they have the methods of a protocol.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import Any, Protocol, runtime_checkable
 
 
 class BatchFn(Protocol):
-    """A function for `batch(batch_fn=…)` that tells the spec of its batches, too."""
+    """A function for `batch(batch_fn=…)` that can also describe its batches."""
 
     def __call__(self, elements: Sequence[Any]) -> Any:
-        """The batch of these elements."""
+        """Return the batch made of these elements."""
 
     def output_spec(self, input_spec: Any, batch_size: int, drop_remainder: bool) -> Any:
-        """The spec of batches, by that of elements."""
+        """Return the spec of the batches, given the spec of the elements."""
 
 
 @runtime_checkable
 class SupportsSlicedStateManagement(Protocol):
-    """An iterator that tells the place in each of its streams."""
+    """An iterator that has a separate state for each of its streams."""
 
     def get_shard_states(self) -> Sequence[Any]:
-        """The place in each."""
+        """Return the state of each stream."""
 
     def set_shard_states(self, shard_states: Sequence[Any]) -> None:
-        """Go there."""
+        """Restore the state of each stream."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiprocessingContext:
-    """The number of a worker, and of all: here, no stream depends on them."""
+    """Index of a worker process and number of workers. In headrace no stream depends on them."""
 
     process_index: int = 0
     process_count: int = 1

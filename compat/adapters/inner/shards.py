@@ -1,6 +1,6 @@
-"""The part of the examples that a shard has in Grain.
+"""Grain's division of examples into shards.
 
-In: their number, and the options of a shard. Out: where its part begins and ends.
+In: the number of examples, and the shard. Out: the range of examples of this shard.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ....samplers.grain_order import GrainOrder
 
 
 def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
-    """The first example of a shard, and that after its last one.
+    """Return the index of a shard's first example, and the index after its last example.
 
     >>> [even_split(9, ShardOptions(index, 2, drop_remainder=drops)) for drops in (True, False) for index in (0, 1)]
     [(0, 4), (4, 8), (0, 5), (5, 9)]

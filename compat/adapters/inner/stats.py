@@ -1,6 +1,8 @@
-"""Decorators and objects with which iterators of others take times; here they do nothing, as `iterator.stats()` has them all.
+"""Grain's decorators and objects that measure time. They do nothing here.
 
-In: functions, elements. Out: the same.
+Use `iterator.stats()` for measurements.
+
+In: functions, elements. Out: the same functions and elements.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ IPL_CAT_UNKNOWN = "unknown"
 
 
 def record_next_duration_if_output(next_fn: F) -> F:
-    """The same function."""
+    """Return the function unchanged."""
     return next_fn
 
 
 def trace_input_pipeline(stage_category: str = "", **trace_kwargs: Any) -> Any:
-    """A context that does nothing; a decorator, too."""
+    """Return a context manager, or a decorator, that does nothing."""
     return contextlib.nullcontext() if trace_kwargs else _Unchanged()
 
 
 def trace_input_pipeline_next(stage_category: str = "", **trace_kwargs: Any) -> Callable[[F], F]:
-    """A decorator that gives the same function."""
+    """Return a decorator that returns the function unchanged."""
     return record_next_duration_if_output
 
 
@@ -39,7 +41,7 @@ class _Unchanged(contextlib.nullcontext[None]):
 
 
 class Timer:
-    """A context that takes no time.
+    """A context manager in place of Grain's timer; it measures nothing.
 
     >>> with Timer() as timer:
     ...     pass
@@ -51,40 +53,43 @@ class Timer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def value(self) -> int:
-        """0."""
+        """Return 0."""
         return 0
 
     def reset(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class Stats:
-    """The `_stats` of a dataset's iterator."""
+    """The attribute `_stats` of a dataset's iterator.
+
+    It has Grain's methods, and none of them measures anything.
+    """
 
     @contextlib.contextmanager
     def record_self_time(self, offset_ns: float = 0, num_produced_elements: int = 1) -> Iterator[None]:
-        """A context that takes no time."""
+        """Return a context manager that does nothing."""
         yield
 
     def record_output_spec(self, element: T) -> T:
-        """The same element."""
+        """Return the element unchanged."""
         return element
 
     def record_output_spec_for_batch(self, elements: T) -> T:
-        """The same elements."""
+        """Return the elements unchanged."""
         return elements
 
     def record_bytes_consumed(self, element: Any) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def record_bytes_produced(self, element: Any) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def report(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 NO_STATS = Stats()

@@ -1,6 +1,6 @@
-"""Trees as Grain's `tree_lib` goes through them.
+"""Functions of Grain's `tree_lib` on nested dicts, lists and tuples.
 
-In: dicts, lists, tuples, and leaves. Out: the same with other leaves.
+In: trees and their leaves. Out: trees with other leaves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ our_flatten = partial(flatten_all, is_leaf=lambda leaf: isinstance(leaf, ShapeDt
 
 
 def map_structure(f: Callable[..., Any], *structures: Any) -> Any:
-    """A function of the leaves at each place of trees of one structure.
+    """Call a function with the leaves at each place of several trees of the same structure.
 
     >>> map_structure(lambda a, b: a + b, {"x": [1, 2]}, {"x": [10, 20]})
     {'x': [11, 22]}
@@ -30,14 +30,16 @@ def map_structure(f: Callable[..., Any], *structures: Any) -> Any:
 
 
 def map_structure_up_to(shallow: Any, f: Callable[..., Any], *structures: Any) -> Any:
-    """The same, where the leaves are those of the first tree; what stands there in the others may be trees."""
+    """Call a function at each leaf of `shallow`, with the other trees' subtrees there."""
     structure = our_flatten(shallow)[1]
     columns = [structure.flatten_up_to(other) for other in structures]
     return structure.unflatten([f(*together) for together in zip(*columns)])
 
 
 def map_structure_with_path(f: Callable[..., Any], structure: Any, *others: Any) -> Any:
-    """A function of the path and the leaf at each place, and the leaves of other trees of that structure there.
+    """Call a function with the path and the leaf at each place of a tree.
+
+    The leaves of `others`, trees of the same structure, at the same place are passed after them.
 
     >>> map_structure_with_path(lambda path, leaf: (path, leaf), {"x": [1]})
     {'x': [(('x', 0), 1)]}
@@ -50,30 +52,32 @@ def map_structure_with_path(f: Callable[..., Any], structure: Any, *others: Any)
 
 
 def flatten(structure: Any) -> list[Any]:
-    """The leaves."""
+    """Return the leaves of a tree."""
     return our_flatten(structure)[0]
 
 
 def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """The leaves, each after its path."""
+    """Return pairs of path and leaf."""
     leaves, spec = our_flatten(structure)
     return list(zip(spec.paths(), leaves))
 
 
 def unflatten_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
-    """These leaves in the structure of a tree."""
+    """Build a tree with the structure of `structure` from a flat sequence of leaves."""
     return our_flatten(structure)[1].unflatten(list(flat_sequence))
 
 
 def assert_same_structure(a: Any, b: Any) -> None:
-    """Raise a ValueError for trees of two structures."""
+    """Check that two trees have the same structure; raise ValueError if they do not."""
     ours, theirs = our_flatten(a)[1], our_flatten(b)[1]
     if ours != theirs:
         raise ValueError(f"The two structures differ: {str(ours)[:100]} and {str(theirs)[:100]}.")
 
 
 def spec_like(structure: Any) -> Any:
-    """Texts of types and shapes in place of the leaves. A list or tuple of one type is a leaf.
+    """Replace each leaf by a text of its type and shape.
+
+    A list or tuple whose items all have one type counts as a leaf.
 
     >>> spec_like({"x": np.zeros((2, 3)), "y": [1, 2], "z": "text"})
     {'x': 'float64[2, 3]', 'y': 'list<int>[2]', 'z': 'str[]'}

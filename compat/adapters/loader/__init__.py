@@ -1,1 +1,1 @@
-"""Grain's DataLoader over ours."""
+"""Grain's `DataLoader`, built on headrace's."""

@@ -1,6 +1,6 @@
-"""Grain's DataLoader: ours, in Grain's order, with Grain's generators, and with operations on iterators of records.
+"""Grain's `DataLoader`, with Grain's order and generators, and operations on iterators of records.
 
-In: source, sampler, operations. Out: iterators, whose states are bytes.
+In: a source, a sampler, operations. Out: iterators whose states are bytes.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from .records import IndexSampler, shard_of
 
 
 class DataLoader(LoaderMethods):
-    """Records of a source, in a sampler's order, run through operations.
+    """Load the records of a source in a sampler's order and run operations on them.
 
     Args:
-        data_source: as `headrace.DataLoader` takes it.
-        sampler: as `headrace.DataLoader` takes it.
-        operations: transforms, and functions that make an iterator of `Record`s of another; the latter are run in order, in one
-            worker.
-        worker_count: processes; the stream is the same with any number.
-        worker_buffer_size: finished batches held ready for each worker.
-        shard_options: the part for this process; None (default): the sampler's.
+        data_source: as for `headrace.DataLoader`.
+        sampler: as for `headrace.DataLoader`.
+        operations: transforms, or functions that make an iterator of `Record`s from another one.
+            With such functions, records are read in order by one worker.
+        worker_count: number of worker processes. The stream is the same for any number.
+        worker_buffer_size: number of finished batches that each worker holds ready.
+        shard_options: the shard of this process; None (default): the sampler's.
         read_options: how records are read ahead.
-        enable_profiling: writes the table of `iterator.stats()` to the log, once a minute and at the end.
+        enable_profiling: True logs the table of `iterator.stats()` once a minute and at the end.
 
     >>> sampler = IndexSampler(5, shuffle=True, seed=1, num_epochs=1)
     >>> list(DataLoader(data_source=[10, 20, 30, 40, 50], sampler=sampler))
@@ -99,21 +99,24 @@ class DataLoader(LoaderMethods):
 
     @property
     def _multiprocessing_options(self) -> MultiprocessingOptions:
-        """The name that Keras asks for."""
+        """Same as `multiprocessing_options`, under the name that Keras uses."""
         return self.multiprocessing_options
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:
-        """The number of workers, and of elements that each holds ready."""
+        """The number of workers, and of elements that each worker holds ready."""
         execution = self._description.execution
         return MultiprocessingOptions(execution.workers, execution.worker_buffer_size)
 
 
 class DataLoaderIterator(NotedIterator):
-    """One pass over a loader's stream. Its states are bytes; those of Grain's iterators are read, too."""
+    """One pass over a loader's stream.
+
+    Its states are bytes; it can also restore states of Grain's iterators.
+    """
 
     def __next__(self) -> Any:
-        """The next element; errors have Grain's words."""
+        """Return the next element; error messages have Grain's wording."""
         try:
             return super().__next__()
         except StructureError as error:
@@ -121,10 +124,12 @@ class DataLoaderIterator(NotedIterator):
             raise
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
-        """Go on where this or another iterator stood, or one of Grain's that had the same sampler.
+        """Resume from a state of this or another iterator, or of a Grain iterator.
+
+        The Grain iterator must have had the same sampler.
 
         Raises:
-            CheckpointError: the bytes are no state, or that of another pipeline.
+            CheckpointError: if `state` is not a state, or is one of another pipeline.
         """
         if b'"last_seen_indices"' in state or b'"next_index_in_buffer"' in state:
             state = state_after(state, self._pipeline).to_json()
@@ -132,7 +137,11 @@ class DataLoaderIterator(NotedIterator):
 
 
 def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
-    """True if only iterators of records can do the work: a user's own operation, or own generators."""
+    """Return True if the operations must run on an iterator of records.
+
+    They must if one of them is a user's function on such iterators, if a random map comes after a
+    batch, or if there is a random map and the sampler is a user's own.
+    """
     if not all(isinstance(operation, Operation) for operation in operations):
         return True
     random = [place for place, operation in enumerate(operations) if grain_method(operation) == "random_map"]
@@ -167,18 +176,18 @@ def load(
     worker_count: int | None = 0,
     read_options: Any = None,
 ) -> DataLoader:
-    """A `DataLoader` over all records, in Grain's order.
+    """Make a `DataLoader` over all records of a source, in Grain's order.
 
     Args:
-        source: of records.
-        num_epochs: None (default) never ends.
-        shuffle: whether to permute each epoch; needs `seed`.
-        seed: int in `[0, 2^32)`.
-        shard_options: the part for this process; default: all.
+        source: a source of records.
+        num_epochs: number of epochs; None (default) for no end.
+        shuffle: True permutes each epoch; needs `seed`.
+        seed: an int in `[0, 2^32)`.
+        shard_options: the shard of this process; None (default): all records.
         transformations: operations before the batch.
-        batch_size: None (default) gives single elements.
-        drop_remainder: leave out a last batch that is not full.
-        worker_count: processes.
+        batch_size: number of elements in a batch; None (default) gives single elements.
+        drop_remainder: True omits a last batch that is not full.
+        worker_count: number of worker processes.
         read_options: how records are read ahead.
 
     >>> [batch.tolist() for batch in load([1, 2, 3], batch_size=2, num_epochs=1)]

@@ -1,6 +1,8 @@
-"""Grain's older operations: functions of an iterator of records. Those of its own are operations of ours as well.
+"""Grain's older operations: functions that make an iterator of records from another one.
 
-In: iterators of `Record`. Out: the same.
+Grain's own ones are also converted to headrace's operations.
+
+In: iterators of `Record`. Out: iterators of `Record`.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ Records = Iterator[Record[Any]]
 
 @runtime_checkable
 class IteratorOperation(Protocol):
-    """A user's own operation: it makes an iterator of records of another."""
+    """Protocol of a user's own operation: it makes an iterator of records from another one."""
 
     def __call__(self, input_iterator: Records) -> Records: ...
 
 
 class _Older(Generic[T]):
-    """An operation of Grain's own."""
+    """Base of Grain's own older operations."""
 
     def newer(self) -> Operation:
-        """The transform that does the same."""
+        """Return the transform that does the same."""
         raise NotImplementedError
 
     def __call__(self, input_iterator: Records) -> Records:
@@ -42,7 +44,7 @@ class _Older(Generic[T]):
 
 @dataclass
 class MapOperation(_Older[T]):
-    """A function of each element.
+    """Call a function with each element.
 
     >>> [record.data for record in MapOperation(str)(iter([Record(RecordMetadata(0), 5)]))]
     ['5']
@@ -56,7 +58,7 @@ class MapOperation(_Older[T]):
 
 @dataclass
 class RandomMapOperation(_Older[T]):
-    """A function of each element and the generator of its record."""
+    """Call a function with each element and the random generator of its record."""
 
     random_map_function: Callable[..., T]
 
@@ -66,7 +68,7 @@ class RandomMapOperation(_Older[T]):
 
 @dataclass
 class FilterOperation(_Older[T]):
-    """The elements that a function is true of."""
+    """Keep the elements for which a function returns True."""
 
     condition_function: Callable[[T], bool]
 
@@ -76,10 +78,10 @@ class FilterOperation(_Older[T]):
 
 @dataclass
 class BatchOperation(_Older[T]):
-    """Consecutive elements as one.
+    """Batches of consecutive elements.
 
     Raises:
-        ValueError: the size is not positive.
+        ValueError: if `batch_size` is not positive.
     """
 
     batch_size: int
@@ -93,25 +95,29 @@ class BatchOperation(_Older[T]):
         return Batch(self.batch_size, self.drop_remainder, self.batch_fn)
 
     def disable_deprecation_message(self) -> None:
-        """There is none."""
+        """Do nothing; headrace shows no deprecation message."""
 
 
 _OLDER = (MapOperation, RandomMapOperation, FilterOperation, BatchOperation)
 
 
 def newer(operation: Any) -> Any:
-    """The transform that does what an older operation of Grain's own does; others as they are."""
+    """Convert one of Grain's older operations to a transform.
+
+    Any other operation is returned unchanged.
+    """
     return operation.newer() if type(operation) in _OLDER else operation
 
 
 class OneGenerator(Operation):
-    """A random map of a loader. The random maps of a loader draw, one after the other, from one generator for each record.
+    """A random map of a loader. All random maps of a loader share one generator for each record.
 
     Args:
-        transform: what it does.
-        generators: that all of them share.
-        first: whether it is the first of them.
-        draws: False gives None in place of a generator, as Grain does after a flat map, or without a seed.
+        transform: the random map.
+        generators: the generators that the random maps share.
+        first: True for the first random map, which sets the generator to the start of the record.
+        draws: False passes None instead of a generator, as Grain does after a flat map, or without
+            a seed.
     """
 
     reads_position = True
@@ -125,7 +131,7 @@ class OneGenerator(Operation):
         return repr(self.transform)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Without the generators, which have no identity."""
+        """Return the attributes that identify this operation, without the generators."""
         return {"transform": self.transform, "first": self.first, "draws": self.draws}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -144,7 +150,13 @@ class OneGenerator(Operation):
 
 
 def with_one_generator(operations: Sequence[Any], seeded: bool) -> list[Any]:
-    """The operations of a loader, with random maps that draw as Grain's do: they get None if the sampler has no seed."""
+    """Make the random maps of a loader share one generator per record, as in Grain.
+
+    Args:
+        operations: all operations of the loader.
+        seeded: True if the sampler has a seed. Otherwise random maps get None instead of a
+            generator.
+    """
     generators, methods = OfLoader(), list(map(grain_method, operations))
     return [
         OneGenerator(
@@ -166,7 +178,12 @@ _MADE: dict[str, Callable[[Any, Record[Any]], Any]] = {
 def on_records(
     operation: Any, metadata: Callable[[RecordMetadata], RecordMetadata] = lambda metadata: metadata
 ) -> Callable[[Records], Records]:
-    """An operation, as a function of an iterator of records; `metadata` gives that of an element that is made of one."""
+    """Convert an operation to a function on iterators of records.
+
+    Args:
+        operation: a transform; a function on such iterators is returned unchanged.
+        metadata: makes the metadata of a result from that of its input record.
+    """
     if not isinstance(operation, Operation):
         return operation  # type: ignore[no-any-return]
     if hasattr(operation, "batch_fn"):
@@ -184,7 +201,7 @@ def on_records(
 
 
 def _batches(batch: Any, records: Records) -> Records:
-    """Consecutive records as one, with the metadata of the last."""
+    """Yield batches of consecutive records, each with the metadata of its last record."""
     make = batch.batch_fn or partial(stacked, lists_are_trees=True)
     found: list[Record[Any]] = []
     for record in records:

@@ -1,6 +1,7 @@
-"""The stream of a loader whose operations work on iterators of records: run through in order.
+"""Stream of a loader whose operations work on iterators of records, which are read in order.
 
-In: a source, a sampler, operations. Out: elements, and states that say from which record on, and what of it was delivered.
+In: a source, a sampler, operations. Out: elements, and states. A state tells at which record the
+operations begin, and how many elements made of records from there on were delivered.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ from .records import Record
 
 
 class RecordStream:
-    """Elements that operations on iterators make of a shard's records.
+    """The elements that operations on iterators make of a shard's records.
 
-    A state is the record from which the operations began anew, and how many elements came since.
+    A state holds the record at which the operations begin anew, and the number of elements
+    delivered since.
 
     Args:
-        source: of records.
-        sampler: has `__getitem__`, which gives metadata.
+        source: a source of records.
+        sampler: a sampler whose `__getitem__` returns metadata.
         length: number of positions of this shard.
-        shard: which positions those are.
-        operations: transforms, and functions of iterators of records.
-        reading: how many threads read records ahead.
+        shard: the shard of this process.
+        operations: transforms, and functions on iterators of records.
+        reading: number of threads that read records ahead.
     """
 
     def __init__(
@@ -52,7 +54,12 @@ class RecordStream:
         return Resumed(self._elements, self.state_at(0))
 
     def state_at(self, start: int, given: Sequence[int] = ()) -> dict[str, Any]:
-        """The state in which the operations begin anew at a record of the shard; flat maps gave so many elements before."""
+        """Return the state in which the operations begin at record `start` of the shard.
+
+        Args:
+            start: number of the record in the shard.
+            given: for each flat map, the number of its elements that were delivered before.
+        """
         return {"start": start, "delivered": 0, **({"given": list(given)} if any(given) else {})}
 
     @property

@@ -1,4 +1,4 @@
-"""Grain's samplers, ours in Grain's order with Grain's generators; and records with their metadata, for operations.
+"""Grain's samplers, with Grain's order and generators, and records with metadata.
 
 In: positions. Out: record keys, metadata.
 """
@@ -23,23 +23,26 @@ T = TypeVar("T")
 
 
 class RecordMetadata(OurMetadata):
-    """The record at one position: index, key and generator.
+    """Index, record key and random generator of the record at one position.
 
     >>> RecordMetadata(index=3, record_key=7).remove_record_key()
     RecordMetadata(index=3, record_key=None, rng=None)
     """
 
     def remove_record_key(self) -> RecordMetadata:
-        """The same of an element that is no record of the source any more."""
+        """Return the metadata without the record key.
+
+        It is for an element that operations made of a record.
+        """
         return self if self.record_key is None else dataclasses.replace(self, record_key=None)
 
 
 @dataclass(slots=True)
 class Record(Generic[T]):
-    """An element with its metadata.
+    """An element and its metadata.
 
     Attributes:
-        metadata: where it stands.
+        metadata: index, record key and random generator.
         data: the element.
     """
 
@@ -48,15 +51,21 @@ class Record(Generic[T]):
 
 
 def with_key_removed(metadata: Any) -> Any:
-    """The metadata of what an operation makes of a record; a sampler of the user's may give metadata of ours."""
+    """Return Grain's metadata without the record key; `metadata` may be headrace's."""
     return RecordMetadata(metadata.index, None, metadata.rng)
 
 
 class _Sampler(OurIndexSampler):
-    """With generators as Grain makes them; a shard may have no records, and is an error when it is to read one, as in Grain."""
+    """Base of the samplers: Grain's order and random generators.
+
+    A shard may have no records: this warns here, and raises when a record is read, as in Grain.
+    """
 
     may_exceed_source: ClassVar[bool] = True
-    """A loader takes it with more records than the source has; one that is not there is an error when it is read."""
+    """Whether a loader accepts this sampler with more records than the source has: yes.
+
+    Reading a record that does not exist is an error.
+    """
 
     def _check_part(self) -> None:
         if not self._grain_order().part()[1]:
@@ -82,16 +91,16 @@ class _Sampler(OurIndexSampler):
 
 
 class IndexSampler(_Sampler):
-    """Every record once an epoch, in Grain's order.
+    """Every record once in each epoch, in Grain's order.
 
     Args:
-        num_records: of the source.
-        shard_options: the part that this process reads; all by default.
-        shuffle: whether each epoch is permuted anew.
-        num_epochs: None (default) never ends.
-        seed: int in `[0, 2^32)`.
-        algorithm: that of Grain, in any case.
-        balance: None, as Grain has no such order.
+        num_records: number of records of the source.
+        shard_options: the shard of this process; None (default): all records.
+        shuffle: True permutes each epoch anew; needs `seed`.
+        num_epochs: number of epochs; None (default) for no end.
+        seed: an int in `[0, 2^32)`.
+        algorithm: no effect; the order is always Grain's.
+        balance: must be None, since Grain has no balanced order.
 
     >>> [IndexSampler(5, shuffle=True, seed=1)[position].record_key for position in range(5)]
     [1, 2, 3, 0, 4]
@@ -110,7 +119,7 @@ class IndexSampler(_Sampler):
         super().__init__(num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain", balance)
 
     def __repr__(self) -> str:
-        """The text that Grain prints."""
+        """Return the text that Grain prints."""
         return (
             f"IndexSampler(num_records={self.num_records}, shard_options={self.shard_options!r}, shuffle={self.shuffle}, "
             f"num_epochs={self.num_epochs}, seed={self.seed})"
@@ -118,24 +127,30 @@ class IndexSampler(_Sampler):
 
 
 class SequentialSampler(_Sampler, OurSequentialSampler):
-    """Every record once, in the source's order.
+    """Every record once, in the order of the source.
 
     Args:
-        num_records: of the source.
-        shard_options: the part that this process reads; all by default.
-        seed: int in `[0, 2^32)`, for random operations.
+        num_records: number of records of the source.
+        shard_options: the shard of this process; default: all records.
+        seed: an int in `[0, 2^32)`, for random operations.
 
     >>> [SequentialSampler(3)[position].record_key for position in range(3)]
     [0, 1, 2]
     """
 
     def __repr__(self) -> str:
-        """The text that Grain prints."""
+        """Return the text that Grain prints."""
         return f"SequentialSampler(num_records={self.num_records}, shard_options={self.shard_options!r})"
 
 
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
-    """The shard that a loader is to read: as in Grain, all shards are equally long."""
+    """Return the shard that a loader reads, from its argument or else from its sampler.
+
+    None if neither gives a shard.
+
+    As in Grain, all shards get the same number of records: the remainder is dropped unless the
+    sampler has Grain's order.
+    """
     if shard_options is None:
         shard_options = getattr(sampler, "shard_options", None) or getattr(sampler, "_shard_options", None)
     if shard_options is None:

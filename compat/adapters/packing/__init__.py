@@ -1,1 +1,1 @@
-"""Grain's packings."""
+"""Grain's packing datasets and operation."""

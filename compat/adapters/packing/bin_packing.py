@@ -1,4 +1,4 @@
-"""Grain's packing into bins: documents of unequal length become rows of one length.
+"""Grain's packing into bins: documents of unequal length become rows of equal length.
 
 In: dicts of arrays. Out: dicts of rows, with segment ids and positions.
 """
@@ -22,12 +22,17 @@ from ..chains.iterators import Resumed
 
 
 class Packing(IterDataset[Any]):
-    """A dataset that puts elements of its parent together."""
+    """Base of streams that pack several elements of their parent into one."""
 
     def fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Packing | None:
-        """The same, of elements that workers make.
+        """Return this packing with a parent made by workers, or None if workers bring nothing.
 
-        None where that does not pay: nothing is done to them but reading, or they are run through in order, too.
+        Workers bring nothing if no operations run on the records, or if the records must be read in
+        order.
+
+        Args:
+            options: `MultiprocessingOptions`.
+            worker_init_fn: called in each worker first.
         """
         parent, stream = self._parent, self._parent.chain_stream
         if not stream.operations or any(leaf.in_order for leaf in compiled(stream.tree).leaves):
@@ -35,7 +40,7 @@ class Packing(IterDataset[Any]):
         return self._of(parent.mp_prefetch(options, worker_init_fn))
 
     def with_dataset_options(self, options: Any) -> Packing:
-        """The same, of a parent with these options."""
+        """Return a copy of this packing whose parent has these `DatasetOptions`."""
         return self._of(WithOptionsIterDataset(self._parent, options))
 
     def _of(self, parent: Any) -> Packing:
@@ -46,37 +51,45 @@ class Packing(IterDataset[Any]):
 
 Element = Mapping[str, Any]
 Path: TypeAlias = tuple[Any, ...]
-"""The keys that lead to a leaf."""
+"""Keys that lead from the root of a tree to a leaf."""
 Later: TypeAlias = Callable[[], dict[str, Any]]
-"""Makes a state."""
+"""A function that returns a state."""
 
 
 _PACKERS = {"first": "PackedBatch", "best": "packer"}  # as Grain names them in an error that programs look for
 
 
 def length_of(value: Any) -> int:
-    """Tokens of a feature; a number is one."""
+    """Return the number of tokens of a feature: its length, or 1 for a number."""
     return 1 if np.ndim(value) == 0 else len(value)
 
 
 class BinPack(Packing):
-    """Documents are put into bins, one by one; once one fits into none, all bins are emitted, shuffled.
+    """A stream that packs documents into several bins at a time.
+
+    When a document fits into no bin, all bins become rows.
+
+    The rows are emitted in shuffled order.
 
     Args:
-        parent: dicts of arrays.
-        length_struct: length of the rows of each feature. Other features are left out. A feature that is a tree has a length
-            for each leaf, and is a meta feature; so is what aligns and fills it a tree.
-        num_packing_bins: bins that are filled at a time.
-        seed: for the order of bins.
-        shuffle_bins: whether bins are shuffled.
-        shuffle_bins_group_by_feature: bins come in the order of the mean of this feature's distinct values.
-        meta_features: get no segment ids and positions; those without a length are emitted as a list of the documents' values.
-        pack_alignment_struct: documents of a feature begin at multiples of this.
-        padding_struct: what fills a feature's rows; 0 by default.
-        max_sequences_per_bin: most documents in a bin.
+        parent: a stream of documents: dicts of arrays.
+        length_struct: length of a row, for each feature. Features not named here are omitted. A
+            feature may be a tree with a length for each leaf; then it must be a meta feature, and
+            its alignment and padding are trees, too.
+        num_packing_bins: number of bins that are filled at a time.
+        seed: for the order of the rows.
+        shuffle_bins: True (default) shuffles the rows.
+        shuffle_bins_group_by_feature: name of a feature; rows are sorted by the mean of its
+            distinct values.
+        meta_features: features without segment ids and positions. A meta feature without a length
+            is emitted as a list of the documents' values.
+        pack_alignment_struct: for a feature, a number of which each document's start is a multiple.
+        padding_struct: for a feature, the value that fills the rest of a row; default 0.
+        max_sequences_per_bin: maximal number of documents in a bin; None (default) for no limit.
 
     Raises:
-        ValueError: `max_sequences_per_bin` is not positive; or, when it runs, a document is longer than its row.
+        ValueError: if `max_sequences_per_bin` is not positive; or, while iterating, if a document
+            is longer than a row.
     """
 
     fit: ClassVar[Literal["first", "best"]]
@@ -114,7 +127,11 @@ class BinPack(Packing):
         return Resumed(partial(self._resumed, parent), partial(_state, parent.state_later(), 0, 0), parent)
 
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
-        """From a state: that of the parent before the first document of bins, and how many of them were emitted."""
+        """Yield rows from a state on.
+
+        A state holds the parent's state before the first document of the present bins, and the
+        number of rows emitted since.
+        """
         if state is None:
             return self._rows(parent, parent.state_later(), 0, 0)
         parent.set_state(state["parent"])
@@ -147,23 +164,29 @@ def _state(start: Later, emitted: int, counter: int) -> dict[str, Any]:
 
 
 class FirstFitPackIterDataset(BinPack):
-    """A document goes into the first bin that it fits into. Arguments as of `BinPack`."""
+    """A packing in which a document goes into the first bin that has room.
+
+    Arguments as for `BinPack`.
+    """
 
     fit = "first"
 
 
 class BestFitPackIterDataset(BinPack):
-    """A document goes into the fullest bin that it fits into. Arguments as of `BinPack`."""
+    """A packing in which a document goes into the fullest bin that has room.
+
+    Arguments as for `BinPack`.
+    """
 
     fit = "best"
 
 
 class Bins:
-    """Bins in the making.
+    """Bins that are being filled.
 
     Args:
-        pack: says how.
-        like: an element; its arrays' dtypes and other axes are those of the bins.
+        pack: the packing, for its options.
+        like: an element; its arrays give the dtypes and the trailing axes of the bins.
     """
 
     def __init__(self, pack: BinPack, like: Element) -> None:
@@ -187,10 +210,10 @@ class Bins:
         return np.full(shape, _told_of(self._pack.paddings, path) or 0, dtype=array.dtype)
 
     def add(self, element: Element) -> bool:
-        """Put a document into a bin; False if it fits into none.
+        """Put a document into a bin; return True if a bin had room for it.
 
         Raises:
-            PackError: it is longer than an empty bin.
+            PackError: if the document is longer than an empty bin.
         """
         parts = [_at(element, path) for path in self._paths]
         lengths = np.array([length_of(part) for part in parts], dtype=np.int64)
@@ -208,7 +231,11 @@ class Bins:
         return True
 
     def _bins_that_fit(self, lengths: NDArray[Any], capacities: NDArray[Any]) -> NDArray[Any]:
-        """Grain's best fit takes a bin with the most documents for one that is filled up: no document but an empty one fits."""
+        """Return for each bin whether a document fits into it, as a bool array.
+
+        A bin with the maximal number of documents counts as full: only for best fit, as in Grain,
+        an empty document still fits.
+        """
         taken = self._free + lengths
         if self._pack.most is not None:
             is_full = self._documents >= self._pack.most
@@ -231,14 +258,14 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """Bins that have documents."""
+        """The number of bins that contain documents."""
         return int(np.count_nonzero(self._documents))
 
     def row(self, number: int) -> dict[str, Any]:
-        """The row that a bin becomes; its keys are sorted, as Grain's are.
+        """Return the row made of bin `number`, with sorted keys as in Grain.
 
         Raises:
-            ValueError: a feature that is a tree would get segment ids.
+            ValueError: if a feature that is a tree is not a meta feature.
         """
         row: dict[str, Any] = self._structure.unflatten([values[number] for values in self._values])
         for (name, *inner), ids, positions in zip(self._paths, self._ids, self._positions):
@@ -254,7 +281,7 @@ class Bins:
         return dict(sorted(row.items()))
 
     def order(self, seed: int) -> list[int]:
-        """The numbers of the bins, as they are emitted."""
+        """Return the numbers of the bins in the order in which they are emitted."""
         if not self._pack.shuffle_bins:
             return list(range(self.count))
         shuffled: list[int] = np.random.default_rng(seed).permuted(range(self.count)).tolist()
@@ -270,7 +297,7 @@ def _at(tree: Any, path: Path) -> Any:
 
 
 def _told_of(struct: Mapping[str, Any], path: Path) -> Any:
-    """The option for a leaf; None if there is none for its feature."""
+    """Return the option for a leaf, or None if the leaf's feature has no such option."""
     return _at(struct, path) if path[0] in struct else None
 
 

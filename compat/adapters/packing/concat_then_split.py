@@ -1,4 +1,4 @@
-"""Grain's packing end to end: documents are put one after the other, and cut where a row ends.
+"""Grain's packing end to end: documents are joined one after another and cut where a row ends.
 
 In: dicts of arrays. Out: dicts of rows, with segment ids and positions.
 """
@@ -19,26 +19,26 @@ from .bin_packing import Element, Later, Packing, length_of
 
 
 class BOSHandling(enum.Enum):
-    """Treatment of the first token of each segment."""
+    """How the first token of each segment is treated."""
 
     DO_NOTHING = enum.auto()
     REPLACE_FIRST_TOKEN_WITH_BOS = enum.auto()
 
 
 class ConcatThenSplitIterDataset(Packing):
-    """Rows without padding, but for the last one.
+    """A stream of rows that documents fill end to end; only the last row has padding.
 
     Args:
-        parent: dicts of arrays, with the features of `length_struct`.
-        length_struct: length of the rows of each feature.
-        meta_features: are not cut, and get no segment ids and positions.
-        split_full_length_features: False keeps documents whole that are as long as a row.
+        parent: a stream of dicts of arrays, with the features of `length_struct`.
+        length_struct: length of a row, for each feature.
+        meta_features: features that are not cut and have no segment ids and positions.
+        split_full_length_features: False keeps a document whole if it is exactly as long as a row.
         bos_handling: whether the first token of each segment is replaced.
-        bos_features: features in which it is.
-        bos_token_id: by what.
+        bos_features: features in which it is replaced.
+        bos_token_id: the token that replaces it.
 
     Raises:
-        ValueError: the arguments about BOS do not fit one another.
+        ValueError: if `bos_handling`, `bos_features` and `bos_token_id` contradict each other.
     """
 
     def __init__(
@@ -74,7 +74,11 @@ class ConcatThenSplitIterDataset(Packing):
         )
 
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
-        """From a state, or one of Grain's: that of the parent, what was cut off its next document, and the rows since."""
+        """Yield rows from a state on, of headrace or of Grain.
+
+        A state holds the parent's state before the next document, the tokens of it that were used,
+        and the rows delivered since.
+        """
         if state is None:
             return self._rows(parent, None, 0)
         ours = state if "starts" in state else _of_grains(state)
@@ -100,11 +104,21 @@ class ConcatThenSplitIterDataset(Packing):
             ended |= not rows
 
     def _told(self, starts: Mapping[str, int] | None) -> dict[str, int]:
-        """The starts of a rest, by feature; -1 where there is no rest, so that states keep one structure."""
+        """Return for each feature the start of the unused rest of a document, or -1.
+
+        All are -1 if there is no rest.
+
+        With -1, states have the same structure in both cases.
+        """
         return dict.fromkeys(self.length_struct, -1) if starts is None else dict(starts)
 
     def _filled(self, parent: Any, rest: _Piece | None) -> tuple[list[dict[str, Any]], _Piece | None, bool]:
-        """One row, and those of documents that are rows already; the rest of the last document; True at the end."""
+        """Fill the next row from the rest of a document and from new documents.
+
+        Returns:
+            the row, followed by rows of documents that fill a row alone; the rest of the last
+            document, or None; and True if the parent has ended.
+        """
         pieces: list[_Piece] = []
         whole_rows: list[dict[str, Any]] = []
         room, ended = dict(self.length_struct), False
@@ -140,7 +154,10 @@ class ConcatThenSplitIterDataset(Packing):
         return _Piece(features, before, dict.fromkeys(names, 0), stops, numbers)
 
     def _put(self, piece: _Piece, pieces: list[_Piece], room: dict[str, int]) -> _Piece | None:
-        """Put as much of a piece into a row as there is room for; gives what is left."""
+        """Put as much of a piece into a row as fits, and return the rest of the piece, or None.
+
+        `pieces` and `room` (tokens left in the row, for each feature) are updated.
+        """
         over = {name: piece.length(name) > room[name] for name in room}
         uncut = piece.numbers.union(self.meta_features)  # are whole in both pieces
         if any(over[name] for name in uncut if name in over):
@@ -178,7 +195,10 @@ class ConcatThenSplitIterDataset(Packing):
 
 @dataclass(frozen=True)
 class _Piece:
-    """The rest of a document: of each feature the tokens from `starts` to `stops`; numbers are whole in each piece."""
+    """A part of a document: for each feature the tokens from `starts` to `stops`.
+
+    Features that are single numbers, named in `numbers`, are part of each piece.
+    """
 
     features: Element
     before: Later
@@ -195,7 +215,10 @@ def _state(before: Later, starts: dict[str, int], delivered: int) -> dict[str, A
 
 
 def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
-    """Grain's state as ours: there, -1 is for what was not cut; meta features have no slices."""
+    """Convert Grain's state to headrace's form.
+
+    In Grain's, a start of -1 means that a feature was not cut.
+    """
     cut = {name: start for name, (start, _) in state["remainder_slices"].items() if start >= 0}
     return {
         "parent": state["parent_state"],

@@ -1,6 +1,7 @@
-"""Grain's older packing: an operation on iterators of records, which gives whole batches.
+"""Grain's older packing: an operation on an iterator of records that gives whole batches.
 
-In: records of trees of arrays, of unequal lengths. Out: records of `(data, segmentations, positions)`, batch by batch.
+In: records whose elements are trees of arrays of unequal length. Out: a record per batch, with data
+`(values, segmentations, positions)`.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ T = TypeVar("T")
 
 @dataclass
 class PackAndBatchOperation(Generic[T]):
-    """Puts each element into the first row with room for it, until one finds none: then the rows are a batch.
+    """Put each element into the first row with room; when no row has room, the rows become a batch.
 
     Attributes:
         length_struct: the length of a row, for each leaf of the elements.
-        batch_size: rows.
-        max_sequences_per_bin: most elements in a row; None: as many as fit.
+        batch_size: number of rows.
+        max_sequences_per_bin: maximal number of elements in a row; None for no limit.
 
     Raises:
-        PackError: (when it runs) an element is longer than a row.
+        PackError: while iterating, if an element is longer than a row.
     """
 
     length_struct: Any
@@ -48,11 +49,11 @@ class PackAndBatchOperation(Generic[T]):
 
 
 class _Rows:
-    """A batch in the making.
+    """Rows of the batch that is being filled.
 
     Args:
-        operation: tells sizes.
-        first: an element, which tells dtypes and further axes.
+        operation: gives the sizes.
+        first: an element; it gives the dtypes and the trailing axes.
     """
 
     def __init__(self, operation: PackAndBatchOperation[Any], first: Any) -> None:
@@ -69,7 +70,7 @@ class _Rows:
         self._metadata: Any = None
 
     def take(self, record: Record[Any]) -> bool:
-        """Put an element into the first row with room; whether there was one."""
+        """Put an element into the first row with room; return True if a row had room."""
         leaves = self._structure.flatten_up_to(record.data)
         lengths = list(map(len, leaves))
         if any(length > most for length, most in zip(lengths, self._lengths)):
@@ -96,6 +97,6 @@ class _Rows:
             self._filled[row, number] += len(leaf)
 
     def finished(self) -> Record[Any]:
-        """The batch, with the metadata of its last element."""
+        """Return the batch, with the metadata of its last element."""
         columns = (self._data, self._segmentations, self._positions)
         return Record(self._metadata, tuple(map(self._structure.unflatten, columns)))

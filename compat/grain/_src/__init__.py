@@ -1,4 +1,7 @@
-"""`grain._src`: the private modules that programs import all the same. All of them are there once this one is."""
+"""`grain._src`: names in Grain's private modules that programs import.
+
+Importing this module makes all its submodules importable.
+"""
 
 import sys as _sys
 from functools import partial as _partial

@@ -1,4 +1,7 @@
-"""`grain.python`: older names. Those that need Orbax are imported when they are first used."""
+"""`grain.python`: older names of Grain.
+
+Names that need Orbax import it when they are first used.
+"""
 
 from typing import TYPE_CHECKING, Any
 
