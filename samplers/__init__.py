@@ -1,4 +1,4 @@
-"""Samplers: which record stands at a position. Pure index arithmetic."""
+"""Samplers: decide which record is read at each position of a run. Pure index arithmetic."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,9 @@
-"""Global batches in which every shard has as much to do as another.
+"""Balanced global batches: divide the records of each batch so that all shards have equal work.
 
-In: the costs of all records, and positions of a run's order. Out: positions of the sampler's order, so that the shards, which
-stripe the run's order, get records of equal cost. Blocks of positions stay together: each is a global batch, or some of them.
+In: the costs of all records, and positions of a run's order. Out: positions of the sampler's order.
+Shard s of S reads the positions s, s + S, … of the run's order; the records there have nearly equal
+costs for all shards. Records are only exchanged within a block of positions, i.e. within one global
+batch or a few of them.
 """
 
 from __future__ import annotations
@@ -25,43 +27,50 @@ from .dealing import Int64s, dealt
 from .protocol import ENDLESS
 
 MAX_BLOCK = 1 << 22
-"""Records of a block at most."""
+"""Maximal number of records in a block."""
 
 _COST_BITS = 40
-"""Costs are whole numbers below 2 to this power: those of a block can be summed."""
+"""Costs are whole numbers below 2 to this power, so that the sum over a block fits 64 bits."""
 
 _KEPT = 4
-"""Blocks that are remembered: a shard asks for each several times."""
+"""Number of planned blocks that are kept, since a shard asks for each block several times."""
 
 
 BalanceLike: TypeAlias = "bool | Cost | Balance"
-"""As users say how shards are balanced: see `headrace.load`."""
+"""How a user can ask for balance; see the argument `balance` of `headrace.load`."""
 
 
 class Balance:
-    """Records of each global batch go to shards so that the sums of their costs are as equal as can be.
+    """Divide the records of each global batch among the shards, with nearly equal costs.
 
-    The same records make the same global batch as without it; each shard gets as many of them. Each is read once, whatever
-    number of shards goes on with the run. Lengths and costs are kept, 16 bytes a record: a batch is planned in a
-    millisecond wherever it is. Lengths are not compared with the records: wrong ones make unequal sums, and lose nothing.
+    A global batch contains the same records as without balance, and each shard gets equally many of
+    them. Each record is read once, also if the run resumes with another number of shards. Lengths
+    and costs take 16 bytes per record in memory; planning a batch takes about a millisecond.
+    Lengths are not compared with the records: wrong lengths make the sums unequal, but lose no
+    record.
 
-    With a `Pack` in the loader, the rows of packed documents are dealt: a row costs the sum of the costs of its segments.
-    The rows are planned from the lengths, those that one shard makes without balance; there, wrong lengths are an error.
+    With a `Pack` in the loader, rows of packed documents are divided instead of records; the cost
+    of a row is the sum of the costs of its segments. Rows are planned from the lengths, and are the
+    same as on one shard without balance. With `Pack`, wrong lengths raise an error.
 
-    Classes that come equally often are another matter: `BalancedSampler`.
+    To draw classes equally often, use `BalancedSampler`.
 
     Args:
-        lengths: of all records, `int[records]`, in the order of keys; for a mix, a dict of such arrays by part.
-        cost: a function of an array of lengths, such as `headrace.attention(a, b)`; None (default): the length.
-        global_batch: records in a batch of all shards together; None (default): as the loader's `Batch` has it. A loader
-            with a filter, or another operation that leaves out or adds records before the batch, needs it.
-        batches: so many global batches are balanced together (default 1): then records may change places within these, and
-            a batch without a long record may wait for none.
+        lengths: the length of each record, `int[records]`, in the order of record keys; for a mix,
+            a dict of such arrays by part.
+        cost: function that computes costs from an array of lengths, such as `headrace.attention(a,
+            b)`; None (default): the cost is the length.
+        global_batch: number of records in one batch of all shards together; None (default):
+            computed from the loader's `Batch`. It must be given if a filter or another operation
+            that omits or adds records comes before the batch.
+        batches: number of global batches that are balanced together (default 1). With more than 1,
+            records may move between these batches; batches without long records then need not wait
+            for batches with long ones.
 
     Raises:
-        TypeError: an argument of the wrong kind.
-        LengthsError: a length or cost is negative or NaN, or lengths are not whole.
-        ValueError: a number is not positive.
+        TypeError: if an argument has the wrong type.
+        LengthsError: if a length or cost is negative or NaN, or a length is not a whole number.
+        ValueError: if `global_batch` or `batches` is not positive.
 
     >>> import numpy as np
     >>> from headrace import Balance, ShardOptions, load
@@ -92,16 +101,21 @@ class Balance:
         self.batches = whole_number("batches", batches, 1, MAX_BLOCK, "the number of batches to be balanced together")
 
     sizes: Mapping[str, int] | None = None
-    """The number of lengths of each part of a mix, in whose order they are."""
+    """For a mix: the number of lengths of each part, in the order in which they are stored."""
 
     rounds: Int64s | None = None
-    """Of each part the records after which its costs come again, under the next keys; None: keys end there."""
+    """Number of records of each part after which costs repeat, or None.
+
+    Costs then repeat under higher keys. With None, keys end after the last record.
+    """
 
     def of_parts(self, names: Sequence[str]) -> Balance:
-        """It for the record keys of a mix: key i·n + p is record i of part p, of n.
+        """Return the balance for the record keys of a mix.
+
+        With `n` parts, record `i` of part `p` has key `i * n + p`.
 
         Raises:
-            LengthsError: it is not of these parts.
+            LengthsError: if the lengths are not given by exactly these parts.
         """
         if self.sizes is None or self.sizes.keys() != {*names}:
             known = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"
@@ -118,11 +132,14 @@ class Balance:
         return self._with(costs, lengths=lengths)
 
     def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
-        """It for what was made of the records, and costs so much each."""
+        """Return this balance with other costs: of the rows that were made of the records."""
         return self._with(_whole(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:
-        """It for parts of so many records, or one, which come again after the last one, under the next keys."""
+        """Return this balance for records that come again under higher keys.
+
+        The records of part `p` come again after `sizes[p]` records.
+        """
         return self._with(self.costs, rounds=np.array(sizes, np.int64))
 
     def _with(self, costs: Int64s, **changes: Any) -> Balance:
@@ -133,7 +150,7 @@ class Balance:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """A digest of the costs, and the number of batches; a state tells the size of them itself."""
+        """A digest of the costs, and the number of batches balanced together."""
         return {"costs": hashlib.sha256(self.costs.tobytes()).hexdigest()[:12], "batches": self.batches}
 
     def __eq__(self, other: object) -> bool:
@@ -150,10 +167,15 @@ class Balance:
         return f"Balance({len(self.costs)} lengths, global_batch={self.global_batch}, batches={self.batches})"
 
     def covering(self, records: int, part: str | None = None) -> Balance:
-        """It, if it knows the cost of each record, of a mix or of a part of one.
+        """Return this balance after checking that it has a cost for each record.
+
+        Args:
+            records: number of records.
+            part: name of the part of a mix that the records belong to; None if there is no mix.
 
         Raises:
-            LengthsError: it does not.
+            LengthsError: if there are fewer lengths than records, or lengths are given by part and
+                there is no mix.
         """
         if part is None and self.sizes is not None:
             raise LengthsError(
@@ -168,10 +190,10 @@ class Balance:
         return self
 
     def costs_of_keys(self, keys: Int64s) -> Int64s:
-        """The costs of records.
+        """Return the costs of records, by their keys.
 
         Raises:
-            LengthsError: there is none for a key.
+            LengthsError: if a key has no cost.
         """
         if self.rounds is not None:
             index, part = np.divmod(keys, len(self.rounds))
@@ -183,15 +205,17 @@ class Balance:
         return self.costs[keys]
 
     def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
-        """The blocks of a run.
+        """Return the blocks of positions that a run divides among its shards.
 
         Args:
-            batch: records that a shard takes at a time, as for a batch; None: one by one.
-            shards: of the run.
-            exact: they make one batch, so that `global_batch` can be nothing else.
+            batch: number of records in a shard's batch; None if the loader makes no batches.
+            shards: number of shards of the run.
+            exact: True if `batch` records make exactly one batch, so that `global_batch` must be
+                `batch * shards`.
 
         Raises:
-            ValueError: the shards cannot have equal parts of a block, it is too large, or it is no batch of the loader's.
+            ValueError: if shards cannot get equal parts of a block, a block is too large, or
+                `global_batch` does not fit the loader's batches.
         """
         if self.global_batch is None and batch is None:
             raise ValueError(
@@ -216,10 +240,10 @@ class Balance:
 
 
 def checked(balance: Any) -> Balance:
-    """A balance, if it is one.
+    """Return `balance` if it is a `Balance`.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: if it is something else.
     """
     if isinstance(balance, Balance):
         return balance
@@ -227,7 +251,7 @@ def checked(balance: Any) -> Balance:
 
 
 class Blocks(NamedTuple):
-    """The blocks of positions that a run deals to its shards, as a state keeps them."""
+    """The blocks of positions that a run divides among its shards; saved in checkpoints."""
 
     shards: int
     first: int  # position at which the first one begins
@@ -235,13 +259,16 @@ class Blocks(NamedTuple):
 
 
 class Dealing:
-    """The order of a run: which position of the sampler each of its positions has. A bijection within each block.
+    """The order of a run with balance: a map from positions of the run to positions of the sampler.
+
+    Within each block, it is a permutation.
 
     Args:
         balance: the costs.
-        record_keys: of the sampler's positions.
-        total: number of positions; what the last block has over a multiple of the shards stays where it is.
-        blocks: of the run.
+        record_keys: returns the record keys at positions of the sampler.
+        total: number of positions. Positions left over when the last block is divided by the number
+            of shards are not moved.
+        blocks: the blocks of the run.
     """
 
     def __init__(self, balance: Balance, record_keys: Callable[[Int64s], Int64s], total: int, blocks: Blocks) -> None:
@@ -253,7 +280,7 @@ class Dealing:
         return {**vars(self), "_known": OrderedDict()}
 
     def positions(self, places: Int64s) -> Int64s:
-        """The sampler's positions `int64[n]` at positions of the run."""
+        """Return the sampler's positions `int64[n]` for positions of the run."""
         first, size = self._blocks.first, self._blocks.size
         found = places.copy()
         numbers = (places - first) // size
@@ -265,7 +292,10 @@ class Dealing:
         return found
 
     def place_of(self, position: int) -> int:
-        """The position of the run that has a position of the sampler; the inverse."""
+        """Return the position of the run for a position of the sampler.
+
+        The inverse of `positions`.
+        """
         first, size = self._blocks.first, self._blocks.size
         if not first <= position < self._end:
             return position
@@ -273,7 +303,8 @@ class Dealing:
         return first + number * size + int(np.flatnonzero(self._dealt(number) == index)[0])
 
     def _dealt(self, number: int) -> Int64s:
-        """The index in block `number` at each place in it. Threads may find it at the same time, at worst each its own."""
+        """Return the index of the record at each place of block `number`."""
+        # Two threads may compute the same block at the same time; both get the same result.
         known = self._known.get(number)
         if known is None:
             shards, first, size = self._blocks
@@ -288,7 +319,10 @@ class Dealing:
 
 
 def _whole(costs: npt.NDArray[np.float64]) -> Int64s:
-    """Costs as whole numbers below 2^40; those that are not are scaled by a power of two and rounded."""
+    """Convert costs to whole numbers below 2^40.
+
+    Other costs are scaled by a power of two and rounded.
+    """
     most = float(costs.max(initial=0))
     if most >= 1 << _COST_BITS or (np.trunc(costs) != costs).any():
         costs = np.rint(np.ldexp(costs, _COST_BITS - int(np.frexp(most)[1])))

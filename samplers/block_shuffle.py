@@ -1,16 +1,21 @@
-"""A shuffle for stores where a random read costs a round trip: blocks of neighbours are permuted, and windows of blocks mixed.
+"""A shuffle that reads whole blocks of records, for stores where random reads are slow.
 
-In: places within an epoch, and the epoch of each. Out: record keys. Pure arithmetic, O(1) memory, any place at the same cost.
+Blocks are permuted, and the records of several blocks (a window) are shuffled together.
 
-An epoch has `lanes` equal lanes, which are read turn by turn, and a rest:
+In: places within an epoch, and the epoch of each. Out: record keys. Pure arithmetic with O(1) memory;
+each place has the same cost.
+
+An epoch is divided into `lanes` equal lanes, which are read in turn, and a rest:
 
     places   0 1 2 3 4 5 …          lane = place % lanes, turn = place // lanes
     a lane   | window | window |    each of about `window` blocks, whose records are permuted together
-    a block  `block` records that follow one another; the permutation of all blocks of the epoch says which it is
+    a block  `block` neighbouring records; a permutation of all blocks of the epoch decides which ones
 
-So who reads every S-th place reads blocks of its own, if S divides `lanes`. The rest is what does not go evenly into lanes: the
-last block of the source, which may be smaller, and at least half a window of others. It is one more window, between two windows
-that each epoch draws anew: records at the end of the source are not those at the end of every epoch.
+So a shard that reads every S-th place reads blocks that no other shard reads, if S divides `lanes`.
+The rest consists of the blocks that cannot be divided evenly over the lanes: the last block of the
+source, which may be smaller, and at least half a window of other blocks. It is one more window, whose
+place between the other windows is drawn anew in each epoch; so records at the end of the source are
+not always at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -28,29 +33,32 @@ from .permutation import permute, unpermute
 Numbers = NDArray[np.int64]
 
 _BLOCKS, _RECORDS, _REST, _PLACES = (number << 32 for number in range(4))
-"""Added to a seed below 2^32, they make seeds of their own for each of the permutations."""
+"""Numbers added to a seed below 2^32, to get a different seed for each of the four permutations."""
 
 _MOST = 1 << 20
-"""Records of a block, blocks of a window, and lanes, so that their products are numbers of 63 bits."""
+"""Maximal value of `block`, `window` and `lanes`; products of the three stay below 2^63."""
 
 
 @dataclass(frozen=True)
 class BlockShuffle:
-    """A shuffle for records in a store, as `IndexSampler(shuffle=…)`: blocks of neighbours, mixed in windows.
+    """Shuffle blocks of neighbouring records (`IndexSampler(shuffle=…)`), for files in stores.
 
-    A window takes `block * window` records, of about `window` places of the source: as much as is to be brought together and
-    kept at hand. Larger ones shuffle better (docs/shuffle.md).
+    Blocks are permuted; then the records of `window` blocks (a window) are shuffled together. A
+    reader must fetch and keep the `block * window` records of a window. Larger windows shuffle
+    better (docs/shuffle.md).
 
     Args:
-        block: records that follow one another in the source; default 1024. 1 MB or more of them are brought at a good speed.
-        window: blocks that are mixed, default 16; at least 2.
-        lanes: how many shards read blocks of their own, default 1. Make it the number of processes of the largest run, or a
-            multiple: with a shard count that divides it, each process brings its own blocks only; with others a `DataLoader` on
-            files in stores warns. It is part of the order.
+        block: number of neighbouring records of the source in a block; default 1024. Reads are fast
+            if a block has 1 MB or more.
+        window: number of blocks whose records are shuffled together; default 16, at least 2.
+        lanes: number of shards that can each read blocks of their own; default 1. Use the number of
+            processes of the largest run, or a multiple of it. If the number of shards divides
+            `lanes`, each process fetches only blocks that no other process fetches; otherwise a
+            `DataLoader` on files in stores warns. Another value gives another order.
 
     Raises:
-        ValueError: a number is too small or too large.
-        TypeError: a number is no integer.
+        ValueError: if a number is too small or too large.
+        TypeError: if a number is not an integer.
 
     >>> import numpy as np
     >>> from headrace import IndexSampler
@@ -70,16 +78,16 @@ class BlockShuffle:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The values that decide the order."""
+        """The values that determine the order, by name."""
         return {"block": self.block, "window": self.window, "lanes": self.lanes}
 
     @property
     def records_at_hand(self) -> int:
-        """Records of the windows that are read at the same time, of all lanes."""
+        """Number of records in the windows that are read at the same time, over all lanes."""
         return self.block * self.window * self.lanes
 
     def readers_of_a_block(self, shards: int) -> int:
-        """The number of shards, of `shard_count`, that read each block.
+        """Return the number of shards, of `shards` in all, that read each block.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]
@@ -88,22 +96,22 @@ class BlockShuffle:
 
 
 class BlockOrder:
-    """The order that a `BlockShuffle` makes of `records` records; `seed` in [0, 2^32)."""
+    """The order that a `BlockShuffle` gives to `records` records, for a seed in [0, 2^32)."""
 
     def __init__(self, shuffle: BlockShuffle, records: int, seed: int) -> None:
         self._block, self._lanes, self._seed = shuffle.block, shuffle.lanes, seed
         self._blocks = records // self._block
-        """Whole ones, in all."""
+        """Number of whole blocks."""
         per_lane = (self._blocks - shuffle.window // 2) // self._lanes
         self._per_lane = per_lane if 2 * per_lane >= shuffle.window else 0
-        """Blocks; fewer than half a window are all in the rest."""
+        """Number of blocks in a lane; 0 if it would be less than half a window."""
         self._windows = -(-self._per_lane // shuffle.window)
-        """Of a lane."""
+        """Number of windows in a lane."""
         self._in_lanes = self._per_lane * self._lanes
         self._rest = records - self._in_lanes * self._block
 
     def record_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
-        """The records at places of epochs, all `int64[n]`."""
+        """Return the record keys at places of epochs; all arrays are `int64[n]`."""
         begin = self._rest_begins(epochs)
         in_rest = (places >= begin) & (places < begin + self._rest)
         before_rest = np.where(places < begin, places, places - self._rest)
@@ -115,11 +123,11 @@ class BlockOrder:
         return keys
 
     def place_of(self, key: int, epoch: int) -> int:
-        """The place of a record in an epoch."""
+        """Return the place of a record in an epoch."""
         return int(self.places_of(np.array([key], np.int64), np.array([epoch], np.int64))[0])
 
     def places_of(self, keys: Numbers, epochs: Numbers) -> Numbers:
-        """The places of records in epochs; the inverse of `record_keys`."""
+        """Return the places of records in epochs; the inverse of `record_keys`."""
         blocks, records = np.divmod(keys, self._block)
         ranks = np.full_like(keys, self._blocks)
         whole = blocks < self._blocks
@@ -173,11 +181,12 @@ class BlockOrder:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
 
     def _first_block(self, window: Any) -> Any:
-        """The first block of a window in its lane; windows differ by one block at most."""
+        """Return the number of the first block of a window in its lane."""
+        # Windows of a lane differ by at most one block.
         return window * self._per_lane // max(self._windows, 1)
 
     def _rest_begins(self, epochs: Numbers) -> Numbers:
-        """The place at which the rest begins, in each epoch."""
+        """Return the place at which the rest begins, for each epoch."""
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)
         begins: Numbers = (self._first_block(turns) * self._block * self._lanes)[which]

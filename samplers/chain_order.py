@@ -1,4 +1,4 @@
-"""The order of a chain of datasets as a sampler: index maps, one after the other.
+"""The order of a chain of dataset methods (shuffle, slice, repeat, …) as a sampler.
 
 In: positions of the global order. Out: record keys.
 """
@@ -22,23 +22,26 @@ from .protocol import ENDLESS
 from .sharding import NoSharding, ShardOptions
 
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
-"""Positions, and epochs, in a block of keys that are computed together."""
+"""Maximal numbers of positions and of epochs whose record keys are computed together."""
 
 _WHOLE_EPOCHS: dict[str, type[Repeat] | type[Shuffle]] = {"Repeat": Repeat, "Shuffle": Shuffle}
-"""Maps that keep epochs whole, by their names in fingerprints."""
+"""Index maps that keep all records of each epoch, by the names that fingerprints use."""
 
 
 @dataclass(frozen=True)
 class ChainOrder:
-    """Positions are indices of the uppermost map; the shards together read all of them.
+    """A sampler whose order is given by index maps, applied one after another.
+
+    A position is an index of the uppermost map. All shards together read all positions.
 
     Attributes:
-        maps: from the top to the bottom.
+        maps: the index maps, from the last dataset to the source.
         length: number of positions of all shards together.
-        epoch_length: positions until all records come again.
-        records: of the source; None for a source that takes indices past its end.
-        shard_options: the part of the order that this process reads.
-        balance: as of an `IndexSampler`.
+        epoch_length: number of positions after which all records come again.
+        records: number of records of the source; None for a source that accepts indices past its
+            end.
+        shard_options: the shard of this process.
+        balance: as for `IndexSampler`.
     """
 
     knows_later_epochs: ClassVar[bool] = True
@@ -54,7 +57,8 @@ class ChainOrder:
 
     @property
     def block_size(self) -> int:
-        """Small epochs have small blocks, as some maps compute for each epoch."""
+        """Number of positions to compute together; small for short epochs."""
+        # Some maps do work for each epoch, so a block has few epochs.
         return min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1))
 
     def __len__(self) -> int:
@@ -63,7 +67,7 @@ class ChainOrder:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the order."""
+        """The values that determine the order."""
         maps = [getattr(each, "parameters", None) or parameters_of(each) for each in self.maps]
         selections = [selection for each in self.maps for selection in getattr(each, "selections", ())]
         later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}
@@ -72,20 +76,23 @@ class ChainOrder:
         return {"kind": "ChainOrder", "length": self.length, "maps": maps, **later}
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The records at many positions."""
+        """Return the record keys at positions."""
         for each in self.maps:
             positions = each.many(positions)
         return positions if self.records is None else positions % self.records
 
     def seeds(self, positions: NDArray[np.int64]) -> None:
-        """No position has a seed of its own."""
+        """Return None: positions have no seeds of their own."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> ChainOrder:
-        """The same order, read by another shard."""
+        """Return the same order for another shard."""
         return dataclasses.replace(self, shard_options=shard_options)
 
     def by_epochs(self) -> IndexSampler | None:
-        """The same order as a sampler that any number of records may have; None for one that is not whole epochs."""
+        """Return the same order as an `IndexSampler`, or None if it is not made of whole epochs.
+
+        Unlike this sampler, an `IndexSampler` can be given another number of records.
+        """
         epochs: int | None = 1
         seed: int | None = None
         maps = [*self.maps]
@@ -99,7 +106,12 @@ class ChainOrder:
 
     @classmethod
     def told_by_epochs(cls, told: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The fingerprint of `by_epochs()` of an order, from its own; None for an order that is not whole epochs.
+        """Convert a saved fingerprint to that of the `IndexSampler` of `by_epochs()`, or None.
+
+        The result is None if the order does not consist of whole epochs.
+
+        Args:
+            told: the fingerprint of a `ChainOrder`.
 
         >>> ChainOrder.told_by_epochs({"kind": "ChainOrder", "length": 12, "maps": [["Repeat", 4, 3, True]]})["epochs"]
         3
@@ -117,16 +129,17 @@ class ChainOrder:
 
     @property
     def num_records(self) -> int:
-        """Records of each epoch."""
+        """Number of records in each epoch."""
         return self.epoch_length
 
     joining: ClassVar[bool] = False
 
     def resized(self, records: int) -> ChainOrder:
-        """The same order.
+        """Return this order after checking that records can be omitted from it.
 
         Raises:
-            ValueError: it is not one of whole epochs, of so many records, that are shuffled and repeated alone.
+            ValueError: if the order is not made by `shuffle()` and `repeat()` alone, over `records`
+                records.
         """
         whole = all(
             (isinstance(each, Repeat) and each.below == records)
@@ -141,7 +154,10 @@ class ChainOrder:
         return self
 
     def places_of(self, record_keys: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
-        """The places within an epoch, from 0, at which records `int64[n]` stand; of whole epochs."""
+        """Return the places within an epoch, from 0, of records `int64[n]`.
+
+        Only for orders made of whole epochs.
+        """
         epochs = []  # by map, from the top to the bottom
         for each in self.maps:
             epoch = epoch if not isinstance(each, Repeat) or each.reseeds else 0
@@ -153,6 +169,6 @@ class ChainOrder:
         return record_keys
 
     def over(self, epochs: int | None) -> ChainOrder:
-        """The same order, which goes on with the next epochs; None: for ever."""
+        """Return this order repeated for `epochs` times its length; without end for None."""
         length = ENDLESS if epochs is None else min(self.length * epochs, ENDLESS)
         return dataclasses.replace(self, length=length)

@@ -1,7 +1,8 @@
-"""Records of a block dealt to shards, so that the sums of their costs are as equal as can be.
+"""Divide the records of a block among shards so that the sums of their costs are nearly equal.
 
-In: the costs of a block's records, and the number of shards and of batches. Out: the record at each place of the block; place
-`j * shards + s` is that of local position j of shard s. Whole numbers throughout: every host finds the same.
+In: the costs of a block's records, the number of shards, and the number of batches. Out: the record
+at each place of the block; place `j * shards + s` is the `j`-th record of shard `s`. The arithmetic
+uses whole numbers only, so all hosts compute the same.
 """
 
 from __future__ import annotations
@@ -14,31 +15,35 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 
 NEAR = 2000
-"""Sums are equal enough once the largest is above the mean by less than one part in so many."""
+"""Sums count as equal if the largest exceeds the mean by less than one part in this number."""
 
 LOWEST = 4
-"""With so many of the sets of the least sums, the set of the largest sum may exchange records."""
+"""Number of sets with small sums that may exchange records with the set of the largest sum."""
 
 
+# Rounds with the largest records matter most; later ones are dealt several at a time.
 SINGLE, TOGETHER = 16, 16
-"""Rounds of the largest records that are dealt one by one, and the deals of all others. Later ones matter less."""
+"""Numbers of rounds: those that deal one record to each set; those that deal all others."""
 
 LOOKED_AT = 48
-"""Records of a set at most that are looked at for an exchange."""
+"""Maximal number of records of a set that are considered for an exchange."""
 
 
 def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s:
-    """The index of the record at each place of a block.
+    """Return the index of the record at each place of a block.
 
-    Each shard gets as many records as another; those of a shard stay in their order. Greedy, the largest cost first, then
-    exchanges of pairs. With several batches, the sums of each shard in each of them; or, where batches are too small for
-    that, records of like costs in one batch.
+    Each shard gets equally many records, in the block's order. Records are dealt greedily, the
+    largest cost first; then pairs are exchanged while that makes the sums more equal. With several
+    batches, each shard's sum in each batch is made equal; or, if that is worse, each batch gets
+    records of similar cost.
 
     Args:
-        costs: `int64[records]`, not negative, their sum below 2^62.
+        costs: `int64[records]`, 0 or more, with a sum below 2^62.
         shards: a divisor of the number of records.
-        batches: in the block; where they do not divide the records of a shard, it is dealt as one.
-        turn: the number by which shards are rotated, so that no shard always has the largest record.
+        batches: number of batches in the block; treated as 1 if it does not divide a shard's number
+            of records.
+        turn: number by which the shards are rotated, so that the largest record does not always go
+            to the same shard.
 
     Returns:
         `int64[records]`, a permutation.
@@ -58,7 +63,7 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
 
 
 def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
-    """`int64[batches, shards, records]`: the records of each shard in each batch."""
+    """Return `int64[batches, shards, records]`: the records of each shard in each batch."""
     order = np.argsort(-costs, kind="stable").astype(np.int64)
     if batches == 1:
         return _in_sets(costs, order, shards)[None]
@@ -68,12 +73,12 @@ def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
 
 
 def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
-    """`int64[count, records]`: sets of as many records each, whose sums are nearly equal.
+    """Return sets with equally many records and nearly equal costs, as `int64[count, records]`.
 
     Args:
-        costs: of all records of the block.
-        order: those that are dealt out, the largest cost first.
-        count: of sets.
+        costs: costs of all records of the block.
+        order: the records to divide, the largest cost first.
+        count: number of sets.
     """
     rounds = order.reshape(-1, count).copy()
     rounds[1::2] = rounds[1::2, ::-1]  # there and back, so that columns of several rounds are nearly equal
@@ -93,7 +98,10 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 
 
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
-    """Exchange records of the set with the largest sum for smaller ones of other sets, while that helps."""
+    """Exchange records of the most expensive set for cheaper ones of others, while that helps.
+
+    `sets` and `sums` are changed in place.
+    """
     count, each = sets.shape
     looked_at = np.arange(0, each, -(-each // LOOKED_AT))
     few = len(looked_at)

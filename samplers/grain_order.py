@@ -1,9 +1,10 @@
-"""The order of Grain's IndexSampler, bit for bit, so that a run can be moved over.
+"""The order of Grain's `IndexSampler`, bit for bit, so that a run can move from Grain to headrace.
 
-In: global positions. Out: record keys. Each shard owns a contiguous part of the records and shuffles inside it with a
-cycle-walking block cipher of Simon's type (Beaulieu et al., "The SIMON and SPECK families of lightweight block ciphers",
-2013) of four rounds, keyed by seed + epoch. For new runs prefer `algorithm="headrace"`: four rounds mix badly from about
-10^9 records on (docs/shuffle.md).
+In: global positions. Out: record keys. Each shard owns a contiguous part of the records, and
+shuffles it with a cycle-walking block cipher of Simon's type (Beaulieu et al., "The SIMON and SPECK
+families of lightweight block ciphers", 2013) of four rounds, with the key seed + epoch. For new
+runs prefer `algorithm="headrace"`: four rounds mix badly from about 10^9 records on
+(docs/shuffle.md).
 """
 
 from __future__ import annotations
@@ -22,32 +23,36 @@ Positions = NDArray[np.int64]
 Words = NDArray[np.uint64]
 BLOCK = 8192
 ROUNDS = 4
+# The order of such a small epoch is computed whole, and once: with few records, each would walk
+# through a domain far larger than their number.
 TABLE_BITS = 16
-"""A cipher of this many bits, the smallest, serves up to 65,537 records. The order of such an epoch is computed whole, and
-once: each record of a few would walk through a domain far larger than their number."""
+"""Number of bits of the smallest cipher, which serves up to 65,537 records."""
 
 _MASK32 = 0xFFFFFFFF
 
 _SHIFTS = ((623, 11), (68, 7), (39, 5), (7, 3))
-"""The standard's t, by the least number of words."""
+"""Values of `t` in the C++ standard, each after the least number of words for which it holds."""
 
 
 @dataclass(frozen=True)
 class GrainOrder:
-    """The order that one shard reads; `seed=None` does not shuffle."""
+    """The order in which one shard reads its part of the records.
+
+    It is not shuffled if `seed` is None.
+    """
 
     num_records: int
     shard: ShardOptions
     seed: int | None
 
     def part(self) -> tuple[int, int]:
-        """First record and number of records of this shard's part of the source."""
+        """Return the first record and the number of records of this shard's part of the source."""
         whole, rest = divmod(self.num_records, self.shard.shard_count)
         index, rest = self.shard.shard_index, 0 if self.shard.drop_remainder else rest
         return index * whole + min(index, rest), whole + (index < rest)
 
     def refuse_empty_part(self) -> None:
-        """Raise a ValueError if the part is empty."""
+        """Check that this shard has records; raise ValueError if it has none."""
         if not self.part()[1]:
             raise ValueError(
                 f"shard {self.shard.shard_index} of {self.shard.shard_count} would own none of the {self.num_records} records; "
@@ -55,7 +60,7 @@ class GrainOrder:
             )
 
     def position_of(self, key: int, epoch: int) -> int | None:
-        """The global position of a record of this shard's part within an epoch; None for a record of another part."""
+        """Return a record's global position in an epoch, or None if another shard owns it."""
         first_record, length = self.part()
         place = key - first_record
         if not 0 <= place < length:
@@ -65,11 +70,11 @@ class GrainOrder:
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
 
     def places_of(self, keys: Positions, epoch: int) -> Positions:
-        """The places of records within an epoch, in an order of all of them."""
+        """Return the places of records within an epoch, in the order of a single shard."""
         return keys if self.seed is None else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
 
     def record_keys(self, positions: Positions) -> Positions:
-        """`int64[n]` global positions to `int64[n]` record keys."""
+        """Return the record keys `int64[n]` at global positions `int64[n]`."""
         first_record, length = self.part()
         epochs, places = np.divmod(positions // self.shard.shard_count, length)
         if self.seed is None:
@@ -82,7 +87,7 @@ class GrainOrder:
 
 
 def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
-    """Permute places by the permutation of `[0, max_index]` for a seed in `[0, 2^32)`.
+    """Apply Grain's permutation of `[0, max_index]` for a seed in `[0, 2^32)` to places.
 
     >>> shuffled(np.arange(10), max_index=9, seed=42).tolist()
     [8, 6, 7, 9, 0, 5, 1, 2, 4, 3]
@@ -101,13 +106,13 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
 
 
 def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
-    """Permute one place: `shuffled` for a single number, for which NumPy takes longer.
+    """Apply Grain's permutation to a single place, as `shuffled` does to many.
 
     Args:
         place: in `[0, max_index]`.
         max_index: the largest place.
         seed: in `[0, 2^32)`.
-        rounds: of the cipher; an even number. Datasets and samplers use the default.
+        rounds: an even number of rounds of the cipher. Datasets and samplers use the default.
 
     >>> [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)] == shuffled(np.arange(2), 10**6, 42).tolist()
     True
@@ -128,12 +133,12 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
 
 
 def place_of(key: int, max_index: int, seed: int) -> int:
-    """The place that `shuffled` sends to `key`."""
+    """Return the place that `shuffled` maps to `key`."""
     return int(places_of(np.array([key]), max_index, seed)[0])
 
 
 def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
-    """The places that `shuffled` sends to keys."""
+    """Return the places that `shuffled` maps to keys."""
     if max_index == 0:
         return np.zeros(len(keys), dtype=np.int64)
     bits = _bits(max_index)
@@ -156,7 +161,7 @@ def _bits(max_index: int) -> int:
 
 
 def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
-    """`_encipher`, undone."""
+    """Decipher numbers; the inverse of `_encipher`."""
     mask = np.uint64((1 << width) - 1)
     left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
     for index in range(ROUNDS - 2, -1, -2):
@@ -168,10 +173,9 @@ def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 
 @lru_cache(maxsize=16)
 def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """The images of all numbers of the smallest cipher, up to `max_index`.
-
-    All walk at once, twice as far each time: `walk` is a step of the cipher, then two, then four, and ends inside.
-    """
+    """Return the permutation of `[0, max_index]` made from the smallest cipher, as a table."""
+    # All numbers walk at once, twice as far each time: `walk` is one step of the cipher, then two,
+    # then four, until all are inside.
     walk = _cipher_table(keys)
     numbers = walk[: max_index + 1].copy()
     walk[: max_index + 1] = np.arange(len(numbers))
@@ -181,7 +185,7 @@ def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
 
 
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """The smallest cipher of all its numbers; its words are bytes."""
+    """Return the smallest cipher's result for each of its numbers; its words are bytes."""
     byte = np.arange(256, dtype=np.uint8)
     left, right = _rounds(byte[:, None], byte, keys, TABLE_BITS // 2, np.uint8(0xFF))
     table: NDArray[np.uint16] = ((left.astype(np.uint16) << np.uint16(8)) | right).ravel()
@@ -196,7 +200,10 @@ def _walk_cipher(numbers: Words, max_index: int, keys: tuple[int, ...], width: i
 
 
 def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
-    """Four rounds over two words of `width` bits; the high word is the left one."""
+    """Apply four rounds to numbers made of two words of `width` bits.
+
+    The high word is the left one.
+    """
     mask = np.uint64((1 << width) - 1)
     left, right = _rounds((numbers >> np.uint64(width)) & mask, numbers & mask, keys, width, mask)
     made: Words = (left << np.uint64(width)) | right
@@ -204,7 +211,7 @@ def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 
 
 def _rounds(left: Any, right: Any, keys: tuple[int, ...], width: int, mask: Any) -> tuple[Any, Any]:
-    """Apply the rounds to the words, arrays or numbers; the mask is of their type."""
+    """Apply the rounds to two words, which are arrays or numbers of the same type as `mask`."""
     number = type(mask)
     for index in range(0, len(keys), 2):
         left = left ^ _mixed(right, width, mask) ^ number(keys[index])
@@ -223,12 +230,14 @@ def _mixed(word: Any, width: int, mask: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def round_keys(seed: int, width: int, rounds: int = ROUNDS) -> tuple[int, ...]:
-    """The keys of the rounds, for words of `width` bits."""
+    """Return the keys of the rounds, for words of `width` bits."""
     return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, rounds))
 
 
 def seed_sequence(seed: int, count: int) -> list[int]:
-    """The first `count` words of C++'s `std::seed_seq{seed}.generate` (ISO C++ [rand.util.seedseq]).
+    """Return the first `count` words of C++'s `std::seed_seq{seed}.generate`.
+
+    Defined in ISO C++, [rand.util.seedseq].
 
     >>> seed_sequence(0, 4)
     [2963817213, 69796629, 1973464570, 532167439]

@@ -1,6 +1,7 @@
-"""The two samplers that most runs use: every record once an epoch, in order or shuffled.
+"""The two samplers that most runs use: every record once in each epoch, in order or shuffled.
 
-In: positions of the global order, `int64[n]`. Out: record keys, `int64[n]`. No memory that grows with the records.
+In: positions of the global order, `int64[n]`. Out: record keys, `int64[n]`. Memory does not grow
+with the number of records.
 """
 
 from __future__ import annotations
@@ -30,29 +31,35 @@ Positions = NDArray[np.int64]
 @explains_init
 @dataclass(frozen=True)
 class IndexSampler:
-    """Every record once an epoch; O(1) memory and O(1) access to any position.
+    """Read every record once in each epoch; O(1) memory, and O(1) time for any position.
 
-    The order is global: epoch = position // num_records, and shard s of S reads the positions s, s + S, s + 2S, …
-    so that all shards together read, step by step, what one unsharded loader would. With several epochs the striping
-    runs on over their ends.
+    The order is global: the epoch of a position is `position // num_records`, and shard s of S
+    reads the positions s, s + S, s + 2S, … So the shards together read, step by step, what one
+    loader without shards would read. With several epochs, the positions of a shard continue across
+    the ends of epochs.
 
     Args:
-        num_records: 1 to 2^55.
-        shard_options: the part of the order that this process reads; `NoSharding()` by default.
-        shuffle: False (default) keeps the source's order. True permutes each epoch anew. `BlockShuffle(…)` permutes blocks of
-            neighbours, and mixes some of them at a time: for files in stores, where a random read takes long.
-        num_epochs: None (default) never ends; `len()` is then `sys.maxsize`.
-        seed: int in `[0, 2^32)`; needed to shuffle, and by random operations.
-        algorithm: "headrace" (default; a good shuffle at every size, see docs/shuffle.md) or "grain", which gives bit
-            for bit the order that Grain's IndexSampler gives for the same arguments. There, a shard shuffles its own
-            contiguous part of the records; with `shard_options` given to the loader alone, shards read parts of one order.
-        balance: a `Balance`: loaders deal the records of each global batch to the shards by their costs; None (default): in
-            turn. `record_keys` is the order before that.
+        num_records: number of records, 1 to 2^55.
+        shard_options: the shard of this process; default `NoSharding()`.
+        shuffle: False (default) keeps the order of the source. True permutes each epoch anew.
+            `BlockShuffle(…)` permutes blocks of neighbouring records and shuffles some blocks
+            together, for files in stores, where random reads are slow.
+        num_epochs: number of epochs; None (default) for no end, with `len()` equal to
+            `sys.maxsize`.
+        seed: an int in `[0, 2^32)`; required to shuffle and by random operations.
+        algorithm: "headrace" (default; shuffles well at every size, see docs/shuffle.md) or
+            "grain", which gives bit for bit the order of Grain's IndexSampler for the same
+            arguments. With "grain", each shard shuffles its own contiguous part of the records; but
+            if `shard_options` is only given to the loader, shards read parts of one order.
+        balance: a `Balance`, with which loaders divide the records of each global batch among the
+            shards by cost; None (default): in turn. `record_keys` returns the order before this
+            division.
 
     Raises:
-        ValueError: an argument outside its range, or `shuffle` without `seed`.
-        TypeError: a number is no int, `shuffle` is neither a bool nor a `BlockShuffle`, or `balance` no `Balance`.
-        LengthsError: `balance` has fewer lengths than there are records.
+        ValueError: if an argument is outside its range, or `shuffle` is given without `seed`.
+        TypeError: if a number is not an int, `shuffle` is neither a bool nor a `BlockShuffle`, or
+            `balance` is not a `Balance`.
+        LengthsError: if `balance` has fewer lengths than there are records.
 
     >>> import numpy as np
     >>> sampler = IndexSampler(num_records=5, shuffle=True, seed=1, num_epochs=2)
@@ -97,7 +104,7 @@ class IndexSampler:
             self._check_part()
 
     def _check_part(self) -> None:
-        """A shard without records is an error now, not later."""
+        """Raise ValueError now if this shard has no records, instead of when it reads."""
         self._grain_order().refuse_empty_part()
 
     def _check_balance(self) -> None:
@@ -107,11 +114,14 @@ class IndexSampler:
         balance.covering(self.num_records)
 
     def _keep_whole(self, name: str, low: int, high: int | None, remedy: str) -> None:
-        """Check an argument, and keep it as a plain int."""
+        """Check an argument and store it as a plain int."""
         object.__setattr__(self, name, whole_number(name, getattr(self, name), low, high, remedy))
 
     def __len__(self) -> int:
-        """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
+        """Return the number of positions of all shards together.
+
+        `sys.maxsize` for an endless sampler.
+        """
         if self.num_epochs is None:
             return ENDLESS
         shards = self.shard_options.shard_count
@@ -123,29 +133,31 @@ class IndexSampler:
 
     @property
     def epoch_length(self) -> int:
-        """Positions in an epoch."""
+        """Number of positions in an epoch."""
         return self.num_records
 
     @property
     def epoch_stride(self) -> int:
-        """Positions from the beginning of an epoch to that of the next, as this shard reads them."""
+        """Number of positions from the start of an epoch to that of the next, for this shard."""
         if self.algorithm == "grain":
             return self._grain_order().part()[1] * self.shard_options.shard_count
         return self.num_records
 
     @property
     def block_size(self) -> int:
-        """Positions worth asking for at a time: below some thousands, NumPy's calls cost more than its work.
-
-        But each epoch of Grain's order has its price, however few its records are.
-        """
+        """Number of positions to ask `record_keys` for at a time."""
+        # Below some thousands, NumPy's calls cost more than their work. But each epoch of Grain's
+        # order has a fixed cost, however few its records are.
         if isinstance(self.shuffle, BlockShuffle):
             return min(max(self.shuffle.records_at_hand // self.shard_options.shard_count, 1024), 1 << 18)
         return 16384 if self.algorithm == "headrace" else min(16384, max(4 * self._grain_order().part()[1], 1))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the order; the shard is not among them (a checkpoint keeps it beside)."""
+        """The values that determine the order.
+
+        The shard is not among them; a checkpoint saves it separately.
+        """
         return {
             "kind": type(self).__name__,
             "records": self.num_records,
@@ -158,7 +170,7 @@ class IndexSampler:
         }
 
     def record_keys(self, positions: Positions) -> Positions:
-        """The records at many positions.
+        """Return the record keys at positions.
 
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
@@ -179,13 +191,15 @@ class IndexSampler:
 
     @property
     def is_one_shuffle(self) -> bool:
-        """True if `record_keys` is `permute` of each epoch's places, and nothing else."""
+        """True if `record_keys` applies `permute` to each epoch's places and does nothing else."""
         return type(self) is IndexSampler and self.shuffle is True and self.algorithm == "headrace"
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """The global position at which a record stands within an epoch; O(1), not checked.
+        """Return the global position of a record within an epoch, in O(1).
 
-        None with `algorithm="grain"` for a record that another shard owns.
+        Arguments are not checked.
+
+        With `algorithm="grain"`, return None for a record that another shard owns.
         """
         if self.algorithm == "grain":
             return self._grain_order().position_of(record_key, epoch)
@@ -196,10 +210,9 @@ class IndexSampler:
         return epoch * self.num_records + place
 
     def places_of(self, record_keys: Positions, epoch: int) -> Positions:
-        """The places within an epoch, from 0, at which records `int64[n]` stand; of the order of all shards.
+        """Return the places within an epoch, from 0, of records `int64[n]`.
 
-        Raises:
-            ValueError: with `algorithm="grain"`, each shard has an order of its own.
+        Places are those in the common order of all shards.
         """
         epochs, seed = np.full(len(record_keys), epoch, dtype=np.int64), self.seed or 0
         if not self.shuffle:
@@ -212,14 +225,19 @@ class IndexSampler:
 
     @property
     def joining(self) -> bool | BlockShuffle:
-        """The order of records that join an epoch under way: shuffled with its rest, after it, or so, in blocks."""
+        """Order of records that join an epoch after it began.
+
+        True: shuffled together with the rest of the epoch; False: after it; a `BlockShuffle`: after
+        it, shuffled in blocks.
+        """
         return self.shuffle
 
     def resized(self, records: int) -> IndexSampler:
-        """The same sampler of another number of records.
+        """Return the same sampler for another number of records.
 
         Raises:
-            ValueError: each shard has an order of its own.
+            ValueError: if each shard has an order of its own (`algorithm="grain"` with several
+                shards).
         """
         if self.algorithm == "grain" and self.shard_options.shard_count > 1:
             raise ValueError(
@@ -229,7 +247,7 @@ class IndexSampler:
         return dataclasses.replace(self, num_records=records)
 
     def over(self, epochs: int | None) -> IndexSampler:
-        """The same order, so many times as long, with the next epochs; None: for ever."""
+        """Return the same order with `epochs` times as many epochs; without end for None."""
         whole = None if epochs is None or self.num_epochs is None else self.num_epochs * epochs
         return dataclasses.replace(self, num_epochs=whole)
 
@@ -239,23 +257,23 @@ class IndexSampler:
         return GrainOrder(self.num_records, self.shard_options, self.seed if self.shuffle else None)
 
     def seeds(self, positions: Positions) -> None:
-        """No position has a seed of its own: `seed` serves all."""
+        """Return None: positions have no seeds of their own, `seed` is used for all."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> IndexSampler:
-        """The same order, read by another shard."""
+        """Return the same order for another shard."""
         return dataclasses.replace(self, shard_options=shard_options)
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """The record at one global position.
+        """Return the record at one global position.
 
         Raises:
-            IndexError: `index` is outside `[0, len(self))`.
+            IndexError: if `index` is outside `[0, len(self))`.
         """
         return metadata_at(self, index)
 
 
 class SequentialSampler(IndexSampler):
-    """Every record once, in the source's order.
+    """Read every record once, in the order of the source.
 
     >>> [SequentialSampler(3)[position].record_key for position in range(3)]
     [0, 1, 2]
@@ -265,9 +283,9 @@ class SequentialSampler(IndexSampler):
         super().__init__(num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed)
 
     def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
-        """The same order, read by another shard."""
+        """Return the same order for another shard."""
         return type(self)(self.num_records, shard_options, self.seed)
 
     def resized(self, records: int) -> SequentialSampler:
-        """The same sampler of another number of records."""
+        """Return the same sampler for another number of records."""
         return type(self)(records, self.shard_options, self.seed)

@@ -1,8 +1,9 @@
-"""Index maps: at which index of a dataset the element stands that another dataset, made of it, has at an index.
+"""Index maps: convert an index of a reordered dataset to the index of the dataset below it.
 
-In: indices of the dataset above, `int64[n]` or one int; an index past the end of a dataset is in its next epoch. Out: indices
-of the dataset below. Pure arithmetic, O(1) memory; the scalar form is there because NumPy takes 0.1 ms for a single index.
+In: indices of the dataset above, `int64[n]` or one int; an index past the end of an epoch is in a
+later epoch. Out: indices of the dataset below. Pure arithmetic with O(1) memory.
 """
+# There is a method for one int since NumPy takes 0.1 ms for a single index.
 
 from __future__ import annotations
 
@@ -22,42 +23,49 @@ Indices = NDArray[np.int64]
 
 
 Change = Literal["shuffles", "cuts", "freezes"]
-"""What a map does to later epochs: gives each another order; takes a part of each, at fixed places; repeats the first."""
+"""How a map changes later epochs.
+
+"shuffles": gives each epoch another order; "cuts": keeps a part of each epoch, at fixed places;
+"freezes": repeats the first epoch.
+"""
 
 
 class IndexMap(Protocol):
-    """The indices of a dataset of reordered elements."""
+    """The map from indices of a reordered dataset to indices of the dataset below."""
 
     @property
     def length(self) -> int:
-        """Number of elements in an epoch of the dataset above; `ENDLESS` for one that never ends."""
+        """Number of elements in an epoch of the dataset above; `ENDLESS` if it never ends."""
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of elements until all of them come again; None: that of the dataset below."""
+        """Number of elements after which all of them come again, or None.
+
+        None means the same number as for the dataset below.
+        """
 
     @property
     def keeps_indices(self) -> bool:
-        """True if indices below are those above."""
+        """True if each index above is mapped to the same index below."""
 
     @property
     def change(self) -> Change | None:
-        """Its change to the elements of later epochs, or None."""
+        """How the map changes the elements of later epochs; None if it does not."""
         return None
 
     def many(self, indices: Indices) -> Indices:
-        """The indices below of indices above."""
+        """Return the indices of the dataset below for indices of the dataset above."""
 
     def one(self, index: int) -> int:
-        """The index below of one above."""
+        """Return the index of the dataset below for one index of the dataset above."""
 
 
 FEW = 24
-"""So many indices are shuffled in less time one by one."""
+"""Up to this number of indices, it is faster to shuffle them one by one."""
 
 
 def parameters_of(index_map: IndexMap) -> list[Any]:
-    """The values that tell a map from others; its own `parameters`, if it has them."""
+    """Return the values that distinguish a map from others: its `parameters` or its fields."""
     if hasattr(index_map, "parameters"):
         return list(index_map.parameters)
     name = getattr(index_map, "fingerprint_name", type(index_map).__name__)
@@ -66,12 +74,12 @@ def parameters_of(index_map: IndexMap) -> list[Any]:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """Each epoch in an order of its own.
+    """A shuffle of each epoch.
 
     Attributes:
-        length: of an epoch.
+        length: number of elements of an epoch.
         seed: in `[0, 2^64)`.
-        reseeds: False shuffles all epochs alike.
+        reseeds: True gives each epoch another order; False gives all epochs the same order.
     """
 
     length: int
@@ -105,11 +113,11 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class ShuffledWindows:
-    """Each window of consecutive elements in an order of its own; the last one of an epoch may be smaller.
+    """A shuffle of each window of consecutive elements. The last window of an epoch may be smaller.
 
     Attributes:
-        length: of an epoch.
-        window: elements.
+        length: number of elements of an epoch.
+        window: number of elements of a window.
         seed: in `[0, 2^64)`.
     """
 
@@ -155,11 +163,13 @@ class ShuffledWindows:
 
 @dataclass(frozen=True)
 class BlockPermutation:
-    """Blocks of consecutive elements in another order each epoch; within a block the order stays. One block may be smaller.
+    """A permutation of blocks of consecutive elements, another one in each epoch.
+
+    Elements within a block keep their order. One block may be smaller.
 
     Attributes:
-        length: of an epoch.
-        block: elements.
+        length: number of elements of an epoch.
+        block: number of elements of a block.
         seed: in `[0, 2^64)`.
     """
 
@@ -189,7 +199,7 @@ class BlockPermutation:
         return permute(blocks, epochs, self._blocks, self.seed) * self.block + places - blocks * self.block + starts
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """The beginning of the smaller block in the order of each epoch."""
+        """Return the place at which the smaller block begins, in each epoch."""
         distinct, which = np.unique(epochs, return_inverse=True)
         begins = np.array([self._small_block(epoch) for epoch in distinct.tolist()], dtype=np.int64)
         return np.take(begins, which)
@@ -203,12 +213,12 @@ class BlockPermutation:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Several epochs, as one.
+    """Several epochs treated as one.
 
     Attributes:
-        below: length of one of them.
-        epochs: how many; None: endless.
-        reseeds: False gives the first epoch again and again, whatever else the others are.
+        below: number of elements of one epoch.
+        epochs: number of epochs; None for no end.
+        reseeds: False repeats the first epoch, even if later epochs differ.
     """
 
     below: int
@@ -242,13 +252,13 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Slice:
-    """Every so manieth element, from one on.
+    """Every `step`-th element of each epoch.
 
     Attributes:
-        below: length of an epoch below.
+        below: number of elements of an epoch below.
         start: first index below.
-        step: distance of two, not 0.
-        length: number of elements.
+        step: difference between consecutive indices below, not 0.
+        length: number of selected elements.
     """
 
     below: int
@@ -258,12 +268,14 @@ class Slice:
 
     @classmethod
     def of(cls, part: slice, below: int, length: int | None = None) -> Slice:
-        """A slice of Python's for a dataset of this length. Of an endless one, an endless rest is endless.
+        """Return the map for a Python slice of a dataset.
+
+        A slice to the end of an endless dataset is endless.
 
         Args:
             part: the slice.
             below: length of the dataset.
-            length: the number that the slice takes for the length of an endless dataset; None (default): `below`.
+            length: length that the slice assumes for an endless dataset; None (default): `below`.
         """
         length = below if length is None else length
         start, stop, step = part.indices(length)
@@ -278,7 +290,8 @@ class Slice:
 
     @property
     def change(self) -> Change | None:
-        """Every n-th element is the part of a shard, which may well change."""
+        """The change of later epochs: "cuts" for a part of consecutive elements, else None."""
+        # Every n-th element is a shard's part, which may well change when a run resumes.
         return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
 
     def many(self, indices: Indices) -> Indices:
@@ -291,17 +304,18 @@ class Slice:
 
     @property
     def _epoch_below(self) -> int:
-        """Indices below to the next epoch; what never ends has none, and the same comes again."""
+        """Number of indices below from one epoch to the next; 0 if the dataset below never ends."""
+        # An endless dataset has no next epoch: the same elements come again.
         return self.below if self.below < ENDLESS else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """Some elements of each epoch, at fixed places.
+    """Elements at fixed places of each epoch.
 
     Attributes:
-        below: length of an epoch below.
-        keys: `int64[length]`, their places in it.
+        below: number of elements of an epoch below.
+        keys: `int64[length]`, places of the selected elements in an epoch below.
     """
 
     below: int
@@ -320,7 +334,7 @@ class Selected:
 
     @cached_property
     def parameters(self) -> list[Any]:
-        """A digest, as there may be many."""
+        """The values that distinguish this map, with a digest in place of `keys`."""
         return ["Selected", self.below, self.length, digest_of(self.keys)]
 
     def many(self, indices: Indices) -> Indices:

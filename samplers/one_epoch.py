@@ -1,6 +1,6 @@
-"""One epoch of a sampler, as a sampler of its own: what a loop per epoch reads.
+"""One epoch of a sampler as a sampler of its own, for loops that read one epoch at a time.
 
-In: positions from the beginning of the epoch. Out: the record keys that the whole sampler has there.
+In: positions counted from the start of the epoch. Out: the record keys of the whole sampler there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from .sharding import ShardOptions
 
 
 class OneEpoch:
-    """Shards divide the epoch, not the whole order: each begins and ends with it.
+    """A sampler over one epoch of another sampler.
+
+    Shards divide the epoch instead of the whole order. So each shard begins and ends with the
+    epoch.
 
     Args:
-        sampler: the whole.
-        epoch: from 0.
-        length: positions in an epoch, of all shards.
+        sampler: the sampler of all epochs.
+        epoch: number of the epoch, from 0.
+        length: number of positions in an epoch, over all shards.
     """
 
     def __init__(self, sampler: VectorSampler, epoch: int, length: int) -> None:

@@ -1,11 +1,14 @@
-"""The rest of an order after several shards took parts of it: a piecewise map from index to position.
+"""The positions that are left to read after several shards read parts of an order.
 
-In: how far each shard got. Out: positions that nobody delivered, by index. Pure arithmetic.
+In: how far each shard got. Out: positions not yet delivered, by index. Pure arithmetic.
 
-Shard s of S stands at local position p_s: it has delivered global positions s, s + S, …, s + (p_s − 1)·S. P is the largest p_s.
-Left are the *ragged part*, the levels j < P of the shards with p_s ≤ j, and the *dense tail* from global position S·P on. With
-the shards sorted by p_s, those still to be served at a level are a prefix of that list, so that the ragged part is a
-few rectangles (levels × shards), and an index finds its level and shard by one search. Behind it the map is an offset.
+Shard s of S has reached local position p_s: it has delivered the global positions s, s + S, …, s +
+(p_s − 1)·S. P is the largest p_s. Two parts are left: the *ragged part*, i.e. the levels j < P of
+shards with p_s ≤ j, where level j are the positions j·S to j·S + S − 1; and the *dense tail* from
+global position S·P on. If the shards are sorted by p_s, the shards that still have to read a level
+are the first ones of that list. So the ragged part is made of a few rectangles (levels × shards),
+and one search finds the level and the shard of an index. In the dense tail, the position is the
+index plus a constant.
 """
 
 from __future__ import annotations
@@ -21,13 +24,14 @@ Positions = NDArray[np.int64]
 
 
 class UnreadOrder:
-    """The positions below `total` that shards standing at these local positions have not delivered.
+    """The positions below `total` that several shards have not delivered, by index.
 
-    Memory grows with the number of shards, and the time for a position with its logarithm.
+    Memory grows with the number of shards, and the time for a position with the logarithm of this
+    number.
 
     Args:
-        reached: local position of each shard, shard 0 first.
-        total: number of positions, of all shards, before.
+        reached: number of positions that each shard delivered, shard 0 first.
+        total: number of positions of all shards in the former order.
 
     >>> left = UnreadOrder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
     >>> left.length, left.positions(np.arange(left.length)).tolist()
@@ -44,58 +48,61 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if no shard is beyond its part."""
+        """True if no shard has delivered more positions than it has."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
 
     @property
     def hangs_on_end(self) -> bool:
-        """True if shards got to a level that not all have: more positions would change the order of those that are left."""
+        """True if some shards delivered positions of the last, incomplete level.
+
+        Then a larger `total` would change the order of the positions that are left.
+        """
         return max(self.reached) > self.total // self._shards
 
     @cached_property
     def length(self) -> int:
-        """The number of positions that are left."""
+        """Number of positions that are left."""
         return self._ragged + max(self.total - self._dense_from, 0)
 
     @cached_property
     def _dense_from(self) -> int:
-        """The first position of the dense tail."""
+        """First position of the dense tail."""
         return max(self.reached) * self._shards
 
     @cached_property
     def offset(self) -> int:
-        """The number that the map adds to an index after the ragged part."""
+        """Number added to an index of the dense tail to get the position."""
         return self._dense_from - self._ragged
 
     def offset_from(self, index: int) -> int | None:
-        """The number that the map adds to every index from `index` on; None if there is not one number."""
+        """Return the number added to every index from `index` on, or None if they differ."""
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """A position that none from `index` on lies below."""
+        """Return a position such that no index from `index` on has a lower one."""
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
     @property
     def dense_index(self) -> int:
-        """The index from which on the map only adds `offset`."""
+        """First index of the dense tail, from which on the position is the index plus `offset`."""
         return self._ragged
 
     @cached_property
     def _ragged(self) -> int:
-        """Positions in the ragged part."""
+        """Number of positions in the ragged part."""
         return int(self._starts[-1])
 
     @cached_property
     def _by_progress(self) -> Positions:
-        """Shards, those that got least far first."""
+        """Numbers of the shards, sorted by how far they got, the slowest first."""
         return np.argsort(np.array(self.reached, dtype=np.int64), kind="stable")
 
     @cached_property
     def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
-        """First level, height, width and first place in `_served` of each rectangle."""
+        """Arrays with one entry per rectangle: first level, height, width, place in `_served`."""
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         whole = self.total // self._shards
         edges = np.unique(np.append(reached, whole) if whole < reached[-1] else reached)
@@ -108,24 +115,30 @@ class UnreadOrder:
 
     @cached_property
     def _last(self) -> Positions:
-        """Shards to be served at the last level, which is not whole."""
+        """Shards that still have to read the last level, which is incomplete."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         return self._by_progress[(reached <= whole) & (self._by_progress < rest)]
 
     @cached_property
     def _starts(self) -> Positions:
-        """Index at which each rectangle starts, and at the end that of the dense tail."""
+        """Index at which each rectangle starts; the last entry is the start of the dense tail."""
         _, heights, widths, _ = self._tables
         return np.concatenate([[0], np.cumsum(heights * widths, dtype=np.int64)]).astype(np.int64)
 
     @cached_property
     def _served(self) -> Positions:
-        """Shards to be served: all rectangles serve prefixes of one list, but the last level, which has its own."""
+        """Lists of shards still to be served: all shards by progress, then those of the last level.
+
+        Each rectangle uses the first shards of one of the two lists.
+        """
         return np.concatenate([self._by_progress, self._last])
 
     def positions(self, indices: Positions) -> Positions:
-        """The positions `int64[n]` at indices `int64[n]` in `[0, length)`, which are not checked."""
+        """Return the positions `int64[n]` at indices `int64[n]`.
+
+        Indices in `[0, length)`, which is not checked.
+        """
         result = indices + self.offset
         ragged = indices < self._ragged
         if ragged.any():
@@ -138,10 +151,10 @@ class UnreadOrder:
 
 
 class Without:
-    """The positions below `total` that lie in none of the ranges.
+    """The positions below `total` that lie in none of several ranges, by index.
 
     Args:
-        ranges: half-open, ascending, with something between each two.
+        ranges: ascending pairs `(start, stop)`, `stop` excluded, that do not touch each other.
         total: number of positions.
 
     >>> left = Without([(2, 4), (6, 7)], total=10)
@@ -150,7 +163,7 @@ class Without:
     """
 
     hangs_on_end = False
-    """As of a `UnreadOrder`."""
+    """False: a larger `total` never changes the order of the positions that are left."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
         self.ranges = tuple(ranges)
@@ -164,37 +177,40 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Positions:
-        """The number that the map adds to an index after each of the ranges; 0 before the first."""
+        """Number added to an index: before the first range, and after each range."""
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
     def _starts(self) -> Positions:
-        """The index at which each range is passed."""
+        """First index after each range."""
         return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
 
     @property
     def offset(self) -> int:
-        """The number that the map adds to an index after all ranges."""
+        """Number added to an index after the last range."""
         return int(self._offsets[-1])
 
     @property
     def dense_index(self) -> int:
-        """The index from which on the map only adds `offset`."""
+        """First index after the last range. From it on, the position is the index plus `offset`."""
         return int(self._starts[-1])
 
     @property
     def length(self) -> int:
-        """The number of positions that are left."""
+        """Number of positions that are left."""
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:
-        """The number that the map adds to every index from `index` on; None if there is not one number."""
+        """Return the number added to every index from `index` on, or None if they differ."""
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
-        """A position that none from `index` on lies below."""
+        """Return a position such that no index from `index` on has a lower one."""
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Positions) -> Positions:
-        """The positions `int64[n]` at indices `int64[n]` in `[0, length)`, which are not checked."""
+        """Return the positions `int64[n]` at indices `int64[n]`.
+
+        Indices in `[0, length)`, which is not checked.
+        """
         return indices + self._offsets[np.searchsorted(self._starts, indices, side="right")]

@@ -1,9 +1,10 @@
-"""Samplers that give each shard an order of its own: their order for a shard, and those of all shards as one sampler.
+"""Samplers with a separate order for each shard (`algorithm="grain"`), for any number of shards.
 
-In: global positions of the first run. Out: the record keys that its shards would have read there.
+In: global positions of the first run. Out: the record keys that the shards of that run would have
+read there.
 
-Their shard options say how the records are shared out: with `drop_remainder` the parts are equal. As Grain's loader does, ours
-reads as many records of each shard either way.
+`drop_remainder` in the sampler's shard options makes the shards' parts equal. In either case a
+loader reads equally many records of each shard, as Grain's loader does.
 """
 
 from __future__ import annotations
@@ -20,27 +21,34 @@ from .sharding import ShardOptions
 
 
 def has_own_orders(sampler: VectorSampler) -> bool:
-    """True if each shard of this sampler has an order of its own, in place of a part of one order for all."""
+    """Return True if each shard of this sampler has its own order.
+
+    Otherwise, shards read parts of one common order.
+    """
     return getattr(sampler, "algorithm", "") == "grain"
 
 
 def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
-    """The shard, as a loader is to read it."""
+    """Return the shard that a loader reads.
+
+    If shards have their own orders, all shards get equally many records.
+    """
     equal = has_own_orders(sampler) and shard.shard_count > 1
     return dataclasses.replace(shard, drop_remainder=True) if equal else shard
 
 
 def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """The order of a run that began on `order_shards` shards.
+    """Return the order of a run that began on `order_shards` shards.
 
     Args:
-        sampler: as the user gave it, for whatever shard.
-        shard: of the run; whether parts are equal, the sampler says.
-        order_shards: 0 for the order of this very shard, 1 for the one order of an unsharded sampler, of which the shards
-            read parts. Anything but 0 is only for samplers that have own orders.
+        sampler: as the user gave it, for any shard.
+        shard: the shard of the present run; the sampler decides whether parts are equal.
+        order_shards: 0 for the order of `shard` itself; 1 for the common order of an unsharded
+            sampler, of which shards read parts; more for a run that began on so many shards. Must
+            be 0 unless shards have orders of their own.
 
     Raises:
-        ValueError: the sampler cannot be for so many shards.
+        ValueError: if the sampler cannot be used for this number of shards.
     """
     if not has_own_orders(sampler):
         if order_shards:
@@ -56,14 +64,14 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
 
 class OwnOrders:
-    """Answers each position by the order of the shard that owned it.
+    """The separate orders of all shards of a former run, as one sampler.
 
     Args:
-        sampler: gives each shard an order of its own.
+        sampler: a sampler that gives each shard an order of its own.
         shard_options: any shard of the first run.
 
     Raises:
-        ValueError: the sampler cannot be for so many shards.
+        ValueError: if the sampler cannot be used for this number of shards.
     """
 
     def __init__(self, sampler: VectorSampler, shard_options: ShardOptions) -> None:

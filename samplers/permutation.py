@@ -1,13 +1,14 @@
-"""The shuffle: a keyed permutation of `[0, size)` for every (seed, epoch), computed, never stored.
+"""The shuffle: a permutation of `[0, size)` for every seed and epoch that is computed, not stored.
 
-In: places within an epoch, the epoch of each, a seed. Out: where each place is sent, `int64`.
+In: places within an epoch, the epoch of each, a seed. Out: the permuted places, `int64`.
 
-A number x of `[0, rows * columns)` is a cell (x // columns, x % columns) of a table with about as many rows as columns.
-A round shifts every cell along one axis by a hash of its other coordinate, which is a bijection whatever the hash is;
-six or more rounds, alternating the axes, make a balanced Feistel network over a mixed radix. The table is at most a row
-longer than `size`, so a place that leaves `[0, size)` is rare and walks on until it is back inside (cycle walking:
-Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The number of rows is even, because shifts along axes
-of odd length alone could only make even permutations.
+A number x of `[0, rows * columns)` is a cell (x // columns, x % columns) of a table with about as
+many rows as columns. A round shifts every cell along one axis by a hash of its other coordinate;
+this is a bijection whatever the hash is. Six or more rounds, with alternating axes, make a balanced
+Feistel network over a mixed radix. The table is at most a row longer than `size`, so only few
+places leave `[0, size)`; these are permuted again until they are back inside (cycle walking: Black
+and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The number of rows is even, because
+shifts along axes of odd length alone could only make even permutations.
 """
 
 from __future__ import annotations
@@ -24,24 +25,30 @@ from numpy.typing import NDArray
 Words = NDArray[np.uint64]
 Positions = NDArray[np.int64]
 
+# So few cells need more rounds to reach all permutations evenly.
 ROUNDS, ROUNDS_SMALL, SMALL = 6, 12, 1 << 14
-"""Rounds, and rounds below `SMALL` records, where so few cells need more of them to reach all permutations evenly."""
+"""Number of rounds; number of rounds below `SMALL` records; and `SMALL` itself."""
 
+# Any number serves; with this one the seeds of the quality test (tests/test_shuffle) stay inside
+# bounds that a truly random order, too, leaves for one seed in ten.
 FIRST_ROUND = 16
-"""Where the rounds' own numbers begin. Any number serves; with this one the seeds of the quality test (tests/test_shuffle)
-stay inside bounds that a truly random order, too, leaves for one seed in ten."""
+"""Number of the first round, used in the rounds' keys."""
 
+# Enough to pay for NumPy's calls, few enough for the caches.
 BLOCK = 16384
-"""Numbers worked on at a time: enough to pay for NumPy's calls, few enough for the caches."""
+"""Number of places permuted at a time."""
 
+# With one set of keys, a block takes half the time.
 MIN_RUN = 512
-"""Numbers of one epoch that are worth a block of their own: with one set of keys they take half the time."""
+"""Least number of places of one epoch for which the epoch gets a block of its own."""
 
+# To look up a hash takes a third of the time.
 MAX_SIDE = 1024
-"""Sides of tables of which the hash of every coordinate is worth to be kept: to look it up takes a third of the time."""
+"""Largest side of a table for which the hashes of all coordinates are kept in memory."""
 
+# A hash of 36 bits times a side of at most 28 bits fits 64 bits.
 MAX_SIZE = 1 << 55
-"""A hash of 36 bits times a side of at most 28 bits fits 64 bits."""
+"""Maximal number of records."""
 
 _WORD = np.uint64
 _GOLDEN, _MULTIPLIER_1, _MULTIPLIER_2 = (
@@ -54,7 +61,7 @@ _INT_1, _INT_2, _MASK = int(_MULTIPLIER_1), int(_MULTIPLIER_2), (1 << 64) - 1
 
 
 def mix(words: Words) -> Words:
-    """Scramble 64-bit words one to one (the finaliser of SplitMix64: Steele, Lea and Flood, 2014)."""
+    """Scramble 64-bit words one to one, by the finaliser of SplitMix64 (Steele et al., 2014)."""
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
         words = (words ^ (words >> _WORD(30))) * _MULTIPLIER_1
@@ -68,12 +75,12 @@ def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
 
 
 def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
-    """Keys of shape `[rounds, len(epochs)]`: seed, epoch and round are hashed one into the other, never added."""
+    """Return keys `[rounds, len(epochs)]`, each hashed from the seed, the epoch and the round."""
     return round_keys_of_each(np.array([seed], dtype=_WORD), epochs, rounds)
 
 
 def round_keys_of_each(seeds: Words, epochs: Positions, rounds: int) -> Words:
-    """As `round_keys`, with a seed for each epoch, or one for all."""
+    """Return keys as `round_keys` does, with one seed for each epoch, or one for all."""
     of_seeds = mix(seeds)
     of_epochs = mix(of_seeds ^ epochs.astype(_WORD))
     of_rounds = mix(np.arange(FIRST_ROUND, FIRST_ROUND + rounds, dtype=_WORD)[:, None] ^ ~of_seeds)
@@ -81,7 +88,7 @@ def round_keys_of_each(seeds: Words, epochs: Positions, rounds: int) -> Words:
 
 
 def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Positions:
-    """Permute places by the shuffle of (`seed`, epoch).
+    """Permute places by the shuffle of `seed` and the epoch.
 
     Args:
         places: `int64[n]` in `[0, size)`.
@@ -90,7 +97,7 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
         seed: in `[0, 2^64)`.
 
     Returns:
-        `int64[n]` in `[0, size)`; over all places of one epoch a permutation.
+        `int64[n]` in `[0, size)`; over all places of one epoch, a permutation.
 
     >>> import numpy as np
     >>> permute(np.arange(8), np.zeros(8, np.int64), size=8, seed=1).tolist()
@@ -100,7 +107,9 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
 
 
 def unpermute(keys: Positions, epochs: Positions, size: int, seed: int) -> Positions:
-    """The places that `permute` sends to keys; its inverse, with the same arguments.
+    """Return the places that `permute` maps to `keys`.
+
+    It is the inverse of `permute`, with the same other arguments.
 
     >>> import numpy as np
     >>> unpermute(np.array([7, 0, 4]), np.zeros(3, np.int64), size=8, seed=1).tolist()
@@ -121,11 +130,12 @@ def _permuted(numbers: Positions, epochs: Positions, size: int, seed: int, back:
 
 
 def permute_one(place: int, epoch: int, size: int, seed: int) -> int:
-    """Permute one place: `permute` in Python's ints, 30 times as fast for a single one.
+    """Permute one place; the same as `permute`, and faster for a single place.
 
     >>> [permute_one(place, epoch=0, size=8, seed=1) for place in range(8)]
     [7, 0, 4, 1, 2, 6, 3, 5]
     """
+    # 30 times as fast, in Python's ints.
     if size == 1:
         return 0
     keys = _ints_of_keys(seed, epoch, ROUNDS_SMALL if size < SMALL else ROUNDS)
@@ -149,7 +159,7 @@ def _ints_of_keys(seed: int, epoch: int, rounds: int) -> list[int]:
 
 
 def place_of(key: int, epoch: int, size: int, seed: int) -> int:
-    """The place that the shuffle of (`seed`, epoch) sends to `key`: the inverse of `permute`.
+    """Return the place that the shuffle of `seed` and `epoch` maps to `key`.
 
     >>> import numpy as np
     >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
@@ -159,7 +169,7 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
 
 
 def _blocks(epochs: Positions) -> Iterator[slice]:
-    """Cut the numbers into blocks; where one epoch ends and another begins, too, unless that happens all the time."""
+    """Cut the places into blocks, also where the epoch changes, unless it changes very often."""
     ends = np.flatnonzero(epochs[1:] != epochs[:-1]) + 1
     cuts = [0, *(ends.tolist() if len(ends) * MIN_RUN <= len(epochs) else ()), len(epochs)]
     for first, last in pairwise(cuts):
@@ -168,24 +178,33 @@ def _blocks(epochs: Positions) -> Iterator[slice]:
 
 
 Lengths: TypeAlias = "tuple[np.uint64 | Words, np.uint64 | Words]"
-"""Rows and columns of the table; or for each number those of its own."""
+"""Numbers of rows and columns of the table; arrays if each place has a table of its own."""
 
 
 class Hashed:
-    """The shifts of each round, hashed anew: by `keys` of shape `[rounds, epochs]`."""
+    """Shifts of each round, computed from `keys`, an array of shape `[rounds, epochs]`."""
 
     def __init__(self, keys: Words, lengths: Lengths) -> None:
         self.rounds = len(keys)
         self._keys, self._lengths = keys, lengths
 
     def of(self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words) -> None:
-        """Those of round `number` for coordinates, into `shift`; `column`: whose epoch is which, if not all have one."""
+        """Write the shifts of one round into `shift`.
+
+        Args:
+            number: number of the round.
+            fixed: the coordinate of each place that the round does not change.
+            column: for each place, the column of its epoch in the keys; None if there is one epoch
+                only.
+            shift: receives the result.
+            scratch: memory for intermediate results.
+        """
         key = self._keys[number] if column is None else self._keys[number][column]
         _hash(fixed, key, self._lengths[number % 2], shift, scratch)
 
 
 class _Kept:
-    """The shifts of each round, looked up: of every coordinate, in each of the epochs."""
+    """Shifts of each round, looked up in tables with an entry for each coordinate and epoch."""
 
     def __init__(self, keys: Words, size: int) -> None:
         self.rounds = len(keys)
@@ -208,7 +227,10 @@ class _Kept:
 
 
 def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tuple[Hashed | _Kept, Positions | None]:
-    """The shifts in the epochs that occur, and for each number which of them is its own (None: all have the only one)."""
+    """Return the shifts for a block of places, and the column of each place's epoch in their keys.
+
+    The column is None if all places belong to one epoch.
+    """
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))
     if first == last:
@@ -248,7 +270,10 @@ def _permute_block(numbers: Words, shifts: Hashed | _Kept, column: Positions | N
 
 
 def table_shape(size: int) -> tuple[int, int]:
-    """Rows (even) and columns of the smallest near-square table with room for `size` cells."""
+    """Return the rows and columns of the smallest near-square table of `size` cells or more.
+
+    The number of rows is even.
+    """
     root = isqrt(size - 1) + 1
     rows = root + root % 2
     return rows, -(-size // rows)
@@ -257,7 +282,7 @@ def table_shape(size: int) -> tuple[int, int]:
 def encipher(
     numbers: Words, shifts: Hashed | _Kept, column: Positions | None, lengths: Lengths, back: bool = False
 ) -> Words:
-    """One pass of the network over the table's cells, or its inverse."""
+    """Apply all rounds once to numbers of table cells, or undo them if `back`."""
     cell_row = numbers // lengths[1]
     cells = cell_row, numbers - cell_row * lengths[1]
     shift, scratch = np.empty_like(numbers), np.empty_like(numbers)
@@ -271,7 +296,7 @@ def encipher(
 
 
 def _hash(fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words) -> None:
-    """`shift = hash(fixed, key) scaled to [0, length)`."""
+    """Compute `shift = hash(fixed, key)`, scaled to `[0, length)`."""
     np.add(fixed, key, out=shift)
     np.multiply(shift, _MULTIPLIER_1, out=shift)
     np.right_shift(shift, _WORD(32), out=scratch)
@@ -283,7 +308,7 @@ def _hash(fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scr
 
 
 def _move(moving: Words, length: np.uint64 | Words, shift: Words, scratch: Words, back: bool) -> None:
-    """`moving = (moving ± shift) mod length`, in place, without a division."""
+    """Compute `moving = (moving ± shift) mod length` in place, without a division."""
     if back:
         np.subtract(length, shift, out=shift)
     np.add(moving, shift, out=moving)

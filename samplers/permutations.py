@@ -1,6 +1,7 @@
-"""Several shuffles at once: of the parts of a mix, of each of which few records stand at the positions that are asked for.
+"""Several shuffles at once, for a mix of many parts with few records of each.
 
-In: places, and whose shuffle and which epoch sends each of them. Out: where each place is sent, as `permute` says it.
+In: places, and for each place its shuffle and epoch. Out: the permuted places, as `permute` gives
+them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from .permutation import (
 
 
 class Shuffles:
-    """The shuffles of some sizes and seeds.
+    """Shuffles of several sizes and seeds.
 
     Args:
-        sizes: numbers of records, 1 to 2^55.
-        seeds: one for each.
+        sizes: number of records of each shuffle, 1 to 2^55.
+        seeds: seed of each shuffle.
 
     >>> Shuffles([8, 3], [1, 1]).permute(np.arange(8), np.zeros(8, np.int64), np.zeros(8, np.int64)).tolist()
     [7, 0, 4, 1, 2, 6, 3, 5]
@@ -38,7 +39,13 @@ class Shuffles:
         self._rounds = np.where(self._sizes < SMALL, ROUNDS_SMALL, ROUNDS)
 
     def permute(self, places: Positions, epochs: Positions, which: Positions) -> Positions:
-        """Permute places, `int64[n]` each below the size of its shuffle, by the shuffles `which` in these epochs."""
+        """Permute places, each by its own shuffle and epoch.
+
+        Args:
+            places: `int64[n]`, each below the size of its shuffle.
+            epochs: `int64[n]`, the epoch of each place.
+            which: `int64[n]`, the number of each place's shuffle.
+        """
         out, rounds = np.empty(len(places), np.int64), self._rounds[which]
         for number in (ROUNDS_SMALL, ROUNDS):
             own = np.flatnonzero(rounds == number)

@@ -1,4 +1,4 @@
-"""The protocols of samplers, and the adapter of a user's own scalar sampler to many positions at once.
+"""Protocols of samplers, and the adapter that lets the loader use a user's own sampler.
 
 In: positions in the global order. Out: record keys.
 """
@@ -29,12 +29,12 @@ ENDLESS = sys.maxsize
 
 @dataclass
 class RecordMetadata:
-    """The record at one position: its index, key and generator.
+    """Index, record key and random generator of the record at one position.
 
     Attributes:
         index: the global position.
         record_key: row number in the source.
-        rng: generator of this position, None where the sampler has no seed.
+        rng: generator of this position; None if the sampler has no seed.
     """
 
     index: int
@@ -42,29 +42,35 @@ class RecordMetadata:
     rng: Generator | None = None
 
     def __repr__(self) -> str:
-        """Without the address that a generator's own repr has."""
+        """Return a text without the memory address that a generator's own repr contains."""
         return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={self.rng})"
 
 
 @runtime_checkable
 class Sampler(Protocol):
-    """A user's own sampler: the record at a position; an IndexError after the last one.
+    """Protocol of a user's own sampler: it returns the record at a position.
 
-    `__len__`, if there is one, tells how many positions there are (`sys.maxsize`: endless). Called in the user's process
-    and in workers, from any thread; it must answer the same every time.
+    After its last position it raises IndexError.
+
+    `__len__` is optional and returns the number of positions (`sys.maxsize`: endless). The sampler
+    is called in the user's process and in workers, from any thread; it must return the same result
+    every time.
     """
 
     def __getitem__(self, index: int) -> RecordMetadata: ...
 
 
 class SamplerLike(Protocol):
-    """A sampler for type checkers: of a `RecordMetadata` of another library too."""
+    """A sampler for type checkers, which may also return another library's `RecordMetadata`."""
 
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
 class VectorSampler(Protocol):
-    """The sampler that the loader runs on; ours are such, and `as_vector_sampler` makes one of any `Sampler`."""
+    """Protocol of the samplers that the loader uses, which return the keys of many positions.
+
+    All samplers of headrace have it; `as_vector_sampler` converts any `Sampler`.
+    """
 
     @property
     def shard_options(self) -> ShardOptions: ...
@@ -77,7 +83,7 @@ class VectorSampler(Protocol):
 
     @property
     def block_size(self) -> int:
-        """Positions to ask for at a time, where there is a choice: many for arithmetic, 1 for a user's own code."""
+        """Number of positions to ask for at a time: many for arithmetic, 1 for a user's code."""
 
     @property
     def fingerprint(self) -> dict[str, Any]: ...
@@ -92,10 +98,10 @@ class VectorSampler(Protocol):
 
 
 def metadata_at(sampler: Any, index: int) -> RecordMetadata:
-    """The record at one global position of our own sampler.
+    """Return the record at one global position of a headrace sampler.
 
     Raises:
-        IndexError: `index` is outside `[0, len(sampler))`.
+        IndexError: if `index` is outside `[0, len(sampler))`.
     """
     index = operator.index(index)
     if not 0 <= index < len(sampler):
@@ -105,10 +111,10 @@ def metadata_at(sampler: Any, index: int) -> RecordMetadata:
 
 
 class ScalarSampler:
-    """A user's `Sampler`, asked position by position.
+    """A user's `Sampler` as a `VectorSampler`: it is called once for each position.
 
-    Its `rng`s, where it gives them, seed the random operations: each is asked for one number, which becomes the seed
-    of its position.
+    If it returns generators (`rng`), one number is drawn from each; this number is the seed of
+    random operations at its position.
     """
 
     block_size = 1
@@ -123,7 +129,10 @@ class ScalarSampler:
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, Any]:
-        """The sampler's own; else its kind and length, and a digest of its plain attributes and of the first position."""
+        """Return the sampler's own fingerprint, or one made of its class, its length and a digest.
+
+        The digest covers its plain attributes and the record at the first position.
+        """
         explicit: dict[str, Any] | None = getattr(self._sampler, "fingerprint", None)
         if explicit:
             return explicit
@@ -167,7 +176,7 @@ class ScalarSampler:
 
 
 def _whole(key: Any) -> int:
-    """A key as an int; of floats only those that are whole."""
+    """Convert a record key to an int; a float is accepted only if it is a whole number."""
     return int(key) if isinstance(key, float) and key.is_integer() else operator.index(key)
 
 
@@ -188,7 +197,11 @@ def _asked(ask: Callable[[int], RecordMetadata], position: int) -> RecordMetadat
 
 
 def _length_of(sampler: Sampler) -> int:
-    """The number of positions; without `__len__` those before an IndexError, found in 63 questions."""
+    """Return the number of positions of a sampler.
+
+    Without `__len__`, the first position that raises IndexError is found by a binary search of 63
+    calls.
+    """
     if isinstance(sampler, Sized):
         return len(sampler)
     low, high = 0, ENDLESS
@@ -208,11 +221,11 @@ def _seed_of(rng: Generator) -> int:
 
 
 def as_vector_sampler(sampler: Any) -> VectorSampler:
-    """Take any sampler as one that answers for many positions at once.
+    """Convert any sampler to one that returns the keys of many positions at once.
 
     Raises:
-        TypeError: it has neither `record_keys` nor `__getitem__`.
-        StopIterationError: it raises StopIteration when it is first asked.
+        TypeError: if it has neither `record_keys` nor `__getitem__`.
+        StopIterationError: if its first call raises StopIteration.
     """
     if isinstance(sampler, type):
         raise TypeError(f"sampler is the class {sampler.__name__}; pass an instance, {sampler.__name__}(…).")
@@ -235,11 +248,11 @@ _INSTEAD = {
     "SubsetRandomSampler": "an IndexSampler, and the records of the subset as data_source=",
     "BatchSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, headrace.Batch(batch_size)]",
 }
-"""What to write for a sampler of PyTorch, by the name of its class."""
+"""For the class names of PyTorch's samplers: what to write in headrace."""
 
 
 def _refuse_iterable(sampler: Any) -> None:
-    """Raise for a sampler as PyTorch has them, which can only be run through."""
+    """Raise TypeError for a sampler that can only be iterated, as PyTorch's samplers."""
     if not hasattr(sampler, "__iter__") or hasattr(sampler, "__getitem__"):
         return
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]

@@ -1,6 +1,7 @@
-"""The positions of the global order that a process reads: shard s of S reads s, s + S, and so on.
+"""Shards: the positions of the global order that a process reads.
 
-In: local positions and lengths. Out: global positions and lengths. Pure arithmetic.
+Shard s of S reads s, s + S, s + 2S, … In: local positions and lengths. Out: global positions and
+lengths. Pure arithmetic.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ class ShardOptions:
     """One shard of several.
 
     Attributes:
-        shard_index: this process's shard, `0 <= shard_index < shard_count`.
+        shard_index: number of this process's shard, `0 <= shard_index < shard_count`.
         shard_count: number of shards.
-        drop_remainder: True cuts every shard to the same number of records; False (default) lets the first ones have
-            one more. With `algorithm="grain"` it only decides which records are whose: a loader reads as many of each shard.
+        drop_remainder: True gives every shard the same number of records; False (default) may give
+            the first shards one more. With `algorithm="grain"` it only decides which records belong
+            to which shard: a loader reads equally many of each.
 
     Raises:
-        TypeError: a number is no int, or `drop_remainder` no bool.
-        ValueError: `shard_index` is outside `[0, shard_count)`, or `shard_count` is not positive.
+        TypeError: if a number is not an int, or `drop_remainder` is not a bool.
+        ValueError: if `shard_index` is outside `[0, shard_count)`, or `shard_count` is not
+            positive.
 
     >>> shard = ShardOptions(shard_index=1, shard_count=4)
     >>> shard.length(10), shard.global_position(2)
@@ -52,24 +55,24 @@ class ShardOptions:
             )
 
     def length(self, total: int) -> int:
-        """Number of local positions, out of `total` global ones."""
+        """Return this shard's number of positions, out of `total` global ones."""
         whole, rest = divmod(total, self.shard_count)
         return whole + (not self.drop_remainder and self.shard_index < rest)
 
     def global_position(self, local: int) -> int:
-        """The global position at a local one."""
+        """Return the global position of this shard's position `local`."""
         return local * self.shard_count + self.shard_index
 
     def global_positions(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The global positions `int64[n]` at local ones `int64[n]`."""
+        """Return the global positions `int64[n]` of this shard's positions `int64[n]`."""
         return local * self.shard_count + self.shard_index
 
 
 def as_shard_options(options: Any) -> ShardOptions:
-    """Shard options of ours, or another library's with the same attributes.
+    """Convert another library's shard options, with the same attributes, to `ShardOptions`.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: if `options` has no `shard_index` and `shard_count`.
     """
     if isinstance(options, ShardOptions):
         return options
@@ -87,7 +90,7 @@ def as_shard_options(options: Any) -> ShardOptions:
 
 @dataclass(frozen=True)
 class NoSharding(ShardOptions):
-    """The whole stream in one process."""
+    """A single shard: this process reads the whole stream."""
 
     shard_index: int = 0
     shard_count: int = 1

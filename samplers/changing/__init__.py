@@ -1,1 +1,1 @@
-"""Orders that change at a position: records are appended, or left out."""
+"""Orders that change during a run: records are appended to the source, or omitted."""

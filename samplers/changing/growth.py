@@ -1,6 +1,7 @@
-"""The moments at which a run looks whether its source has more records.
+"""Positions at which a run checks whether its source has more records.
 
-In: an order, and what the user wants. Out: positions. Pure: the looking is done elsewhere.
+In: an order, and the user's `GrowthOptions`. Out: positions. Pure: the check itself is made
+elsewhere.
 """
 
 from __future__ import annotations
@@ -13,26 +14,29 @@ from ...common.validation import one_of, whole_number
 from .sampler import ChangingSampler
 
 ONLY = ""
-"""The name of the source of an order that is no mix, among parts."""
+"""Name of the only source, where a name of a part of a mix is expected."""
 
 
 @dataclass(frozen=True)
 class GrowthOptions:
-    """The moments at which a run takes in records that were appended to a source that grows.
+    """When a run starts to read records that were appended to a growing source.
 
-    All shards take them in at the same position of the order. What a shard finds is written down in a log, from which the
-    others, and runs that are begun again, read it.
+    All shards start at the same position of the order. New records that a shard finds are written
+    to a log; the other shards, and runs that are started again, read this log.
 
     Args:
-        at: "epoch" (default): with the next epoch. "now": in the epoch under way, shuffled together with its rest. "hand": only
-            when a loader is made; one that goes on from a state takes in what there is then, with the next epoch.
-        every: with "now", positions of the global order between two looks; the end of each epoch is one, too.
-        log: a folder for the log that all shards can write to. None (default): beside the data, with several shards; with
-            one, nothing is written, and the state tells what was found. A new run with the same log has the same changes.
+        at: "epoch" (default): from the next epoch on. "now": in the present epoch, shuffled
+            together with its remaining records. "hand": only when a loader is made; a loader that
+            resumes reads the records that exist then from its next epoch on.
+        every: with "now", number of positions of the global order between two checks. The end of an
+            epoch is always checked.
+        log: folder for the log, which all shards can write to. None (default): with several shards,
+            a folder beside the data; with one shard, no log is written, since the state of the
+            loader has the changes. A new run with the same log makes the same changes.
 
     Raises:
-        ValueError: an argument outside its range.
-        TypeError: `every` is no whole number, or `log` is no path.
+        ValueError: if an argument is outside its range.
+        TypeError: if `every` is not a whole number, or `log` is not a path.
     """
 
     at: Literal["epoch", "now", "hand"] = "epoch"
@@ -46,7 +50,7 @@ class GrowthOptions:
             raise ValueError('log="" names no folder; pass the path of a folder that all shards can write to, or None.')
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
-        """The first position from one on at which a run looks."""
+        """Return the first position, from `position` on, at which a run checks its source."""
         if sampler.begins_epoch(position):
             return position
         end = sampler.epoch_start(sampler.epoch_at(position) + 1)
@@ -54,12 +58,12 @@ class GrowthOptions:
 
 
 class SourceLooks:
-    """Where a run looks at its only source.
+    """Positions at which a run with a single source checks for more records.
 
     Args:
-        growth: what the user wants.
-        order: of its records.
-        begin: the first position.
+        growth: the user's options.
+        order: the order of the records.
+        begin: the first position that may be checked.
     """
 
     def __init__(self, growth: GrowthOptions, order: ChangingSampler, begin: int) -> None:
@@ -69,14 +73,14 @@ class SourceLooks:
         self.position = growth.next_look(order, max(begin, changed if grown is None else max(changed, grown + 1)))
 
     def index(self, name: str, position: int) -> int:
-        """The number of its records before a position."""
+        """Return the number of records read before a position: the position itself."""
         return position
 
     @property
     def due(self) -> dict[str, bool]:
-        """The source; True where an epoch of it ends."""
+        """The source to check, with True if an epoch ends at this position."""
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 
     def go_on(self) -> None:
-        """Go to the look after this one."""
+        """Move to the next position to check."""
         self.position = self._growth.next_look(self._order, self.position + 1)

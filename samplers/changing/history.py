@@ -1,6 +1,6 @@
-"""The changes that an order has gone through, as a state keeps them: a few integers for each.
+"""The changes that an order went through, as checkpoints save them: a few integers per change.
 
-In: a saved fingerprint. Out: changes, ascending by position.
+In: a saved fingerprint. Out: changes, in the order of their positions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...errors import CheckpointError
 
 
 class OrderChange(NamedTuple):
-    """From a position on, the order is another one."""
+    """A change of an order: from `position` on, another order holds."""
 
     position: int  # the first one of the changed order
     place: int  # its place in the whole order, that of all records, also of those that are left out
@@ -25,14 +25,17 @@ class OrderChange(NamedTuple):
 
 
 HISTORY, OMITTED, GENERATION = "history", "omitted", "generation"
-"""Names of values in fingerprints: the changes; what was left out at first; the generation at first."""
+"""Keys in fingerprints: the changes, the keys omitted at the start, the generation at the start.
+
+The generation of a source is a number that grows when records are appended.
+"""
 
 PASSING = (HISTORY, OMITTED, GENERATION, "records")
-"""Of a fingerprint, what tells how the order came about, or how many records there were."""
+"""Keys in fingerprints that describe the changes of an order or the number of records."""
 
 
 class History(NamedTuple):
-    """The beginning of an order, and its changes."""
+    """The start of an order, and its changes."""
 
     records: int
     omitted: str = ""
@@ -41,27 +44,33 @@ class History(NamedTuple):
 
     @property
     def last(self) -> OrderChange:
-        """The last change; where nothing has changed, the beginning."""
+        """The last change; if there is none, a change at position 0 that stands for the start."""
         begin = OrderChange(0, 0, self.records, False, self.omitted, self.generation)
         return self.changes[-1] if self.changes else begin
 
     @property
     def grown_at(self) -> int | None:
-        """The position at which the last generation came in; None: none has."""
+        """Position at which the present generation began to be read.
+
+        None if there was only one generation.
+        """
         before = [self.generation, *(change.generation for change in self.changes)]
         grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
         return grown[-1] if grown else None
 
     def first(self, count: int) -> History:
-        """The history until after so many changes."""
+        """Return the history with only the first `count` changes."""
         return self._replace(changes=self.changes[:count])
 
     def followed_by(self, change: OrderChange) -> History:
-        """The history with one more change."""
+        """Return the history with one more change."""
         return self._replace(changes=(*self.changes, change))
 
     def to_values(self) -> dict[str, Any]:
-        """Plain JSON values for a fingerprint; only those of an order that changed, or from which something is left out."""
+        """Return the history as JSON values for a fingerprint.
+
+        Entries that are empty are left out.
+        """
         values = {
             HISTORY: [list(change) for change in self.changes],
             OMITTED: self.omitted,
@@ -71,10 +80,10 @@ class History(NamedTuple):
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> History:
-        """Read a saved fingerprint.
+        """Read the history from a saved fingerprint.
 
         Raises:
-            CheckpointError: the fingerprint is damaged.
+            CheckpointError: if the fingerprint is damaged.
         """
         try:
             changes = tuple(_change(*values) for values in saved.get(HISTORY, []))

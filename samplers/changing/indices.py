@@ -1,6 +1,6 @@
-"""An index map of a chain from which records are left out.
+"""An index map that omits records from a chain of datasets.
 
-In: indices of what is left. Out: indices of the dataset with all of them.
+In: indices among the records that are kept. Out: indices of the dataset with all records.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .sampler import ChangingSampler
 
 @dataclass(frozen=True)
 class LivingIndices:
-    """The indices, in a dataset, of its elements that are not left out.
+    """Map from the indices of the kept elements of a dataset to indices of the dataset.
 
     Attributes:
-        sampler: that leaves them out.
+        sampler: the sampler that omits the other elements.
     """
 
     sampler: ChangingSampler
@@ -37,7 +37,7 @@ class LivingIndices:
 
     @property
     def parameters(self) -> list[Any]:
-        """The values that tell it from others."""
+        """The values that distinguish this map from others."""
         return ["LivingIndices", self.sampler.omitted.digest]
 
     def many(self, indices: Indices) -> Indices:

@@ -1,6 +1,7 @@
-"""The places of the order that are left when some keys are left out: positions that follow one another without a gap.
+"""Map positions, which skip omitted records without a gap, to places in the order of all records.
 
-In: positions. Out: places in the order of all records; and back. Memory: the keys, and where they stand in two epochs at most.
+In: positions. Out: places, and positions of places. Memory: the omitted keys, and their places in
+at most two epochs.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from .stretches import OrderStretch, WholeOrder
 Int64s = NDArray[np.int64]
 
 _NARROW = 1 << 32
-"""Keys and places below take 4 bytes, others 8."""
+"""Keys and places below this number take 4 bytes each, larger ones 8."""
 
 
 class OmittedKeys:
-    """Keys of records that never come.
+    """Sorted keys of records that are never read.
 
-    Memory: 4 bytes a key, 8 where one is 2^32 or above.
+    They take 4 bytes of memory per key, or 8 if a key is 2^32 or above.
 
     Args:
-        keys: whole numbers of 0 and above, in any order, each once or more often.
+        keys: ints, 0 or more, in any order; keys may be repeated.
 
     >>> omitted = OmittedKeys([5, 2, 2])
     >>> omitted.keys.tolist(), omitted.below(5)
@@ -45,11 +46,11 @@ class OmittedKeys:
 
     @cached_property
     def digest(self) -> str:
-        """Tells the keys from others: how many there are, and a digest; "" for none."""
+        """A text that identifies the keys: their number and a digest; "" if there are none."""
         return f"{len(self.keys)} {digest_of(self.keys)}" if len(self.keys) else ""
 
     def below(self, records: int) -> int:
-        """The number of keys that the first so many records have."""
+        """Return the number of omitted keys that are less than `records`."""
         if not len(self.keys) or records > int(self.keys[-1]):
             return len(self.keys)
         return int(np.searchsorted(self.keys, self.keys.dtype.type(records)))  # of one type: else NumPy copies the keys
@@ -60,7 +61,7 @@ class OmittedKeys:
 
 
 class _Piece(NamedTuple):
-    """Whole epochs, or a part of one."""
+    """A piece of the order: whole epochs with equally many places, or a part of one epoch."""
 
     position: int  # of the first record that is left
     place: int
@@ -72,14 +73,14 @@ class _Piece(NamedTuple):
 
 
 class LivingPlaces:
-    """The places that are left from one on.
+    """The places of records that are kept, from one place of the order on.
 
     Args:
-        order: of all records.
-        omitted: keys that are left out.
-        position: of the first one.
-        place: of it, in the order.
-        stop: the place at which other keys are left out.
+        order: the order of all records.
+        omitted: keys that are omitted.
+        position: position of the first kept record.
+        place: its place in the order.
+        stop: place in the order from which on other keys are omitted.
     """
 
     def __init__(self, order: WholeOrder, omitted: OmittedKeys, position: int, place: int, stop: int) -> None:
@@ -120,7 +121,7 @@ class LivingPlaces:
         return self.omitted.below(stretch.records)
 
     def places(self, positions: Int64s) -> Int64s:
-        """The places `int64[n]` at positions."""
+        """Return the places `int64[n]` at positions `int64[n]`."""
         if not len(self.omitted):
             return positions + (self.place - self.position)
         if not len(positions):
@@ -149,7 +150,10 @@ class LivingPlaces:
         return places + epochs * piece.full + piece.place
 
     def _gaps(self, piece: _Piece, number: int) -> NDArray[Any]:
-        """For each key that is left out, ascending by place: how many others stand before it in epoch `number` of a piece."""
+        """Return where records are omitted in epoch `number` of a piece.
+
+        For each omitted key, in the order of places: the number of kept records before it.
+        """
         known = self._known.get((piece.place, number))
         if known is None:
             begin = piece.place + number * piece.full
@@ -174,7 +178,7 @@ class LivingPlaces:
         return gaps
 
     def position_of(self, place: int) -> int | None:
-        """The position of a place; of one that is left out, None."""
+        """Return the position of a place, or None if the record there is omitted."""
         if not len(self.omitted):
             return place - self.place + self.position
         piece = self._pieces[int(np.searchsorted(self._places, place, side="right")) - 1]
@@ -185,7 +189,7 @@ class LivingPlaces:
         return piece.position + number * piece.left + index if is_left else None
 
     def epoch_of(self, position: int) -> int:
-        """The epoch of a position."""
+        """Return the epoch of a position."""
         if not len(self.omitted):
             place = position - self.position + self.place
             return self.order.at(place)[0].epoch_of(place)
@@ -193,7 +197,10 @@ class LivingPlaces:
         return piece.epoch + (0 if piece.is_part else (position - piece.position) // max(piece.left, 1))
 
     def epoch_start(self, epoch: int) -> int | None:
-        """The position at which an epoch begins; None if it begins elsewhere."""
+        """Return the position at which an epoch begins, or None.
+
+        None means that the epoch does not begin in this part of the order.
+        """
         for piece in self._pieces:
             place = piece.place + (epoch - piece.epoch) * piece.full
             if epoch >= piece.epoch and not piece.is_part and place < min(self.order.at(piece.place)[1], self.stop):
@@ -202,7 +209,10 @@ class LivingPlaces:
 
 
 def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
-    """The number of places left out before each index of what is left."""
+    """Return the number of omitted places before each index among the kept records.
+
+    `gaps` holds, for each omitted place, the number of kept records before it.
+    """
     if not len(indices) or not len(gaps):
         return np.zeros_like(indices)
     ends = np.array([indices.min(), indices.max()], dtype=gaps.dtype)  # of another type, NumPy would copy all gaps
@@ -217,7 +227,7 @@ def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
 
 
 def _count_before(gaps: NDArray[Any], place: int) -> int:
-    """The number of places left out before one."""
+    """Return the number of omitted places before `place`."""
     low, high = 0, len(gaps)
     while low < high:
         middle = (low + high) // 2

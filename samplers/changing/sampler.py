@@ -1,6 +1,6 @@
-"""The order of records that changes on the way: more are appended, some are left out.
+"""The order of a source whose records are appended to or omitted during a run.
 
-In: positions in the global order. Out: record keys. Positions go on without a gap, so that shards stay even.
+In: positions in the global order. Out: record keys. Positions have no gaps, so that shards stay equally long.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from .stretches import WholeOrder, rule_of
 Positions = NDArray[np.int64]
 
 MAX_BLOCK, MAX_EPOCHS = 16384, 32
-"""Positions, and epochs, in a block of keys that are computed together."""
+"""Maximal numbers of positions and of epochs whose record keys are computed together."""
 
 
 class ChangingSampler:
-    """The order of another sampler, whose records may grow in number, and of which some never come.
+    """The order of another sampler, in which records may be added and omitted at certain positions.
 
-    Until a position the former order holds, from there on another one. What is left of the epoch there keeps its order, but for
-    keys that are left out from now on; records that join it are shuffled together with its rest (without a shuffle, and with
-    `BlockShuffle`, they come after it). Later epochs have each living record once: the order of all records, without those that
-    are left out.
+    Before the position of a change, the former order holds. At the change, the remaining records of the epoch keep
+    their order, without newly omitted keys. New records that join this epoch are shuffled together with its rest;
+    without a shuffle, and with `BlockShuffle`, they come after the rest. Later epochs have each record that is not
+    omitted once, in the order of all records.
 
-    Memory: of omitted keys at most 16 bytes each. The fingerprint keeps a few integers for each change.
+    Memory: at most 16 bytes per omitted key. The fingerprint holds a few integers per change.
 
     Args:
-        sampler: of all records that there are, an `IndexSampler` or another one with `resized(records)` and `places_of`.
-        omitted: keys that never come.
-        generation: of the source.
+        sampler: order of all records: an `IndexSampler`, or another sampler with `resized(records)` and
+            `places_of`.
+        omitted: keys that are never read.
+        generation: number of the source's generation, which grows when records are appended.
 
     Raises:
-        EmptyStreamError: no record is left.
-        ValueError: the sampler deals records by cost, or each of its shards has an order of its own.
+        EmptyStreamError: if all records are omitted.
+        ValueError: if the sampler balances costs, or each of its shards has an order of its own.
 
     >>> import numpy as np
     >>> from headrace import IndexSampler
@@ -67,10 +68,10 @@ class ChangingSampler:
 
     @classmethod
     def of(cls, sampler: Any, balance: Any = None) -> ChangingSampler:
-        """Any sampler as one that changes.
+        """Convert a sampler to a `ChangingSampler`.
 
         Raises:
-            ValueError: it cannot be; or there is a balance, by which it is dealt.
+            ValueError: if its order cannot change, or if there is a `balance`.
         """
         if balance is not None:
             raise ValueError(_NO_BALANCE)
@@ -86,50 +87,50 @@ class ChangingSampler:
 
     @property
     def repeats_records(self) -> bool:
-        """True while nothing has changed: each epoch has the same records."""
+        """True as long as nothing has changed: then each epoch has the same records."""
         return not self.changes
 
     @property
     def num_records(self) -> int:
-        """Records that the source must have."""
+        """Number of records that the source must have."""
         return self._records
 
     @property
     def seed(self) -> int | None:
-        """The seed of the other sampler."""
+        """The seed of the underlying sampler."""
         seed: int | None = self.sampler.seed
         return seed
 
     @property
     def shuffle(self) -> bool | BlockShuffle:
-        """The shuffle of the other sampler."""
+        """The shuffle of the underlying sampler."""
         shuffle: bool | BlockShuffle = getattr(self.sampler, "shuffle", False)
         return shuffle
 
     @property
     def num_epochs(self) -> int | None:
-        """The number of epochs; None: endless."""
+        """Number of epochs; None for no end."""
         total = len(self.sampler.with_shard_options(NoSharding()))  # shards may leave out whole epochs at the end
         return None if total >= ENDLESS else -(-total // self._records)
 
     @property
     def generation(self) -> int:
-        """The generation of the source since the last change."""
+        """Generation of the source since the last change."""
         return self.history.last.generation
 
     @property
     def changes(self) -> tuple[OrderChange, ...]:
-        """The changes, ascending."""
+        """The changes, in the order of their positions."""
         return self.history.changes
 
     def generation_at(self, position: int) -> int:
-        """The generation that is read at a position."""
+        """Return the generation of the source that is read at a position."""
         number = bisect_right([change.position for change in self.changes], position)
         return self.changes[number - 1].generation if number else self.history.generation
 
     @cached_property
     def order(self) -> WholeOrder:
-        """The order of all records."""
+        """The order of all records, including omitted ones."""
         order = WholeOrder.of(rule_of(self.sampler, self.history.records))
         for change, before in zip(self.changes, (self.history.records, *(each.records for each in self.changes))):
             if change.records > before or change.joins:  # or these wait since an earlier change
@@ -138,7 +139,11 @@ class ChangingSampler:
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
-        """The places from each change on; None where other keys, which are not known, were left out."""
+        """The kept places from each change on; None where unknown keys were omitted.
+
+        The fingerprint only has a digest of the omitted keys, so the keys are known only if they are the present
+        ones.
+        """
         begins = [(0, 0, self.history.omitted), *((each.position, each.place, each.omitted) for each in self.changes)]
         stops = [*(place for _, place, _ in begins[1:]), ENDLESS]
         known = {"": OmittedKeys(), self.omitted.digest: self.omitted}
@@ -165,7 +170,7 @@ class ChangingSampler:
         return self._layer(bisect_right(self._begins, position) - 1)
 
     def places(self, positions: Positions) -> Positions:
-        """The places in the order of all records at positions `int64[n]`."""
+        """Return the places in the order of all records at positions `int64[n]`."""
         if len(self._begins) == 1:
             return self._layer(0).places(positions)
         numbers = np.searchsorted(self._begins, positions, side="right") - 1
@@ -179,9 +184,9 @@ class ChangingSampler:
         return places
 
     def place(self, position: int) -> int:
-        """The place in the order of all records from which on nothing was read before a position.
+        """Return the place in the order of all records that belongs to a position.
 
-        At the beginning of an epoch it is that of its first record, also if that is left out.
+        At the start of an epoch, it is the place of the epoch's first record, even if this record is omitted.
         """
         place = int(self.places(np.array([position], dtype=np.int64))[0])
         layer = self._layer_at(position)
@@ -189,7 +194,7 @@ class ChangingSampler:
         return self.order.at(place)[0].epoch_begin(epoch) if self.begins_epoch(position) else place
 
     def record_keys(self, positions: Positions) -> Positions:
-        """The records at many positions.
+        """Return the record keys at positions.
 
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
@@ -197,7 +202,7 @@ class ChangingSampler:
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """The position of a record in an epoch; None if it does not come in it."""
+        """Return the position of a record in an epoch, or None if the epoch lacks the record."""
         stretch = self.order.of_epoch(epoch)
         if record_key >= stretch.records:
             return None
@@ -206,14 +211,14 @@ class ChangingSampler:
         return self._layer(number).position_of(place)
 
     def epoch_at(self, position: int) -> int:
-        """The epoch, from 0, of a position."""
+        """Return the epoch, from 0, of a position."""
         return self._layer_at(position).epoch_of(position)
 
     def epoch_start(self, epoch: int) -> int:
-        """The position at which an epoch begins.
+        """Return the position at which an epoch begins.
 
         Raises:
-            CheckpointError: it is not known, as other keys were left out then.
+            CheckpointError: if the position is unknown, because other keys were omitted then.
         """
         for layer in self._layers:
             found = None if layer is None else layer.epoch_start(epoch)
@@ -222,27 +227,28 @@ class ChangingSampler:
         return self._layer(self._layers.index(None)).position
 
     def begins_epoch(self, position: int) -> bool:
-        """True if an epoch begins at a position; known of any from the last change on."""
+        """Return True if an epoch begins at a position."""
         layer = self._layer_at(position)
         return layer.epoch_start(layer.epoch_of(position)) == position
 
     @property
     def epoch_length(self) -> int:
-        """Positions in an epoch of the records that there are now."""
+        """Number of positions in an epoch of the present records."""
         return self._records - self.omitted.below(self._records)
 
     @property
     def few_epochs(self) -> int:
-        """Positions of so few epochs that they are computed fast, though each has places of its own that are left out."""
+        """Maximal number of positions to compute at once; limited if records are omitted."""
+        # Each epoch has other omitted places, so few epochs are computed fast.
         return MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
 
     @property
     def block_size(self) -> int:
-        """Positions worth asking for at a time."""
+        """Number of positions to ask `record_keys` for at a time."""
         return min(int(self.sampler.block_size), self.few_epochs)
 
     def __len__(self) -> int:
-        """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
+        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler."""
         epochs = self.num_epochs
         total = ENDLESS if epochs is None else self.epoch_start(epochs)
         shards = self.shard_options.shard_count
@@ -250,47 +256,47 @@ class ChangingSampler:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the order: those of the other sampler, with the records at first, and the changes since."""
+        """The values that determine the order, including the history of its changes."""
         return {**self.sampler.fingerprint, **self.history.to_values()}
 
     def seeds(self, positions: Positions) -> None:
-        """No position has a seed of its own: `seed` serves all."""
+        """Return None: positions have no seeds of their own, `seed` is used for all."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> ChangingSampler:
-        """The same order, read by another shard."""
+        """Return the same order for another shard."""
         other = copy.copy(self)
         other.shard_options = as_shard_options(shard_options)
         return other
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """The record at one global position.
+        """Return the record at one global position.
 
         Raises:
-            IndexError: `index` is outside `[0, len(self))`.
+            IndexError: if `index` is outside `[0, len(self))`.
         """
         return metadata_at(self, index)
 
     def of_generation(self, generation: int) -> ChangingSampler:
-        """The same order of a source of another generation."""
+        """Return the same order for another generation of the source."""
         return ChangingSampler(self.sampler, self.omitted, generation).with_shard_options(self.shard_options)
 
     def over(self, epochs: int | None) -> ChangingSampler:
-        """The same order, which goes on with the next epochs, of a chain's order; None: for ever."""
+        """Return the order of a chain repeated `epochs` times; without end for None."""
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(self.shard_options)
 
     def without(self, keys: Positions) -> ChangingSampler:
-        """The same order, of which these records never come either."""
+        """Return the same order without these records."""
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
 
     def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
-        """True for those of the records `int64[n]` that are left out."""
+        """Return a bool array: True for each of the records `int64[n]` that is omitted."""
         found: NDArray[np.bool_] = np.isin(record_keys, self.omitted.keys)
         return found
 
     def with_history(self, history: History) -> ChangingSampler:
-        """The same order with other changes before."""
+        """Return the same order with another history of changes."""
         other = copy.copy(self)
         for name in ("order", "_layers", "_begins"):
             vars(other).pop(name, None)
@@ -307,18 +313,18 @@ class ChangingSampler:
         generation: int | None = None,
         place: int | None = None,
     ) -> ChangingSampler:
-        """The order that is another one from a position on.
+        """Return an order that changes at a position.
 
         Args:
-            position: the first one of the changed order.
-            sampler: of more records; None: of as many.
-            omitted: keys that never come from there on; None: the same.
-            joins: records that are new come in the epoch under way.
-            generation: of the source; None: the same.
-            place: of the position in the order of all records; None: it is computed, which takes the keys omitted until now.
+            position: first position of the changed order.
+            sampler: order of more records; None: the number of records does not change.
+            omitted: keys that are never read from there on; None: as before.
+            joins: True if new records join the present epoch.
+            generation: generation of the source; None: as before.
+            place: place of the position in the order of all records; None: computed from the keys omitted so far.
 
         Raises:
-            CheckpointError: there are fewer records than before; or the place is not known.
+            CheckpointError: if there are fewer records than before, or the place is unknown.
         """
         last = self.history.last
         other = copy.copy(self)
@@ -343,17 +349,17 @@ class ChangingSampler:
     def going_on(
         self, saved: Mapping[str, Any], position: int, place: int | None = None, joins: bool = False
     ) -> ChangingSampler:
-        """The sampler that goes on from a run of one with fewer records, or from which others were left out.
+        """Return the sampler that resumes a run with fewer records or other omitted records.
 
         Args:
-            saved: the fingerprint of that run's sampler; also one of a sampler that knew no changes.
-            position: from which on nothing has been read.
-            place: of it, in the order of all records, as `place(position)` of that run's sampler tells; None: it is computed.
-                Only where other keys were left out than now, it must be given.
-            joins: records that are new come in the epoch under way.
+            saved: fingerprint of that run's sampler, which may be a sampler without changes.
+            position: position from which on nothing has been read.
+            place: its place in the order of all records, from `place(position)` of that run's sampler; None:
+                computed. It must be given if that run omitted other keys.
+            joins: True if new records join the present epoch.
 
         Raises:
-            CheckpointError: the fingerprint is damaged, or there are fewer records than before.
+            CheckpointError: if the fingerprint is damaged, or there are fewer records than before.
         """
         history = History.of(saved)
         last = history.last
@@ -373,7 +379,7 @@ class ChangingSampler:
 
 
 def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint of a sampler without what may change on the way."""
+    """Return a sampler's fingerprint without the entries that may change during a run."""
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 

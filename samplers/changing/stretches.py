@@ -1,9 +1,11 @@
-"""The order of all records of a source that grows, also of those that are left out.
+"""The order of all records of a growing source, including omitted records.
 
-In: places of this order. Out: record keys, and epochs; or from keys the places. Pure arithmetic, no memory but of the changes.
+In: places of this order. Out: record keys and epochs; or, from keys, their places. Pure arithmetic;
+memory is used for the changes only.
 
-The order is one stretch after another. In most, whole epochs follow one another by the rule of a sampler. Where records join an
-epoch under way, the rest of it and they make a stretch of their own:
+The order is a sequence of stretches. In most stretches, whole epochs follow one another in a sampler's
+order. Where records join an epoch after it began, the rest of the epoch and the new records make a
+stretch of their own:
 
     places of the epoch   0 … x │ x … n              without a shuffle: the rest in its order, then the new ones;
     stretch of the rest         │ 0 … n - x + new    with one: all of these in an order drawn anew
@@ -28,7 +30,7 @@ Int64s = NDArray[np.int64]
 
 
 class EpochRule(Protocol):
-    """The order of epochs of a fixed number of records: a sampler, each of whose epochs has every record once."""
+    """Order of epochs with a fixed number of records, each read once per epoch."""
 
     @property
     def epoch_length(self) -> int: ...
@@ -38,16 +40,20 @@ class EpochRule(Protocol):
 
     @property
     def joining(self) -> bool | BlockShuffle:
-        """The order of records that join an epoch: True, shuffled together with its rest; False, after it; or so, shuffled."""
+        """Order of records that join an epoch after it began.
+
+        True: shuffled together with the rest of the epoch; False: after it; a `BlockShuffle`: after
+        it, shuffled in blocks.
+        """
 
     def record_keys(self, positions: Int64s) -> Int64s: ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """The places within an epoch, `int64[n]`, of records."""
+        """Return the places within an epoch, `int64[n]`, of records."""
 
 
 class OrderStretch(Protocol):
-    """Places of the order, from `start` on."""
+    """Consecutive places of the order, from `start` on, with one rule."""
 
     @property
     def start(self) -> int: ...
@@ -57,27 +63,30 @@ class OrderStretch(Protocol):
 
     @property
     def records(self) -> int:
-        """The number of records in an epoch."""
+        """Number of records in an epoch."""
 
     def epoch_of(self, place: int) -> int: ...
 
     def end_of(self, epoch: int) -> int:
-        """The place at which an epoch ends."""
+        """Return the place at which an epoch ends."""
 
     def epoch_begin(self, epoch: int) -> int:
-        """The place at which an epoch begins here: the beginning of all of it, or of the part that is here."""
+        """Return the place at which an epoch, or its part in this stretch, begins."""
 
     def begins_epoch(self, place: int) -> bool: ...
 
     def keys(self, places: Int64s) -> Int64s: ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """The places in the whole order of records in an epoch; before `start` for those that came before."""
+        """Return the places of an epoch's records in the whole order.
+
+        For records read before this stretch begins, the places are less than `start`.
+        """
 
 
 @dataclass(frozen=True)
 class WholeEpochs:
-    """Epochs of a rule, one after another."""
+    """A stretch of whole epochs, one after another."""
 
     start: int
     epoch: int  # number of the first one
@@ -109,7 +118,7 @@ class WholeEpochs:
 
 @dataclass(frozen=True)
 class JoinedRest:
-    """The rest of an epoch, and records that join it."""
+    """A stretch made of the rest of an epoch and the records that join it."""
 
     start: int
     epoch: int
@@ -145,16 +154,20 @@ class JoinedRest:
 
     @property
     def _below(self) -> list[OrderStretch]:
-        """The stretches that it is the rest of, the first one first."""
+        """The stretches of which this one is the rest, the first one first."""
         below: list[OrderStretch] = [self.below]
         while isinstance(below[-1], JoinedRest):  # a loop: there may be thousands
             below.append(below[-1].below)
         return below[::-1]
 
     def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Return the keys of the records that joined, and where in `places` others are, with their places in `below`.
+        """Return the keys of the records that joined at these places.
 
-        Keys are meaningless where others are.
+        Other places belong to the stretch below.
+
+        Returns:
+            the keys, without meaning at other places; the indices into `places` of the other
+            places; and their places in `below`.
         """
         within = self._moved(places - self.start, permute, BlockOrder.record_keys)
         others = np.flatnonzero(within < self._left)
@@ -192,13 +205,16 @@ class JoinedRest:
 
     @property
     def _key(self) -> int:
-        """The key of the seed and the place: each change of an epoch has an order of its own."""
+        """Key of the shuffle, made of the seed and the start of the stretch."""
         seed = mix(np.array([self.rule.seed or 0], dtype=np.uint64))
         return int(mix(seed ^ np.uint64(self.start) ^ np.uint64(1 << 63))[0])
 
 
 class WholeOrder:
-    """All stretches, ascending; several may begin at one place, of which the last one holds."""
+    """All stretches, in the order of their places.
+
+    If several begin at one place, the last one holds.
+    """
 
     def __init__(self, *stretches: OrderStretch) -> None:
         self.stretches = stretches
@@ -206,17 +222,18 @@ class WholeOrder:
 
     @classmethod
     def of(cls, rule: EpochRule) -> WholeOrder:
-        """The order of a source that has not grown."""
+        """Return the order of a source that has not grown."""
         return cls(WholeEpochs(0, 0, rule))
 
     def followed_by(self, place: int, rule: EpochRule, joins: bool) -> WholeOrder:
-        """It, with more records from a place on.
+        """Return the order with more records from a place on.
 
         Args:
-            place: the first one of the changed order.
-            rule: of all records.
-            joins: those that are new come in the epoch under way; at the end of one, they make it longer. Else they come from
-                the next epoch on that begins there or later.
+            place: first place of the changed order.
+            rule: the order of all records.
+            joins: True if new records join the epoch of this place; at the end of an epoch, they
+                make it longer. False: they are read from the next epoch on that begins at or after
+                this place.
         """
         kept = self.stretches[: bisect_right(self._starts, place)]
         last = kept[-1]
@@ -234,16 +251,16 @@ class WholeOrder:
         return WholeOrder(*kept, WholeEpochs(end, epoch + 1, rule))
 
     def at(self, place: int) -> tuple[OrderStretch, int]:
-        """The stretch of a place, and where the next one begins."""
+        """Return the stretch of a place, and the place at which the next stretch begins."""
         number = bisect_right(self._starts, place)
         return self.stretches[number - 1], self._starts[number] if number < len(self._starts) else ENDLESS
 
     def of_epoch(self, epoch: int) -> OrderStretch:
-        """The last stretch that has records of an epoch: it knows the places of all of them."""
+        """Return the last stretch of an epoch, which knows the places of all its records."""
         return self.stretches[bisect_right([stretch.epoch for stretch in self.stretches], epoch) - 1]
 
     def keys(self, places: Int64s) -> Int64s:
-        """The records at places."""
+        """Return the record keys at places."""
         if len(self.stretches) == 1:
             return self.stretches[0].keys(places)
         numbers = np.searchsorted(self._starts, places, side="right") - 1
@@ -270,6 +287,6 @@ class WholeOrder:
 
 
 def rule_of(sampler: Any, records: int) -> EpochRule:
-    """The rule of a sampler for so many records."""
+    """Return a sampler's order for another number of records."""
     rule: EpochRule = sampler.resized(records)
     return rule

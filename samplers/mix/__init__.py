@@ -1,1 +1,1 @@
-"""Several orders, mixed by weights."""
+"""Mixes: several orders, read in proportion to weights."""

@@ -1,6 +1,7 @@
-"""The order of a mix of parts that end, and what the fingerprint in a state tells of it.
+"""The order of a mix whose parts end, from its weights and the lengths of its parts.
 
-In: weights by name, lengths of parts; or a fingerprint. Out: the order, the number of its positions, and which parts end where.
+In: weights and lengths by part name; or a saved fingerprint. Out: the order, its number of
+positions, and the parts that end, with the position of each end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from .weights import MAX_POSITION, ramped, stages_of
 
 
 def length_told(saved: Mapping[str, Any]) -> int:
-    """The number of positions of a run, as its fingerprint tells it; too many where a part is of a sampler of the user's."""
+    """Return the number of positions of a run, computed from its fingerprint.
+
+    The number is too high if a part has a user's own sampler, whose length is unknown.
+    """
     stages = saved["weights"] if isinstance(saved.get("weights"), list) else [[0, saved.get("weights")]]
     order = order_of({**saved, "weights": stages})
     parts = {name: saved.get(part_named(name)) for name in order.names}
@@ -28,10 +32,10 @@ def length_told(saved: Mapping[str, Any]) -> int:
 
 
 def order_told(saved: Mapping[str, Any]) -> MixOrder:
-    """The order of parts in a run, by its fingerprint, also after parts have ended.
+    """Return the order of a run's parts, from its fingerprint, including the ends of parts.
 
     Raises:
-        CheckpointError: the fingerprint is damaged.
+        CheckpointError: if the fingerprint is damaged.
     """
     return order_before(saved, MAX_POSITION)
 
@@ -46,14 +50,18 @@ def _part_length_told(part: Mapping[str, Any], max_epochs: int | None) -> int:
 def ends_of(
     order: MixOrder, lengths: Mapping[str, int], when_exhausted: str | None, leaving: Container[str], since: int
 ) -> tuple[MixOrder, int, list[list[Any]]]:
-    """The order of parts that end, the number of its positions, and which parts end before, where.
+    """Apply the ends of parts to the order of a mix.
 
     Args:
-        order: of parts that never end.
-        lengths: of parts, until they end.
-        when_exhausted: of the mix.
-        leaving: parts that leave the mix when they end, whatever it does with others.
-        since: from which position on this holds; a part that should have left before leaves there.
+        order: the order of parts that never end.
+        lengths: number of records of each part until it ends.
+        when_exhausted: as for the mix.
+        leaving: names of parts that leave the mix when they end, whatever `when_exhausted` is.
+        since: position from which on `leaving` holds; a part that ended before leaves there.
+
+    Returns:
+        the order; its number of positions; and pairs of a part's name and the position at which the
+        part ends.
     """
     ended: list[list[Any]] = []
     while True:
@@ -74,12 +82,12 @@ def ends_of(
 
 
 def _end_of(order: MixOrder, name: str, length: int) -> int | None:
-    """The position at which a part would be drawn after its end; None if that is never."""
+    """Return the position at which a part would be drawn after its last record, or None."""
     return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
 
 
 def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
-    """The order of a run, as a saved fingerprint tells it, as far as it matters before a position."""
+    """Return the order of a run before a position, from a saved fingerprint."""
     weights: Any = saved.get("weights")
     stages = [[0, weights]] if isinstance(weights, dict) else weights
     order: MixOrder | None = order_of({**saved, "weights": stages})
@@ -91,7 +99,7 @@ def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
 
 
 def order_of(told: Mapping[str, Any]) -> MixOrder:
-    """The order of weights by name, after what was before them."""
+    """Return the order for weights by name, continuing the saved history of the mix."""
     try:
         names = tuple(sorted(told["weights"][0][1]))
         stages = stages_of([(start, weights) for start, weights in told["weights"]], names)

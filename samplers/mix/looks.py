@@ -1,6 +1,7 @@
-"""The positions of a mix at which a run looks whether its parts have more records.
+"""Positions of a mix at which a run checks whether its parts have more records.
 
-In: a mix, what the user wants, the parts that grow. Out: positions, and which parts are looked at there. Pure.
+In: a mix, the user's options, the names of growing parts. Out: positions, and the parts to check at
+each. Pure.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from .sampler import MixSampler
 
 
 class MixLooks:
-    """Where a run looks at which parts: each where the first record of an epoch of it is to be drawn, or where it ends.
+    """Positions at which a run checks the parts of a mix for more records.
 
-    With "now" it looks at all of them at each multiple of `every`, too; but at none that has left the mix.
+    A part is checked where the first record of one of its epochs is drawn, and where it ends. With
+    "now", all parts are also checked at each multiple of `every`. Parts that have left the mix are
+    not checked.
 
     Args:
-        growth: what the user wants.
-        mix: the order, in which the parts that grow are of a `ChangingSampler`.
-        names: of these parts.
-        begin: the first position.
+        growth: the user's options.
+        mix: the mix, in which each growing part has a `ChangingSampler`.
+        names: names of the growing parts.
+        begin: first position that may be checked.
 
     >>> from headrace import GrowthOptions
     >>> mix = MixSampler({"a": 3, "b": 10}, [2, 1], when_exhausted="repeat")
@@ -40,13 +43,16 @@ class MixLooks:
         self._ends = {name: self._next_end(name, self._begin) for name in self._parts}
 
     def _decided(self, name: str) -> int:
-        """The position from which on the last change of a part was found."""
+        """Return the position from which on a part's last change is known."""
         last = self._parts[name].history.last.position
         before = self._mix.drawn_at(name, last - 1) if last else None
         return 0 if before is None else before + 1
 
     def _next_end(self, name: str, position: int) -> int | None:
-        """The next position from one on at which an epoch of a part begins, or its last one ends."""
+        """Return the next position at which an epoch of a part begins, or the part ends.
+
+        The search begins at `position`. None if there is no such position.
+        """
         part, index = self._parts[name], self.index(name, position)
         has_grown_here = self._every is None and part.history.grown_at == index  # found there already
         if has_grown_here or not part.begins_epoch(index):
@@ -55,12 +61,12 @@ class MixLooks:
         return None if found is None or found < position else found
 
     def index(self, name: str, position: int) -> int:
-        """The number of records of a part before a position."""
+        """Return the number of records of a part before a position."""
         return self._mix.order.count(self._numbers[name], position)
 
     @property
     def position(self) -> int | None:
-        """The position of the next look; None: nothing will be drawn of any part that grows."""
+        """Position of the next check; None if no growing part will be drawn again."""
         ends = [end for end in self._ends.values() if end is not None]
         if self._every is not None and ends:
             ends.append(-(-self._begin // self._every) * self._every)
@@ -68,7 +74,7 @@ class MixLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """The parts that are looked at there; True for those of which an epoch ends there."""
+        """Parts to check at this position; True for parts of which an epoch ends here."""
         position = self.position
         ends = {name: end == position for name, end in self._ends.items() if end is not None}
         if position is None or self._every is None or position % self._every:
@@ -76,7 +82,7 @@ class MixLooks:
         return {name: here and self.index(name, position or 0) > 0 for name, here in ends.items()}
 
     def go_on(self) -> None:
-        """Go to the look after this one."""
+        """Move to the next position to check."""
         position = self.position
         assert position is not None, "there is none after the last one"
         self._begin = position + 1

@@ -1,6 +1,7 @@
-"""The part of a mix at any position, and the index in that part: index arithmetic.
+"""Compute which part of a mix is drawn at a position, and which of its records.
 
-In: positions. Out: parts, and the index of the element within its part. Pure; nothing is remembered from one call to the next.
+In: positions. Out: parts, and for each the index of the element within the part. Pure; no state is
+kept between calls.
 """
 
 from __future__ import annotations
@@ -21,28 +22,32 @@ from .weights import MAX_POSITION, Schedule, Stages, Weights, in_units, ramped, 
 
 Int64s = NDArray[np.int64]
 
+# Enough to pay for NumPy's calls, few enough for the caches.
 BLOCK = 8192
-"""Positions worked on at a time: many enough to pay for NumPy's calls, few enough for the caches."""
+"""Number of positions computed at a time."""
 
 FEW = 64
-"""So many positions take less time one by one."""
+"""Up to this number of positions, it is faster to compute them one by one."""
 
+# From the least number on, part by part is faster.
 MANY, MOST = 4096, 1 << 16
-"""So many that follow one another, in a stage, take less time part by part; and no more of them at a time."""
+"""Least number of consecutive positions computed part by part, and maximum at a time."""
 
 
 @dataclass(frozen=True)
 class MixOrder:
     """The order of a mix of parts, by weights that may change from stage to stage.
 
-    At every position the number of elements drawn from a part so far is next to its share, which is the sum of its weights over
-    all positions before: within a half for two parts, within one for equal weights and for most others, and never further than
-    1.4 while the weights stay. Where many parts' weights change much at once, a count may for a while be further from its
-    share, by one or two; it comes back, so that this does not add up from stage to stage.
+    At every position, the number of elements drawn from a part is close to its share, i.e. the sum
+    of its weights over all positions before. The difference is at most 0.5 for two parts, at most 1
+    for equal weights and for most others, and never more than 1.4 while the weights stay the same.
+    Where the weights of many parts change strongly at once, it may for a while be larger by one or
+    two; differences of several stages do not add up.
 
     Attributes:
-        names: of the parts, also of those that are no longer drawn. The number of a part is its place here.
-        stages: first position and weights of each stage, ascending from 0.
+        names: names of the parts, including parts that are no longer drawn. The number of a part is
+            its index here.
+        stages: first position and weights of each stage, in ascending order from 0.
 
     >>> order = MixOrder.of({"web": 0.7, "books": 0.3})
     >>> parts, indices = order.places(np.arange(10))
@@ -54,8 +59,9 @@ class MixOrder:
 
     names: tuple[str, ...]
     stages: Stages
+    # Stages take time to make.
     made: tuple[WeightStage, ...] = field(default=(), repr=False, compare=False)
-    """The first stages, of an order that begins alike: they take their time to make."""
+    """First stages, already computed, of an order that begins in the same way."""
 
     @classmethod
     def of(
@@ -65,17 +71,19 @@ class MixOrder:
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> MixOrder:
-        """The order of weights as a user writes them.
+        """Return the order for weights as a user writes them.
 
         Args:
-            weights: a list, a dict by name, a schedule of these, or None for equal ones; they need not sum to one.
-            names: of the parts; None (default): the names of a dict, or "0", "1", … for a list.
-            ramp: whether weights change linearly from one stage of a schedule to the next.
-            records_per_step: how many elements a step of a schedule is.
+            weights: a list, a dict by name, a schedule of these, or None for equal weights. They
+                need not sum to one.
+            names: names of the parts; None (default): the keys of a dict, or "0", "1", … for a
+                list.
+            ramp: True changes the weights linearly from one stage of a schedule to the next.
+            records_per_step: number of elements in a step of a schedule.
 
         Raises:
-            TypeError: they are no weights.
-            ValueError: they are outside their range, or not those of the parts.
+            TypeError: if `weights` is neither of these.
+            ValueError: if a weight is outside its range, or the weights are not for these parts.
         """
         known = _names_in(weights) if names is None else tuple(names)
         stages = stages_of(weights, known, records_per_step)
@@ -103,7 +111,7 @@ class MixOrder:
         return self._stages[bisect_right(self._starts, position) - 1]
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """The part at each position, and the index of its element there.
+        """Return the part at each position, and the index of its element in the part.
 
         Args:
             positions: `int64[n]` in `[0, 2^62)`; not checked.
@@ -118,7 +126,12 @@ class MixOrder:
         return np.concatenate(parts), np.concatenate(indices)
 
     def by_part(self, positions: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
-        """Each part that stands at one of many positions: its number, the indices of its elements, and their places there."""
+        """Yield each part drawn at one of many positions.
+
+        Yields:
+            the number of the part; the indices of its elements; and the indices into `positions`
+            where they are drawn.
+        """
         first, last = int(positions[0]), int(positions[-1])
         numbers = range(bisect_right(self._starts, first) - 1, bisect_right(self._starts, last))
         if len(positions) < MANY * len(numbers) or not (np.diff(positions) == 1).all():
@@ -131,26 +144,32 @@ class MixOrder:
                     yield part, np.arange(index, index + len(places)), places + (start - first)
 
     def place(self, position: int) -> tuple[int, int]:
-        """The part at one position, and the index of its element there."""
+        """Return the part at one position, and the index of its element in the part."""
         stage = self._stage(position)
         part, visits = stage.place(position - stage.start)
         return part, visits + stage.counts[part]
 
     def counts(self, position: int) -> Int64s:
-        """The number of elements of each part drawn before a position."""
+        """Return the number of elements of each part drawn before a position."""
         return np.array(self._stage(position).counts_at(position), dtype=np.int64)
 
     def taken(self, rows: int) -> list[int]:
-        """As `counts`; empty for more rows than a mix has positions."""
+        """Return what `counts` returns, as a list.
+
+        An empty list for more rows than a mix has positions.
+        """
         counts: list[int] = self.counts(rows).tolist() if rows < MAX_POSITION else []
         return counts
 
     def count(self, part: int, position: int) -> int:
-        """The number of elements of one part drawn before a position."""
+        """Return the number of elements of one part drawn before a position."""
         return self._stage(position).count_at(part, position)
 
     def position_of(self, part: int, index: int) -> int | None:
-        """The position of an element of a part; None if it never comes, or after position 2^62."""
+        """Return the position of an element of a part.
+
+        None if it is not drawn before position 2^62.
+        """
         number = bisect_right([stage.counts[part] for stage in self._stages], index) - 1
         stage, last = self._stages[number], number + 1 == len(self._stages)
         stop = MAX_POSITION if last else self._stages[number + 1].start
@@ -160,9 +179,9 @@ class MixOrder:
         return _bisected(stage, part, index, stop) if found is None else found
 
     def without(self, part: int, position: int) -> MixOrder | None:
-        """The order that from a position on draws the others; None if nobody is left.
+        """Return the order that no longer draws a part from a position on; None if no part is left.
 
-        A later stage that draws nobody else is left out: the one before it goes on.
+        A later stage that draws no other part is removed; the stage before it continues.
         """
         before, after = _cut(self.stages, position)
         rest = [
@@ -175,9 +194,10 @@ class MixOrder:
         return MixOrder(self.names, (*before, (position, drawing[0][1]), *drawing[1:]), self._stages[: len(before)])
 
     def changed(self, position: int, other: MixOrder) -> MixOrder:
-        """The order that from a position on draws as another one does there; parts are known by their names.
+        """Return the order that follows another order from a position on.
 
-        A part that both have goes on with its next element. Numbers of parts stay; new ones come after them.
+        Parts are matched by name. A part of both orders continues with its next element. Parts keep
+        their numbers; new parts come after them.
         """
         names = (*self.names, *(name for name in other.names if name not in self.names))
         before, _ = _cut(self.stages, position)
@@ -190,15 +210,15 @@ class MixOrder:
         return MixOrder(names, (*former, *later))
 
     def to_values(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return the order as JSON values."""
         return {"names": list(self.names), "stages": [[start, list(weights)] for start, weights in self.stages]}
 
     @classmethod
     def from_values(cls, values: Any) -> MixOrder:
-        """Read what `to_values` gave.
+        """Read the values that `to_values` returned.
 
         Raises:
-            CheckpointError: the values are no order.
+            CheckpointError: if they are damaged.
         """
         try:
             names = tuple(values["names"])
@@ -210,7 +230,7 @@ class MixOrder:
 
 
 def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
-    """Each of the parts: its number, its indices, and their places."""
+    """Group positions by part: yield the number of each part, its indices, and their places."""
     by_part = np.argsort(parts.astype(np.int16) if parts.max() < 1 << 15 else parts, kind="stable")
     in_order = parts[by_part]
     for places in np.split(by_part, np.flatnonzero(in_order[1:] != in_order[:-1]) + 1):
@@ -218,7 +238,10 @@ def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int6
 
 
 def _names_in(weights: Any) -> tuple[str, ...]:
-    """Those of a dict, or of the first stage of a schedule; numbers for a list."""
+    """Return the part names of a dict or of the first stage of a schedule.
+
+    "0", "1", … for a list.
+    """
     first = weights
     if (
         isinstance(weights, (list, tuple))
@@ -235,14 +258,14 @@ def _names_in(weights: Any) -> tuple[str, ...]:
 def _cut(
     stages: Stages, position: int
 ) -> tuple[list[tuple[int, tuple[float, ...]]], list[tuple[int, tuple[float, ...]]]]:
-    """The stages before a position, and those from there on, of which the first begins there."""
+    """Cut stages at a position: return those before it, and those from it on."""
     number = bisect_right([start for start, _ in stages], position)
     before = [stage for stage in stages[:number] if stage[0] < position]
     return before, [(position, stages[number - 1][1]), *stages[number:]]
 
 
 def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:
-    """The position, in a stage before `stop`, of an element that is drawn there."""
+    """Find by bisection the position at which an element is drawn, in a stage before `stop`."""
     weight, visits = stage.weights[part], index - stage.counts[part]
     low = max(stage.start, stage.start + (visits - 4) * ONE // weight)
     high = min(stop, stage.start + (visits + 4) * ONE // weight + 1)

@@ -1,4 +1,4 @@
-"""The parts of a mix: the orders in which they are read, from what a user passes.
+"""The parts of a mix: make the order of each part from what the user passes.
 
 In: sources, numbers of records, or samplers. Out: samplers by name.
 """
@@ -20,28 +20,31 @@ from ..protocol import ENDLESS, VectorSampler
 
 
 def epoch_at(part: VectorSampler, position: int) -> int:
-    """The epoch of a part at one of its positions."""
+    """Return the epoch of a part at one of its positions."""
     return part.epoch_at(position) if isinstance(part, ChangingSampler) else position // part.epoch_length
 
 
 def length_of(part: VectorSampler, epochs: int) -> int:
-    """The records of a part in some epochs; those of a chain are its whole lengths."""
+    """Return the number of records of a part in some epochs.
+
+    For a chain of datasets, an epoch is the whole length of the chain.
+    """
     if isinstance(part, ChangingSampler):
         return part.epoch_start(epochs)
     return min((len(part) if isinstance(part, ChainOrder) else part.epoch_length) * epochs, ENDLESS)
 
 
 def part_named(name: str) -> str:
-    """The name of a part in fingerprints."""
+    """Return the key of a part in fingerprints."""
     return f"part {short_repr(name)}"
 
 
 def parts_by_name(parts: Any) -> dict[str, Any]:
-    """The parts as the user passes them, by name.
+    """Return the parts as a dict by name, from a dict or a list.
 
     Raises:
-        TypeError: they are no dict or list.
-        ValueError: there is none.
+        TypeError: if `parts` is neither a dict by name nor a list.
+        ValueError: if it is empty.
     """
     parts = getattr(parts, "parts", parts)  # of a MixedSource
     if isinstance(parts, (list, tuple)):
@@ -57,11 +60,11 @@ def parts_by_name(parts: Any) -> dict[str, Any]:
 
 
 def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int | None) -> VectorSampler:
-    """The order in which a part is read.
+    """Return the order in which a part is read.
 
     Raises:
-        TypeError: it is neither a source nor a number nor a sampler.
-        ValueError: it has a balance, or shards of its own.
+        TypeError: if the part is neither a source nor a number nor a sampler.
+        ValueError: if the part has a `balance` or shards of its own.
     """
     if hasattr(part, "record_keys"):
         return _checked(name, part)
@@ -94,5 +97,5 @@ def _checked(name: str, part: VectorSampler) -> VectorSampler:
 
 
 def _seed_of_part(seed: int, name: str) -> int:
-    """One for each part, so that parts of equal length are shuffled differently."""
+    """Return a seed for each part name, so that parts of equal length are shuffled differently."""
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "little")

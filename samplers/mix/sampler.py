@@ -1,4 +1,4 @@
-"""The order of several sources at once: at each position a part, and a record of it, in proportions that weights give.
+"""A mix of several sources: for each position, a part and a record of it, in proportion to weights.
 
 In: positions in the global order. Out: record keys of a `MixedSource` of the parts.
 """
@@ -34,16 +34,16 @@ Positions = NDArray[np.int64]
 BLOCK = 65536
 
 PASSING = ("history", "ended")
-"""Of a fingerprint, what tells how the order came about and not what the user asked for."""
+"""Keys in a mix's fingerprint that describe its past, not what the user asked for."""
 
 
 def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
-    """The values in the fingerprint of a mix that decide the part at a position, as long as none has ended."""
+    """Return the entries of a mix's fingerprint that determine parts until a part ends."""
     return [fingerprint.get("weights"), fingerprint.get("ramp")]
 
 
 def lasting_mix(mix: MixSampler) -> dict[str, Any]:
-    """The fingerprint of a mix without what may change while records come in."""
+    """Return a mix's fingerprint without the entries that may change as records are added."""
     parts = {
         part_named(name): lasting(part.fingerprint)
         for name, part in mix.parts.items()
@@ -53,35 +53,37 @@ def lasting_mix(mix: MixSampler) -> dict[str, Any]:
 
 
 class MixSampler:
-    """Several sources in one order: by position, in exact proportions, without memory of what came before.
+    """Mix several sources in one order, in proportion to weights.
 
-    Before every position each part has been drawn as often as its weights up to there say, rounded to about one. A part
-    is read in an order of its own, each of its records once in an epoch. For a `DataLoader` whose `data_source` is the dict
-    or list of the parts.
+    Before every position, each part has been drawn as often as its weights up to there say, rounded to about one.
+    Each part is read in its own order, with each of its records once per epoch. Pass the same parts as
+    `data_source` to `DataLoader`.
 
     Args:
-        parts: a dict by name, or a list (names "0", "1", …), of what to read of each part: the number of its records, or the
-            source itself, for all of them in an order that `shuffle` and `seed` decide; or an `IndexSampler`, for an order and
-            a number of epochs of its own.
-        weights: a dict by name or a list, of numbers that need not sum to one; 0 draws nothing. Or a schedule of these,
-            `[(0, {…}), (10_000, {…})]`, each with the step from which it holds. None (default): all equal. The order
-            in which a dict lists the parts changes nothing.
-        shuffle: whether the parts given by their numbers of records are shuffled, each epoch anew; needs `seed`.
-        seed: int in `[0, 2^32)`, also for the random operations.
-        when_exhausted: "first" (default): the mix ends when a part is to be drawn that has ended; "all": it goes on without
-            that part until all have ended; "repeat": a part that has ended begins its next epoch, and the mix never ends.
-        max_epochs: a dict by name, or a list with None, of numbers of epochs after which a part leaves the mix, whatever
-            `when_exhausted` says of the others. These share its place in proportion to their weights; once nobody with a
-            weight above 0 is left, the mix ends. None (default): no part.
-        ramp: whether the weights of a schedule change linearly from one stage to the next, in 32 small steps.
-        records_per_step: what a step of the schedule counts: 1 (default) for records, the global batch size for batches.
+        parts: a dict by name, or a list (names "0", "1", …), with one entry per part: its source, or its number of
+            records, for an order that `shuffle` and `seed` decide; or an `IndexSampler`, for an order and number of
+            epochs of its own.
+        weights: a dict by name or a list of numbers, which need not sum to one; a part of weight 0 is not drawn. Or
+            a schedule, `[(0, {…}), (10_000, {…})]`, of weights and the step from which on they hold. None
+            (default): equal weights. The order of the parts in a dict has no effect.
+        shuffle: True shuffles each epoch of the parts given by source or number of records; needs `seed`.
+        seed: an int in `[0, 2^32)`; also used by random operations.
+        when_exhausted: "first" (default): the mix ends when a part is to be drawn that has ended; "all": it
+            continues without that part until all have ended; "repeat": a part that has ended begins its next epoch,
+            and the mix never ends.
+        max_epochs: numbers of epochs after which a part leaves the mix, whatever `when_exhausted` is: a dict by
+            name, or a list with None for parts without a limit. The other parts share its place in proportion to
+            their weights; if no part with a weight above 0 is left, the mix ends. None (default): no limits.
+        ramp: True changes the weights of a schedule linearly from one stage to the next, in 32 small steps.
+        records_per_step: number of records in a step of the schedule: 1 (default) counts records; pass the global
+            batch size to count batches.
         shard_options: as for `IndexSampler`.
-        balance: likewise; its lengths are a dict of arrays, by part.
+        balance: as for `IndexSampler`, with lengths in a dict of arrays by part.
 
     Raises:
-        TypeError: an argument of the wrong kind.
-        LengthsError: `balance` has fewer lengths than a part has records.
-        ValueError: an argument outside its range, or weights that are not those of the parts.
+        TypeError: if an argument has the wrong type.
+        LengthsError: if `balance` has fewer lengths than a part has records.
+        ValueError: if an argument is outside its range, or the weights are not for these parts.
 
     >>> from headrace import DataLoader, MixSampler
     >>> parts = {"web": ["w0", "w1", "w2", "w3", "w4", "w5", "w6"], "books": ["b0", "b1", "b2"]}
@@ -125,21 +127,23 @@ class MixSampler:
 
     @property
     def names(self) -> list[str]:
-        """Names of the parts, in the order in which record keys count them."""
+        """Names of the parts, in the order in which record keys number them."""
         return list(self._parts)
 
     @property
     def block_size(self) -> int:
-        """Positions to ask for at a time: many, as few are of each part, and small calls take as long as larger ones."""
+        """Number of positions to ask `record_keys` for at a time."""
+        # Many, since each part gets only some of them, and a small call takes as long as a larger
+        # one.
         return min([BLOCK, *(part.few_epochs for part in self._parts.values() if isinstance(part, ChangingSampler))])
 
     @property
     def parts(self) -> dict[str, VectorSampler]:
-        """The orders in which parts are read, by name."""
+        """The order of each part, by name."""
         return dict(self._parts)
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> MixSampler:
-        """The same mix, of which some parts are read in other orders."""
+        """Return the same mix with other orders for some parts."""
         other = copy.copy(self)
         for name in ("_ended", "_shuffles", "fingerprint"):
             other.__dict__.pop(name, None)
@@ -147,11 +151,14 @@ class MixSampler:
         return other
 
     def without(self, keys: Mapping[str, Positions]) -> MixSampler:
-        """The same mix without some records of its parts, by their keys.
+        """Return the same mix without some records of its parts.
+
+        Args:
+            keys: for each part's name, the keys to omit.
 
         Raises:
-            ValueError: it deals records by cost, or the order of such a part is none from which records can be left out.
-            EmptyStreamError: no record of a part is left.
+            ValueError: if the mix has a `balance`, or records cannot be omitted from the order of such a part.
+            EmptyStreamError: if no record of a part is left.
         """
         parts = {}
         for name, of_part in keys.items():
@@ -162,7 +169,7 @@ class MixSampler:
         return self.with_parts(parts)
 
     def omits(self, record_keys: Positions) -> NDArray[np.bool_]:
-        """True for those of the records `int64[n]`, by keys of a `MixedSource`, that are left out."""
+        """Return a bool array: True for each record (key of a `MixedSource`) that is omitted."""
         indices, places = np.divmod(record_keys, len(self._parts))
         found = np.zeros(len(record_keys), dtype=bool)
         for place, part in enumerate(self._parts.values()):
@@ -177,12 +184,12 @@ class MixSampler:
 
     @cached_property
     def _weights(self) -> list[list[Any]]:
-        """The user's weights, by name: the first position and the weights of each stage."""
+        """The user's weights: first position and weights by name of each stage."""
         return [[start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given]
 
     @cached_property
     def _ended(self) -> tuple[MixOrder, int, list[list[Any]]]:
-        """The order, the number of its positions, and which parts end before, where."""
+        """The order, its number of positions, and [part name, position] for each end of a part."""
         order = order_of({"weights": self._weights, "ramp": self._ramp, "history": self._history})
         lengths = {
             name: length_of(part, self._max_epochs[name]) if name in self._max_epochs else len(part)
@@ -192,23 +199,23 @@ class MixSampler:
 
     @property
     def order(self) -> MixOrder:
-        """The order of parts, also after parts have ended."""
+        """The order of the parts, including the ends of parts."""
         return self._ended[0]
 
     def __len__(self) -> int:
-        """Number of positions of all shards together; `sys.maxsize` for a mix that never ends."""
+        """Return the number of positions of all shards together; `sys.maxsize` if the mix never ends."""
         total, shards = self._ended[1], self.shard_options.shard_count
         return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
 
     @property
     def epoch_length(self) -> int:
-        """All of a mix that ends; of an endless one as many positions as the parts have records."""
+        """Length of a mix that ends; for an endless mix, the number of records of all parts."""
         whole = self._ended[1]
         return whole if whole < ENDLESS else sum(part.epoch_length for part in self._parts.values())
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the order, and its former ones if it was changed on the way."""
+        """The values that determine the order, including former orders if it was changed."""
         told = {
             "kind": "MixSampler",
             "seed": self.seed,
@@ -225,7 +232,7 @@ class MixSampler:
         return {**told, **{name: value for name, value in passing.items() if value}}
 
     def record_keys(self, positions: Positions) -> Positions:
-        """The records at many positions, as keys of a `MixedSource`.
+        """Return the records at positions, as keys of a `MixedSource`.
 
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
@@ -255,19 +262,19 @@ class MixSampler:
 
     @property
     def changed_from(self) -> int | None:
-        """The position from which on the mix is as it was given; None if it always was."""
+        """Position from which on the mix has its present weights and parts; None if it never changed."""
         return None if self._history is None else int(self._history["until"])
 
     @property
     def lacks_parts(self) -> bool:
-        """True if parts of earlier runs were removed since."""
+        """True if the mix of an earlier run had parts that were removed since."""
         return not self._parts.keys() >= {*self.order.names}
 
     def check_present(self, positions: Positions) -> None:
-        """Hold what stands at positions against the parts that there are.
+        """Check that the parts drawn at positions still exist.
 
         Raises:
-            CheckpointError: a part was removed.
+            CheckpointError: if one of them was removed.
         """
         for number in distinct(self.order.places(positions)[0]):
             self._place_of(self.order.names[number])
@@ -287,32 +294,35 @@ class MixSampler:
         return self._places[name]
 
     def seeds(self, positions: Positions) -> None:
-        """No position has a seed of its own: `seed` serves all."""
+        """Return None: positions have no seeds of their own, `seed` is used for all."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> MixSampler:
-        """The same order, read by another shard."""
+        """Return the same order for another shard."""
         other = copy.copy(self)
         other.shard_options = shard_options
         return other
 
     def drawn_at(self, name: str, index: int) -> int | None:
-        """The position of a record of a part, by its index; of its end, where it would be drawn next. None: it never is."""
+        """Return the position at which record `index` of a part is drawn or the part ends.
+
+        The end is returned if the part ends before this record. None if neither happens.
+        """
         position = self.order.position_of(self.order.names.index(name), index)
         ends = dict(map(tuple, self._ended[2]))
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """The epoch, from 0, that each part is in at a position."""
+        """Return the epoch, from 0, of each part at a position."""
         drawn = self.part_records(position + 1)
         return {name: epoch_at(part, max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
     def part_records(self, position: int) -> dict[str, int]:
-        """The number of records of each part before a position."""
+        """Return the number of records of each part drawn before a position."""
         drawn = dict(zip(self.order.names, self.order.counts(position).tolist()))
         return {name: drawn[name] for name in self._parts}
 
     def position_of(self, record_key: int, epoch: int) -> int:
-        """Refused: a part's epochs are not those of the mix.
+        """Raise TypeError: the epochs of the parts are not epochs of the mix.
 
         Raises:
             TypeError: always.
@@ -322,18 +332,21 @@ class MixSampler:
         )
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """The record at one global position.
+        """Return the record at one global position.
 
         Raises:
-            IndexError: `index` is outside `[0, len(self))`.
+            IndexError: if `index` is outside `[0, len(self))`.
         """
         return metadata_at(self, index)
 
     def check_parts(self, lengths: Mapping[str, int]) -> None:
-        """Hold the parts against those of the source.
+        """Check that the source has the same parts, with enough records.
+
+        Args:
+            lengths: number of records of each part of the source, by name.
 
         Raises:
-            ValueError: they are others, or the source has fewer records.
+            ValueError: if the parts differ, or a part of the source has fewer records.
         """
         if set(lengths) != set(self._parts):
             raise ValueError(
@@ -351,17 +364,17 @@ class MixSampler:
                 )
 
     def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> MixSampler:
-        """The sampler that goes on from a run of a mix.
+        """Return the sampler that resumes a run of a mix with perhaps other parts or weights.
 
-        Parts that stay go on with their next records. What was changed holds from a position on.
+        Parts of both mixes continue with their next records. Changes hold from `position` on.
 
         Args:
             saved: the fingerprint of that run's sampler.
-            position: from which on nothing has been read.
-            changes: whether this mix may be another one.
+            position: position from which on nothing has been read.
+            changes: True if this mix may differ from that run's.
 
         Raises:
-            CheckpointError: the fingerprint is damaged.
+            CheckpointError: if the fingerprint is damaged.
         """
         other = copy.copy(self)
         for name in ("_ended", "fingerprint"):
@@ -373,10 +386,10 @@ class MixSampler:
         return other
 
     def as_it_was(self, saved: Mapping[str, Any], length: int) -> MixSampler:
-        """Return the order of a former run, which ended after `length` positions, over the present parts.
+        """Return the order of a former run of `length` positions, over the present parts.
 
         Raises:
-            CheckpointError: the fingerprint is damaged.
+            CheckpointError: if the fingerprint is damaged.
         """
         other = copy.copy(self)
         other.__dict__.pop("fingerprint", None)

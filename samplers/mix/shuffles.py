@@ -1,4 +1,4 @@
-"""The parts of a mix that are plain shuffles, of which many are computed at once.
+"""Compute many parts of a mix at once, if each of them is a plain shuffle.
 
 In: parts, and indices of their elements. Out: record keys within the parts.
 """
@@ -14,14 +14,14 @@ from ..permutations import Shuffles
 from ..protocol import VectorSampler
 
 FEW = 512
-"""So many elements of a part, and more, are worth a call of its own."""
+"""From this number of elements of one part on, the part is computed by a call of its own."""
 
 
 class PartShuffles:
-    """Those of the parts that are nothing but a shuffle of each epoch.
+    """The parts of a mix whose order is one shuffle per epoch and nothing else.
 
     Args:
-        parts: orders in which the parts are read.
+        parts: the orders of all parts.
     """
 
     def __init__(self, parts: Sequence[VectorSampler]) -> None:
@@ -39,7 +39,7 @@ class PartShuffles:
         return part in self._number
 
     def keys(self, parts: Positions, indices: Positions) -> Positions:
-        """The record at each index of its part."""
+        """Return the record key at each index of its part."""
         which = self._of_part[parts]
         sizes = self._sizes[which]
         epochs = indices // sizes

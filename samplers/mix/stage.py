@@ -1,10 +1,13 @@
-"""One stage of a mix: fixed weights from a position on. Which part stands at a position, by rounding down a tree.
+"""One stage of a mix: fixed weights; a binary tree gives the part at each position.
 
-In: visits since the beginning of the stage. Out: the part, and how often it had been visited in the stage.
+In: visits, i.e. positions counted from the start of the stage. Out: the part, and the number of its
+visits before.
 
-The n-th visit of a node goes left if that keeps the left side's count next to its share, a·n + φ rounded down. a is the left
-side's part of the node's weight, and φ is ½ and what the left side lacked of its share when the stage began. So the counts
-of all nodes follow their shares over all stages. a and φ are integers in units of 2^-62, and products are exact.
+Each node of the tree divides its visits between a left and a right side. Before its n-th visit, the
+left side has been visited ⌊a·n + φ⌋ times, where a is the left side's part of the node's weight,
+and φ is ½ plus what the left side lacked of its share when the stage began. So the counts of all
+nodes follow their shares over all stages. a and φ are integers in units of 2^-62, and products are
+exact.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ _HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 
 
 class Fork(NamedTuple):
-    """A branch: visits go left or right."""
+    """A node of the tree that divides visits between a left and a right side."""
 
     ratio: int
     phase: int
@@ -40,18 +43,18 @@ Branch: TypeAlias = "Fork | int"
 
 
 Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
-"""The nodes on the way to a part: their ratios and phases, and whether the way goes left."""
+"""The nodes from the root to a part: ratio and phase of each, and True if the path goes left."""
 
 
 @dataclass(frozen=True)
 class WeightStage:
-    """Weights that hold from a position on.
+    """Weights of a mix that hold from a position on.
 
     Attributes:
         start: the position.
-        weights: of each part, in units of 2^-62; they sum to 1.
-        counts: how often each part had been visited before.
-        shares: how often it should have been, in units of 2^-62.
+        weights: weight of each part, in units of 2^-62; they sum to 1.
+        counts: number of times that each part was drawn before `start`.
+        shares: number of times that it should have been drawn, in units of 2^-62.
     """
 
     start: int
@@ -61,12 +64,12 @@ class WeightStage:
 
     @classmethod
     def first(cls, weights: tuple[int, ...]) -> WeightStage:
-        """The one at position 0."""
+        """Return the stage that begins at position 0."""
         nothing = (0,) * len(weights)
         return cls(0, weights, nothing, nothing)
 
     def followed_by(self, start: int, weights: tuple[int, ...]) -> WeightStage:
-        """The one after it."""
+        """Return the next stage."""
         length = start - self.start
         shares = tuple(share + weight * length for share, weight in zip(self.shares, self.weights))
         return WeightStage(start, weights, tuple(self.counts_at(start)), shares)
@@ -78,7 +81,7 @@ class WeightStage:
         return self._branch(best_tree(drawn))[0]
 
     def _branch(self, tree: Tree) -> tuple[Branch, int, int]:
-        """A subtree, its weight, and what it lacks of its share when the stage begins."""
+        """Return a subtree, its weight, and what it lacks of its share when the stage begins."""
         if isinstance(tree, int):
             return tree, self.weights[tree], self.shares[tree] - self.counts[tree] * ONE
         left, left_weight, left_lack = self._branch(tree[0])
@@ -89,7 +92,7 @@ class WeightStage:
         return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
-        """The part at one visit, and the number of its visits before in this stage."""
+        """Return the part at one visit, and the number of its visits before in this stage."""
         node = self.root
         while not isinstance(node, int):
             ratio, phase, left, right = node
@@ -104,24 +107,27 @@ class WeightStage:
         return node, visit
 
     def counts_at(self, position: int) -> list[int]:
-        """The number of visits of each part before a position, in all stages."""
+        """Return the number of elements of each part drawn before a position, in all stages."""
         counts = list(self.counts)
         for part, visits in _visits(self.root, position - self.start):
             counts[part] += visits
         return counts
 
     def by_part(self, start: int, stop: int) -> Iterator[tuple[int, int, Int64s]]:
-        """Each part drawn from a position to another, at most 2^16 after it: its number, its first element, and its places."""
+        """Yield each part drawn from `start` to `stop`: its number, first element, and places.
+
+        There are at most 2^16 positions. Places are indices from `start` on.
+        """
         for part, visits, places in _parted(self.root, range(start - self.start, stop - self.start), None):
             yield part, self.counts[part] + visits.start, places
 
     @cached_property
     def _ways(self) -> dict[int, Way]:
-        """The way to each part that is drawn."""
+        """The path from the root to each part that is drawn."""
         return dict(_ways_in(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
-        """The number of visits of one part before a position, in all stages."""
+        """Return the number of elements of one part drawn before a position, in all stages."""
         if not self.weights[part]:
             return self.counts[part]
         visits = position - self.start
@@ -131,7 +137,10 @@ class WeightStage:
         return self.counts[part] + visits
 
     def position_of(self, part: int, index: int) -> int | None:
-        """The position of an element that a part, which is drawn, has in this stage; None where that must be searched for."""
+        """Return the position in this stage of an element of a drawn part.
+
+        Return None if it cannot be computed directly and must be searched for.
+        """
         visits = index - self.counts[part]
         for ratio, phase, goes_left in reversed(self._ways[part]):
             if not 0 <= phase < ONE or ratio in (0, ONE):  # counts are clipped there
@@ -155,7 +164,10 @@ def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
 
 
 def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tuple[int, range, Int64s]]:
-    """The parts that visits of a branch, one after the other, come to; the first places are all."""
+    """Yield the parts that consecutive visits of a subtree come to, with their visits and places.
+
+    `places` are the places of the visits; None for 0, 1, 2, …
+    """
     if places is None:
         places = np.arange(len(visits))
     if isinstance(branch, int):
@@ -172,7 +184,8 @@ def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tu
 
 
 def _left_before(node: Fork, visits: range) -> Int64s:
-    """The number of left turns before each of some visits, and after the last: at most 2^16 of them, so that 62 bits do."""
+    """Return the number of left turns before each of at most 2^16 visits, and after the last."""
+    # With at most 2^16 visits, 62 bits suffice.
     base = node.ratio * visits.start + node.phase
     whole, fraction = base >> BITS, base & (ONE - 1)
     number = np.arange(len(visits) + 1)
@@ -195,10 +208,10 @@ def _ways_in(branch: Branch, way: Way) -> Iterator[tuple[int, Way]]:
 
 
 class StageTables:
-    """The trees of several stages as arrays, for many positions at once.
+    """The trees of several stages as arrays, to compute many positions at once.
 
     Args:
-        stages: ascending.
+        stages: in ascending order.
     """
 
     def __init__(self, stages: tuple[WeightStage, ...]) -> None:
@@ -216,13 +229,16 @@ class StageTables:
         self._sides = _int64([row[2:] for row in table]).ravel()  # right and left of each node
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """The part at each position, and the number of its visits before, in all stages."""
+        """Return the part at each position, and the number of its elements drawn before.
+
+        The number counts all stages.
+        """
         stage = np.searchsorted(self._starts, positions, side="right") - 1
         parts, visits = self._descended(self._roots[stage], positions - self._starts[stage])
         return parts, visits + self._counts[stage, parts]
 
     def _descended(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
-        """Go down from nodes until all have come to parts."""
+        """Descend from nodes until every visit has reached a part."""
         parts, numbers = -1 - nodes, visits.copy()
         going = np.flatnonzero(nodes >= 0)
         nodes, visits = nodes[going], visits[going]
@@ -236,7 +252,9 @@ class StageTables:
         return parts, numbers
 
     def _step(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
-        """One node down: ratio * visit + phase in two words, its whole part and its fraction in units of 2^-62."""
+        """Descend one node."""
+        # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
+        # units of 2^-62.
         high, low = visits >> _HALF, visits & _MASK
         ratio_high, ratio_low = self._high[nodes], self._low[nodes]
         last = ratio_low * low + self._phase[nodes]
@@ -253,7 +271,7 @@ class StageTables:
 
 
 def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
-    """Put a tree's nodes at the end of the rows; the number of its root."""
+    """Append a tree's nodes to `rows`, and return the number of its root."""
     if isinstance(branch, int):
         return -1 - branch
     left, right = _append(branch.left, rows), _append(branch.right, rows)

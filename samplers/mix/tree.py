@@ -1,12 +1,14 @@
-"""A binary tree over the parts of a mix, so that a position finds its part in as many steps as the tree is deep.
+"""A binary tree over the parts of a mix; the part at a position is found by descending the tree.
 
-In: weights. Out: a tree whose roundings move the count of a part little from its share.
+In: weights. Out: a tree for which the counts of parts stay close to their shares.
 
-At each node the visits are shared out between two sides by rounding. The count of a part then differs from its share by at
-most `deviation`: half of the sum, over the nodes on its way, of its weight divided by theirs. So parts of like weight
-should stand side by side, and heavy ones near the root. To find the best tree is slow. To join again and again the two
-subtrees that bear most nodes above themselves, as Huffman's codes are made, comes near.
+Each node divides its visits between two sides by rounding. The count of a part differs from its
+share by at most `deviation`: half of the sum, over the nodes on the path to the part, of the part's
+weight divided by the node's weight. So parts of similar weight should be neighbours, and heavy
+parts should be near the root.
 """
+# To find the best tree is slow. To join repeatedly the two subtrees that bear most nodes above
+# themselves, as Huffman codes are made, comes near.
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
-"""A part, or two subtrees."""
+"""The number of a part, or a pair of subtrees."""
 
 LIMITS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
-"""Deviations that trees are made for; which of them gives the best tree depends on the weights."""
+"""Deviations for which trees are tried; the best one depends on the weights."""
 
 
 def best_tree(weights: Mapping[int, int]) -> Tree:
-    """The tree with the least deviation among some that are soon made.
+    """Return the tree with the least deviation among several candidates.
 
     Args:
-        weights: of each part, positive.
+        weights: positive weight of each part.
 
     >>> best_tree({0: 70, 1: 20, 2: 10})
     (0, (1, 2))
@@ -35,7 +37,8 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 
 
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
-    """A tree in which each node takes `1 / weight` of what a part bears above itself, `(2 * limit - 1) / weight`."""
+    """Return the tree made by joining subtrees, for one limit of the deviation."""
+    # Each node takes `1 / weight` of what a part bears above itself, `(2 * limit - 1) / weight`.
     total = sum(weights.values())
     shares = {part: weight / total for part, weight in weights.items()}
     heap: list[tuple[float, int, float, Tree]] = [
@@ -51,14 +54,14 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
 
 
 def weight_of(tree: Tree, weights: Mapping[int, int]) -> int:
-    """The weight of all parts of a tree together."""
+    """Return the weight of all parts of a tree together."""
     if isinstance(tree, int):
         return weights[tree]
     return weight_of(tree[0], weights) + weight_of(tree[1], weights)
 
 
 def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
-    """The largest difference between the count of a part and its share.
+    """Return the largest difference between the count of a part and its share, over all parts.
 
     >>> deviation((0, 1), {0: 7, 1: 3})
     0.5
@@ -67,7 +70,7 @@ def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
 
 
 def _above(tree: Tree, weights: Mapping[int, int], above: float) -> Iterator[tuple[int, float]]:
-    """Each part, and the sum of the inverse weights of the nodes on its way, the root left out."""
+    """Yield each part, and the sum of `1 / weight` over the nodes on its path, without the root."""
     if isinstance(tree, int):
         yield tree, above
         return

@@ -1,6 +1,7 @@
-"""The weights of a mix as users write them: a list, a dict by name, or a schedule of these.
+"""Check the weights of a mix: a list, a dict by name, or a schedule of these.
 
-In: weights. Out: stages, each the position where it begins and a weight for each part.
+In: weights as users write them. Out: stages, i.e. pairs of a first position and a weight for each
+part.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ Schedule: TypeAlias = "Sequence[tuple[int, Weights]]"
 MaxEpochs: TypeAlias = "Mapping[str, int] | Sequence[int | None]"
 
 Stages: TypeAlias = "tuple[tuple[int, tuple[float, ...]], ...]"
-"""First position and weights of each stage, ascending from 0."""
+"""First position and weights of each stage, in ascending order from 0."""
 
 RAMP = 32
-"""Stages that a ramp between two others is cut into."""
+"""Number of steps in which a ramp changes the weights from one stage to the next."""
 
 MAX_POSITION = 1 << 62
 
 
 def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_per_step: int = 1) -> Stages:
-    """Check weights as a user writes them.
+    """Convert weights as a user writes them to stages.
 
     Args:
-        weights: None for equal ones; see `MixSampler`.
-        names: of the parts.
-        records_per_step: what a step of a schedule counts.
+        weights: as for `MixSampler`; None for equal weights.
+        names: names of the parts.
+        records_per_step: number of records in a step of a schedule.
 
     Raises:
-        TypeError: they are no weights.
-        ValueError: they are outside their range, or not those of the parts.
+        TypeError: if `weights` is neither a list nor a dict nor a schedule of numbers.
+        ValueError: if a weight is outside its range, or the weights are not for these parts.
 
     >>> stages_of([(0, {"a": 3, "b": 1}), (10, {"a": 1, "b": 1})], ["a", "b"], records_per_step=256)
     ((0, (3.0, 1.0)), (2560, (1.0, 1.0)))
@@ -60,15 +61,16 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
 
 
 def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, int]:
-    """Check the numbers of epochs after which parts leave a mix.
+    """Return the number of epochs after which each part leaves a mix, for parts with a limit.
 
     Args:
-        max_epochs: a dict by name, without the parts that have no such number, or a list with None for them; None for no part.
-        names: of the parts.
+        max_epochs: a dict by name, or a list with None for parts without a limit; None for no
+            limits.
+        names: names of the parts.
 
     Raises:
-        TypeError: they are no whole numbers.
-        ValueError: they are not positive, or not those of the parts.
+        TypeError: if they are not whole numbers.
+        ValueError: if one is not positive, or they are not for these parts.
 
     >>> epochs_of([None, 2], ["web", "books"])
     {'books': 2}
@@ -101,7 +103,7 @@ def _position(step: Any, unit: int) -> int:
 
 
 def _checked(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
-    """One weight for each part, in their order."""
+    """Return one weight for each part, in the order of the parts."""
     if isinstance(weights, Mapping):
         _check_names(weights, names)
         weights = [weights[name] for name in names]
@@ -138,10 +140,10 @@ def _number(weight: Any, name: str) -> float:
 
 
 def ramped(stages: Stages) -> Stages:
-    """The stages, with many short ones in place of each but the last, whose weights go linearly to those of the next.
+    """Replace each stage but the last by up to 32 short ones with linearly changing weights.
 
     Raises:
-        ValueError: there is one stage only.
+        ValueError: if there is only one stage.
     """
     if len(stages) < 2:
         raise ValueError(
@@ -165,7 +167,7 @@ def _normal(weights: tuple[float, ...]) -> list[float]:
 
 
 def in_units(weights: Sequence[float], one: int) -> tuple[int, ...]:
-    """Weights as integers that sum to `one`; of a positive weight at least 1.
+    """Convert weights to ints that sum to `one`; a positive weight becomes at least 1.
 
     >>> in_units([3.0, 1.0, 0.0], 100)
     (75, 25, 0)

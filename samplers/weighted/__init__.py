@@ -1,1 +1,1 @@
-"""Orders by weights of records, and by their classes."""
+"""Samplers that draw records by weights or by classes."""

@@ -1,11 +1,13 @@
-"""The alias table: a record by its weight, for a word, in O(1).
+"""An alias table: draw a record in proportion to weights from one random word, in O(1).
 
-In: weights. Out: a table of 12 bytes a record; from words, records.
+In: weights. Out: a table of 12 bytes per record; from words, records.
 
-Each record has a column of the same width. A column belongs to its record up to a threshold, and to one other record, its
-alias, from there on (Walker 1977; Vose 1991). Vose fills columns one by one. Here running sums of what light records lack and
-of what heavy ones have to spare say the same for all columns at once. All of it is done in integers: no weight of 0 is drawn.
+Each record has a column, and all columns have the same width. A column belongs to its record up to
+a threshold, and above it to one other record, its alias (Walker 1977; Vose 1991).
 """
+# Vose fills columns one by one. Here, running sums of what light records lack and of what heavy
+# ones have to spare give all columns at once. The arithmetic is in integers, so that no record of
+# weight 0 is drawn.
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _WORD = np.uint64
 
 @dataclass(frozen=True, eq=False)
 class AliasTable:
-    """A column for each record.
+    """Threshold and alias of each record's column.
 
     Attributes:
         thresholds: `uint64[n]`, in units of 2^-64 of a column.
@@ -33,7 +35,7 @@ class AliasTable:
 
     @classmethod
     def of(cls, weights: NDArray[np.float64]) -> AliasTable:
-        """The table of weights that are finite, at least 0, and not all 0; fewer than 2^32 of them."""
+        """Make the table of fewer than 2^32 weights, which are finite, 0 or more, and not all 0."""
         count = len(weights)
         bits = 62 - max(count - 1, 1).bit_length()
         one = 1 << bits
@@ -56,7 +58,7 @@ class AliasTable:
         return cls(thresholds.view(_WORD), aliases)
 
     def records(self, drawn: Words) -> Int64s:
-        """The record of each word."""
+        """Return the record drawn by each random word."""
         column, fraction = columns(drawn, len(self.aliases))
         aliases = self.aliases.take(column, mode="clip").astype(np.int64)
         return np.where(fraction < self.thresholds.take(column, mode="clip"), column, aliases)
@@ -65,7 +67,7 @@ class AliasTable:
 def _hand_on(
     thresholds: Int64s, aliases: NDArray[np.uint32], heavy: NDArray[np.uint32], spare: Int64s, lacking: Int64s, one: int
 ) -> None:
-    """A heavy record that gave more than it has to spare is filled up by the next heavy one."""
+    """Give the heavy records that gave away too much the next heavy record as alias."""
     after = np.searchsorted(lacking, spare, side="right")
     gives = after < len(lacking)
     overdrawn = lacking[np.minimum(after, len(lacking) - 1)] - spare
@@ -75,7 +77,10 @@ def _hand_on(
 
 
 def _in_units(weights: NDArray[np.float64], bits: int) -> Int64s:
-    """Integers in proportion to weights, whose mean is `2^bits`; at least 1 for a weight above 0."""
+    """Convert weights to proportional ints with a mean of `2^bits`.
+
+    A positive weight becomes at least 1.
+    """
     scaled = weights / weights.max()
     scaled *= len(weights) * 2.0**bits / scaled.sum()
     units: Int64s = np.rint(scaled, out=scaled).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Classes in proportions that the user chooses, however many records each has.
+"""Draw classes in proportions that the user chooses, whatever their numbers of records.
 
 In: positions in the global order. Out: record keys.
 """
@@ -27,29 +27,33 @@ _STREAM, _STREAM_OF_ROUNDS = 3, 4  # of the seed
 
 
 class BalancedSampler(DrawnRecords):
-    """Each class equally often, or as often as its weight says; O(1) access to any position.
+    """Draw all classes equally often, or in proportion to class weights.
 
-    Equal classes come in rounds: each class once a round, in another order every round. With `class_weights`, before every
-    position each class has been drawn as often as its weight says, rounded to about one. The records of a class come in a
-    shuffled order of its own: all of them before one comes again, then all in another order.
+    O(1) time for any position. Without `class_weights`, positions form rounds: each class is drawn
+    once per round, in another order in each round. With `class_weights`, before every position each
+    class has been drawn as often as its weight says, rounded to about one. The records of a class
+    are shuffled: all of them are drawn before one comes again, and then in another order.
 
-    Shards with records of equal cost are another matter: `Balance`.
+    To give shards records of equal cost, use `Balance`.
 
-    Memory: 4 bytes a record, which worker processes on one machine share.
+    Memory: 4 bytes per record, shared by the worker processes of a machine.
 
     Args:
-        labels: the class of each record, integers or strings.
-        class_weights: a dict by class, or a list in the order of the sorted classes; 0 draws nothing. None (default): equal.
-        num_samples: positions in an epoch; None (default): the number of records.
-        num_epochs: None (default) never ends. The order goes on from one epoch to the next.
-        seed: int in `[0, 2^32)`; 0 by default.
+        labels: the class of each record, ints or strings.
+        class_weights: a dict by class, or a list in the order of the sorted classes; a class of
+            weight 0 is not drawn. None (default): equal weights.
+        num_samples: number of positions in an epoch; None (default): the number of records.
+        num_epochs: number of epochs; None (default) for no end. The order continues from one epoch
+            to the next.
+        seed: an int in `[0, 2^32)`; default 0.
         shard_options: as for `IndexSampler`.
-        balance: likewise: shards get records of equal cost, by the lengths of all records.
+        balance: as for `IndexSampler`, with the lengths of all records.
 
     Raises:
-        TypeError: an argument of the wrong kind.
-        ValueError: an argument outside its range; there are no labels, or weights are not those of the classes.
-        LengthsError: `balance` has fewer lengths than there are records.
+        TypeError: if an argument has the wrong type.
+        ValueError: if an argument is outside its range, `labels` is empty, or `class_weights` are
+            not for these classes.
+        LengthsError: if `balance` has fewer lengths than there are records.
 
     >>> import numpy as np
     >>> labels = np.array(["cat"] * 98 + ["owl"] * 2)
@@ -90,7 +94,7 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the order."""
+        """The values that determine the order."""
         return {
             "kind": "BalancedSampler",
             "records": self.num_records,
@@ -112,7 +116,7 @@ class BalancedSampler(DrawnRecords):
         return found
 
     def _classes_at(self, positions: Positions) -> tuple[Positions, Positions]:
-        """The class at each position, and how often it was drawn before."""
+        """Return the class at each position, and the number of times it was drawn before."""
         if self._order is not None:
             return self._order.places(positions)
         count = len(self.classes)
@@ -122,11 +126,11 @@ class BalancedSampler(DrawnRecords):
 
 
 def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The sorted classes, and the number of the class of each record.
+    """Return the sorted classes, and for each record the index of its class.
 
     Raises:
-        TypeError: labels are no integers or strings.
-        ValueError: there are none, or not one for each record.
+        TypeError: if labels are neither ints nor strings.
+        ValueError: if `labels` is empty or not one-dimensional.
     """
     array = np.asarray(labels)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:

@@ -1,6 +1,6 @@
-"""The positions of a sampler that draws records: in epochs of so many samples, for any shard.
+"""Base of samplers that draw records, with a number of samples per epoch that the user chooses.
 
-In: arguments of a user. Out: lengths, and the sampler's answers to one position.
+In: the user's arguments. Out: lengths, and record keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..sharding import NoSharding, ShardOptions, as_shard_options
 Positions = NDArray[np.int64]
 
 BLOCK = 16384
-"""Positions that are worth asking for at a time."""
+"""Number of positions to compute at a time."""
 
 MOST_SAMPLES = 1 << 55
 
@@ -29,20 +29,20 @@ class DrawnRecords:
     """Base of samplers whose epochs have a number of samples that the user chooses.
 
     Args:
-        num_samples: positions in an epoch.
-        most: of these.
-        remedy: what to pass, for messages.
-        num_epochs: as of the sampler.
-        seed: likewise.
-        shard: likewise.
-        balance: likewise.
+        num_samples: number of positions in an epoch.
+        most: maximal value of `num_samples`.
+        remedy: what to pass instead, for error messages.
+        num_epochs: as for the sampler.
+        seed: as for the sampler.
+        shard: as for the sampler's `shard_options`.
+        balance: as for the sampler.
     """
 
     knows_later_epochs: ClassVar[bool] = True
     repeats_records: ClassVar[bool] = False
 
     of_each_record: ClassVar[str]
-    """What the user gave for each record, in plural."""
+    """Plural noun for what the user gives for each record, for errors: "labels" or "weights"."""
 
     num_records: int
 
@@ -67,7 +67,15 @@ class DrawnRecords:
         self.balance = None if balance is None else checked(balance).covering(self.num_records)
 
     def check_records(self, count: int, part: str | None = None) -> None:
-        """Refuse a source, or the part of a mix, of another number of records. Raises ValueError: it has another."""
+        """Check that a source has as many records as this sampler.
+
+        Args:
+            count: number of records of the source.
+            part: name of the part of a mix; None for a single source.
+
+        Raises:
+            ValueError: if the source has another number of records.
+        """
         if count != self.num_records:
             where = "the source" if part is None else f"part {short_repr(part)}"
             raise ValueError(
@@ -77,11 +85,14 @@ class DrawnRecords:
 
     @property
     def _balance_told(self) -> dict[str, Any]:
-        """The part of the fingerprint that tells the balance, if there is one."""
+        """The entry of the fingerprint for `balance`; an empty dict if there is none."""
         return {} if self.balance is None else {"balance": self.balance.fingerprint}
 
     def __len__(self) -> int:
-        """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
+        """Return the number of positions of all shards together.
+
+        `sys.maxsize` for an endless sampler.
+        """
         shards = self.shard_options.shard_count
         drops = self.shard_options.drop_remainder and self._total < ENDLESS
         return self._total // shards * shards if drops else self._total
@@ -92,16 +103,16 @@ class DrawnRecords:
 
     @property
     def epoch_length(self) -> int:
-        """Positions in an epoch."""
+        """Number of positions in an epoch."""
         return self.num_samples
 
     @property
     def block_size(self) -> int:
-        """Positions worth asking for at a time."""
+        """Number of positions to ask `record_keys` for at a time."""
         return BLOCK
 
     def record_keys(self, positions: Positions) -> Positions:
-        """The records at many positions.
+        """Return the record keys at positions.
 
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
@@ -119,18 +130,18 @@ class DrawnRecords:
         raise NotImplementedError
 
     def seeds(self, positions: Positions) -> None:
-        """No position has a seed of its own: `seed` serves all."""
+        """Return None: positions have no seeds of their own, `seed` is used for all."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:
-        """The same order, read by another shard."""
+        """Return the same order for another shard."""
         other = copy.copy(self)
         other.shard_options = shard_options
         return other
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """The record at one global position.
+        """Return the record at one global position.
 
         Raises:
-            IndexError: `index` is outside `[0, len(self))`.
+            IndexError: if `index` is outside `[0, len(self))`.
         """
         return metadata_at(self, index)

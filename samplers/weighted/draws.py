@@ -1,10 +1,10 @@
-"""Random 64-bit words by key, for many positions at once.
+"""Random 64-bit words computed from keys, for many positions at once.
 
-In: a seed, a stream, and numbers. Out: a word for each, and from words columns, fractions and exponential variates.
-
-Logarithms are computed by additions, multiplications and divisions alone: those of libraries differ in the last bit between
-processors, and two hosts would sort records differently.
+In: a seed, the number of a random stream, and numbers. Out: a word for each number; from words,
+columns, fractions and exponential variates.
 """
+# Logarithms are computed by additions, multiplications and divisions alone. Those of libraries
+# differ in the last bit between processors, and two hosts would sort records differently.
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ _SQRT_HALF = 0x3FE6A09E667F3BCD
 
 
 def key_of(seed: int, stream: int) -> np.uint64:
-    """The key of one stream of a seed."""
+    """Return the key of one of a seed's independent random streams."""
     return np.uint64(mix(mix(np.array([seed], dtype=_WORD)) ^ _WORD(stream))[0])
 
 
 def words(key: np.uint64 | Words, numbers: Int64s) -> Words:
-    """A word for each number, by one key for all or by one for each."""
+    """Return a random word for each number, by one key for all or by one key for each."""
     return mix(mix(numbers.view(_WORD) ^ key))
 
 
 def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
-    """Each word as a column of `count`, all equally likely, and a fraction of it in units of 2^-64.
+    """Split each random word into a column, uniform in `[0, count)`, and a fraction of it.
+
+    The fraction is in units of 2^-64.
 
     Args:
-        drawn: uniform words.
-        count: below 2^32.
+        drawn: uniform random words.
+        count: number of columns, below 2^32.
     """
     whole = _WORD(count)
     column = ((drawn >> _HALF) * whole + (((drawn & _LOW) * whole) >> _HALF)) >> _HALF
@@ -48,7 +50,7 @@ def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
 
 
 def exponentials(drawn: Words) -> Floats:
-    """Exponential variates of mean 1, by the same bits on every processor."""
+    """Convert uniform words to exponential variates of mean 1, alike on every processor."""
     uniform = (drawn >> _WORD(11)).astype(np.float64)
     uniform += 0.5
     uniform *= 2.0**-53

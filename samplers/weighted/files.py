@@ -1,4 +1,4 @@
-"""Weights as a user gives them: numbers, or a file of these.
+"""Weights as a user gives them: numbers, or a file of numbers.
 
 In: an array, a list, or the path of an .npy file. Out: `float64[n]`, checked.
 """
@@ -17,15 +17,16 @@ MOST_RECORDS = (1 << 32) - 1
 
 
 def weights_of(weights: Any) -> NDArray[np.float64]:
-    """Check weights.
+    """Return weights as an array, after checking them.
 
     Args:
-        weights: numbers, one for each record; or the path of an .npy file of them, which is mapped into memory.
+        weights: one number for each record; or the path of an .npy file of them, which is mapped
+            into memory.
 
     Raises:
-        TypeError: they are no numbers.
-        ValueError: there are none, one is NaN, infinite or negative, or all are 0.
-        OSError: the file cannot be read.
+        TypeError: if they are not numbers.
+        ValueError: if there are none, one is NaN, infinite or negative, or all are 0.
+        OSError: if the file cannot be read.
     """
     array = _from_file(weights) if isinstance(weights, (str, os.PathLike)) else _as_array(weights)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:

@@ -1,12 +1,13 @@
-"""The order of an epoch without replacement: records by the time at which an exponential clock of each rings.
+"""Orders of epochs drawn by weights without replacement.
 
 In: weights, an epoch, places in it. Out: records.
 
-A clock rings after an exponential variate divided by the weight. Then the first record, and each next one among those that
-are left, is drawn with a chance in proportion to its weight (Efraimidis and Spirakis 2006). The order of an epoch is a table
-of 4 bytes a record, made once. Processes that are forked share two tables, for epochs of even and odd number: one makes a
-table, the others wait. A lock of the file system guards each, so that it ends with a process that is killed.
+Each record gets a random time: an exponential variate divided by its weight. Sorted by time, each
+next record is drawn among the remaining ones with a chance in proportion to its weight (Efraimidis
+and Spirakis 2006). The order of an epoch is a table of 4 bytes per record. Forked processes share
+two tables, one for even and one for odd epochs: one process makes a table while the others wait.
 """
+# A lock of the file system guards each table, since such a lock ends with a process that is killed.
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ except ImportError:  # Windows forks no processes
 STREAM = 2  # of the seed
 _BLOCK = 16384
 _SMALL = 1 << 12
-"""Below so many records, orders of several epochs are made at once, and none is kept."""
+"""Below this number of records, orders of several epochs are made at once and not kept."""
 
 _HEADER = 4096
 
@@ -42,7 +43,8 @@ Table = NDArray[np.uint32]
 
 
 def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
-    """Write the order of an epoch. The last bits of each time make room for its record: both are sorted as one."""
+    """Write the order of an epoch into `order`."""
+    # The last bits of each time are replaced by its record, so that both are sorted as one number.
     key = _key_of_epochs(seed, np.array([epoch], dtype=np.int64))[0]
     bits = max(len(weights) - 1, 1).bit_length()
     sorted_times = np.empty(len(weights), dtype=np.uint64)
@@ -62,20 +64,20 @@ def _key_of_epochs(seed: int, epochs: Int64s) -> NDArray[np.uint64]:
 
 
 def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
-    """The time at which each clock rings; infinite for a weight of 0."""
+    """Return the random time of each record; infinite for a weight of 0."""
     with np.errstate(divide="ignore", over="ignore"):
         return exponentials(drawn) / weights
 
 
 class Orders:
-    """The orders of all epochs.
+    """The orders of all epochs; threads and forked processes may share one object.
 
-    Threads and forked processes may share one. Memory: that of the weights, and twice 4 bytes a record.
+    Memory: the weights, and two tables of 4 bytes per record.
 
     Args:
-        weights: `float64[n]`, at least 0.
-        seed: of the sampler.
-        count: records of an epoch.
+        weights: `float64[n]`, 0 or more.
+        seed: the sampler's seed.
+        count: number of records in an epoch.
     """
 
     def __init__(self, weights: Floats, seed: int, count: int) -> None:
@@ -83,11 +85,11 @@ class Orders:
 
     @cached_property
     def tables(self) -> _SharedTables | None:
-        """Those of this process and of all that are forked from it; None for few records."""
+        """Tables shared by this process and its forked processes; None for few records."""
         return None if len(self._weights) < _SMALL else _SharedTables(self._count)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The process that unpacks it makes the tables, before workers are forked: these share them."""
+        """Restore the object and make its tables, so that workers forked later share them."""
         vars(self).update(state)
         _ = self.tables
 
@@ -95,7 +97,7 @@ class Orders:
         return {name: value for name, value in vars(self).items() if name != "tables"}
 
     def records(self, positions: Int64s) -> Int64s:
-        """The record at each position of the endless order."""
+        """Return the record at each position of the endless order."""
         epochs = positions // self._count
         places = positions - epochs * self._count
         if self.tables is None:
@@ -108,11 +110,11 @@ class Orders:
         return records
 
     def make(self, epoch: int, table: Table) -> None:
-        """Write the order of an epoch into a table of its length."""
+        """Write the order of an epoch into a table of the epoch's length."""
         _fill(table, self._weights, self._seed, epoch)
 
     def _of_few(self, epochs: Int64s, places: Int64s) -> Int64s:
-        """The records of a short table, with the orders of several epochs at once."""
+        """Return records of a short order, computed for several epochs at once."""
         distinct, which = np.unique(epochs, return_inverse=True)
         records = np.empty(len(epochs), dtype=np.int64)
         at_once = max(_BLOCK * 4 // len(self._weights), 1)
@@ -127,7 +129,10 @@ class Orders:
 
 
 class _SharedTables:
-    """Two tables in anonymous memory, for even and odd epochs. A header of each says which epoch it has, plus 1."""
+    """Two tables in shared anonymous memory, for even and odd epochs.
+
+    A header before each table holds the number of its epoch plus 1.
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -141,7 +146,10 @@ class _SharedTables:
 
     @contextlib.contextmanager
     def of(self, epoch: int, make: Callable[[int, Table], None]) -> Iterator[Table]:
-        """The table of an epoch, as long as the context lasts; `make(epoch, table)` makes it where nobody has."""
+        """Context manager that gives the table of an epoch.
+
+        `make(epoch, table)` makes it if necessary.
+        """
         slot = epoch % 2
         header, table = self._headers[slot], self._slots[slot]
         with self._mutex:

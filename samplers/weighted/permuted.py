@@ -1,6 +1,7 @@
-"""Permutations of many sizes at once: each place by the shuffle of its own class and epoch.
+"""Permutations of many sizes at once: each place is permuted by its own size and key.
 
-In: places, sizes and keys. Out: places. The network of `permutation.py`, with lengths and keys for each number.
+In: places, sizes and keys. Out: permuted places. The same network as in `permutation.py`, with a
+size and key for each place.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def permute_each(places: Int64s, sizes: Int64s, keys: Words) -> Int64s:
     Args:
         places: `int64[n]`, each in `[0, size)`.
         sizes: `int64[n]`, 1 to 2^32.
-        keys: `uint64[n]`; equal keys and sizes give one permutation.
+        keys: `uint64[n]`; places with equal keys and sizes are permuted by the same permutation.
 
     >>> permute_each(np.arange(5), np.full(5, 5), np.full(5, 7, np.uint64)).tolist()
     [4, 0, 2, 1, 3]
@@ -49,7 +50,7 @@ def _enciphered(numbers: Int64s, rows: Int64s, columns: Int64s, keys: Words) -> 
 
 
 def _shifts(fixed: Int64s, lengths: Int64s, keys: Words, number: int) -> Int64s:
-    """A hash of places along an axis, scaled to the length of the other one."""
+    """Return a hash of each place's fixed coordinate, scaled to the length of the other axis."""
     with np.errstate(over="ignore"):
         hashed = keys + _WORD(number * _GOLDEN & _MASK)
         hashed += fixed.view(_WORD)

@@ -1,4 +1,4 @@
-"""Records by weight, drawn again and again or each once an epoch.
+"""Draw records by weight, with or without replacement.
 
 In: positions in the global order. Out: record keys.
 """
@@ -31,34 +31,39 @@ _MOST_CHANGES = 64
 
 
 class WeightedSampler(DrawnRecords):
-    """Records in proportion to their weights; O(1) access to any position, the same on any number of workers and shards.
+    """Draw records in proportion to weights; O(1) time for any position.
 
-    With replacement, each position draws a record by itself: record i with the chance `weights[i] / sum(weights)`. Without,
-    each epoch draws records one after another among those that are left, so that each comes at most once an epoch.
+    The order is the same for any number of workers and shards. With replacement, each position
+    draws a record independently: record i with probability `weights[i] / sum(weights)`. Without
+    replacement, each epoch draws records one after another among those that are left, so that each
+    record comes at most once per epoch.
 
-    Memory: with replacement 12 bytes a record; without 8, and 8 more for the orders of two epochs. Worker processes on one
-    machine share it.
+    Memory: with replacement 12 bytes per record; without 8, and 8 more for the orders of two
+    epochs. The worker processes of a machine share it.
 
-    Weights may change from one run to the next. `set_state(state, strict=False)` goes on at the next position, by the new
-    weights; the state notes their digest and from which position they hold. Without replacement, a record that was read before
-    in the epoch under way may then come again in it.
+    Weights may change from one run to the next: `set_state(state, strict=False)` resumes at the
+    next position with the new weights. The state records a digest of the weights and the position
+    from which on they hold. Without replacement, a record that was already read in the present
+    epoch may then come again in it.
 
     Args:
-        weights: an array or list of a weight for each record, at least 0, which need not sum to one; or the path of an
-            .npy file of them, which is mapped into memory.
-        num_samples: positions in an epoch; None (default): the number of weights, or without replacement of those above 0.
+        weights: a weight, 0 or more, for each record, as an array or list; they need not sum to
+            one. Or the path of an .npy file of weights, which is mapped into memory.
+        num_samples: number of positions in an epoch; None (default): the number of weights; without
+            replacement, the number of weights above 0.
         replacement: True (default) draws with replacement.
-        num_epochs: None (default) never ends; `len()` is then `sys.maxsize`.
-        seed: int in `[0, 2^32)`; 0 by default.
+        num_epochs: number of epochs; None (default) for no end, with `len()` equal to
+            `sys.maxsize`.
+        seed: an int in `[0, 2^32)`; default 0.
         shard_options: as for `IndexSampler`.
-        balance: likewise: shards get records of equal cost, by the lengths of all records.
+        balance: as for `IndexSampler`, with the lengths of all records.
 
     Raises:
-        TypeError: an argument of the wrong kind.
-        ValueError: an argument outside its range; a weight is negative, NaN or infinite, or all are 0; or without replacement
-            there are fewer weights above 0 than `num_samples`.
-        LengthsError: `balance` has fewer lengths than there are records.
-        OSError: the file of weights cannot be read.
+        TypeError: if an argument has the wrong type.
+        ValueError: if an argument is outside its range; if a weight is negative, NaN or infinite,
+            or all are 0; or if, without replacement, fewer weights than `num_samples` are above 0.
+        LengthsError: if `balance` has fewer lengths than there are records.
+        OSError: if the file of weights cannot be read.
 
     >>> import numpy as np
     >>> sampler = WeightedSampler([0.0, 1.0, 3.0], seed=1)
@@ -100,12 +105,13 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def block_size(self) -> int:
-        """Positions worth asking for at a time; of few epochs, where each has an order of its own."""
+        """Number of positions to ask `record_keys` for at a time."""
+        # Without replacement, each epoch has an order of its own, so a block has few epochs.
         return BLOCK if self.replacement else min(BLOCK, max(2 * self.num_samples, 1024))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that decide the order, and from which position on these weights hold if others did before."""
+        """The values that determine the order, and the changes of weights, if there were any."""
         changes = {"changes": [list(change) for change in self._changes]} if self._changes else {}
         return {
             "kind": "WeightedSampler",
@@ -128,27 +134,27 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def weights_told(self) -> str:
-        """The digest of the weights, and from which position on they hold, in words."""
+        """A text with the digest of the weights and the position from which on they hold."""
         since = f", from position {self._changes[-1][0]:,} on" if self._changes else ""
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
-        """The digest of other weights that held at a position; None if these did."""
+        """Return the digest of the weights at a position, or None for the present weights."""
         for until, digest in self._changes:
             if position < until:
                 return digest
         return None
 
     def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> WeightedSampler:
-        """The sampler that goes on from a run of one with other weights.
+        """Return the sampler that resumes a run with other weights.
 
         Args:
             saved: the fingerprint of that run's sampler.
-            position: from which on nothing has been read.
-            changes: whether this one may be another one.
+            position: position from which on nothing has been read.
+            changes: True if the weights may differ from that run's.
 
         Raises:
-            CheckpointError: the fingerprint is damaged.
+            CheckpointError: if the fingerprint is damaged.
         """
         other = copy.copy(self)
         other._changes = _changes_of(saved)
@@ -158,7 +164,7 @@ class WeightedSampler(DrawnRecords):
 
 
 def _changes_of(saved: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """The former weights that a fingerprint notes: up to which position, and their digest."""
+    """Read former weights from a fingerprint: pairs (position until which they held, digest)."""
     try:
         return tuple((int(until), str(digest)) for until, digest in saved.get("changes", []))
     except (TypeError, ValueError):

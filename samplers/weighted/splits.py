@@ -1,6 +1,7 @@
-"""Parts of the records: at random, with the classes of the whole in each, or by groups that stay together.
+"""Split records into parts: at random, with equal shares of each class, or by groups kept together.
 
-In: the number of records, the shares of parts, a seed; labels of records. Out: the record keys of each part, ascending.
+In: the number of records, the shares of the parts, a seed; labels of records. Out: the record keys
+of each part, ascending.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ _STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS
 
 
 def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
-    """The number of records, not rounded, that each part is to have.
+    """Return the number of records, not rounded, that each part is to have.
 
     Args:
         parts: fractions that sum to 1, or numbers of records that sum to `count`.
-        names: of the parts, for messages.
-        count: records of all.
+        names: names of the parts, for messages.
+        count: number of all records.
 
     Raises:
-        TypeError: a share is no number.
-        ValueError: there is none, one is not above 0, or they sum to something else.
+        TypeError: if a share is not a number.
+        ValueError: if there are no parts, a share is not above 0, or the shares sum to something
+            else.
 
     >>> shares_of([0.9, 0.1], ["train", "test"], 50).tolist()
     [45.0, 5.0]
@@ -60,20 +62,23 @@ def split_keys(
     groups: Any = None,
     fill: bool = False,
 ) -> list[Int64s]:
-    """The record keys of each part, ascending; each record is in exactly one.
+    """Return the record keys of each part, ascending; each record is in exactly one part.
 
     Args:
-        count: of records.
-        shares: of each part, in records; they sum to `count`.
-        names: of the parts, for messages.
-        seed: int in `[0, 2^32)`.
-        stratify: the class of each record: each part gets of each class its share, rounded to one record.
-        groups: the group of each record, which stay together: a part has its share, to within a group.
-        fill: a part that would be empty takes the smallest group that another one can spare.
+        count: number of records.
+        shares: number of records of each part, not rounded; they sum to `count`.
+        names: names of the parts, for messages.
+        seed: an int in `[0, 2^32)`.
+        stratify: the class of each record; each part gets its share of each class, rounded to one
+            record.
+        groups: the group of each record; records of one group are kept in one part. A part has its
+            share to within one group.
+        fill: True gives a part that would be empty the smallest group of a part with several
+            groups.
 
     Raises:
-        ValueError: a part would be empty, or there is not one label for each record.
-        TypeError: labels are no integers or strings.
+        ValueError: if a part would be empty, or there is not one label for each record.
+        TypeError: if labels are neither ints nor strings.
     """
     seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
     classes = None if stratify is None else _labels("stratify", stratify, count)
@@ -102,7 +107,7 @@ def split_keys(
 
 
 def random_order(seed: int, count: int) -> Int64s:
-    """All numbers below `count` in a random order."""
+    """Return all numbers below `count` in a random order."""
     return _shuffled(seed, count, _STREAM_OF_RECORDS)
 
 
@@ -118,10 +123,9 @@ def _labels(name: str, labels: Any, count: int) -> Int64s:
 
 
 def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """The part of each record: of every class its share, whose remainders go to the parts that lack most so far.
-
-    That begins at random, so that a record of a small class is as likely in a part as any other.
-    """
+    """Return the part of each record, such that each part gets its share of each class."""
+    # Remainders go to the parts that lack most so far. The lacks begin at random, so that a record
+    # of a small class is as likely in a part as any other.
     sizes = np.bincount(classes)
     fractions = shares / shares.sum()
     counts = np.empty((len(sizes), len(shares)), dtype=np.int64)
@@ -146,7 +150,7 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _lacking_after(records: int, fractions: Floats) -> Floats:
-    """The amount by which parts lack their shares, after some classes of one record each."""
+    """Return what each part lacks of its share after some classes of one record each."""
     lacking = np.zeros(len(fractions))
     for _ in range(records):
         lacking += fractions
@@ -155,7 +159,10 @@ def _lacking_after(records: int, fractions: Floats) -> Floats:
 
 
 def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
-    """The part of each group: in a random order, that in whose share its middle lies."""
+    """Return the part of each group, with the groups in a random order.
+
+    A group belongs to the part in whose share the group's middle lies.
+    """
     sizes = np.bincount(groups)
     order = _shuffled(seed, len(sizes), _STREAM_OF_GROUPS)
     ends = np.cumsum(sizes[order])
@@ -165,7 +172,7 @@ def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
-    """Give each empty part the smallest group of the parts that have several, as long as there is one."""
+    """Give each empty part the smallest group of the parts that have several groups."""
     for empty in np.flatnonzero(np.bincount(part_of, minlength=parts) == 0).tolist():
         spare = np.flatnonzero(np.bincount(part_of, minlength=parts)[part_of] > 1)
         if len(spare):
@@ -173,7 +180,8 @@ def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
 
 
 def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """The part of each group, large ones first: that which lacks most of its classes, as a part of its share."""
+    """Return the part of each group, largest groups first."""
+    # A group goes to the part that lacks most of the group's classes, relative to its share.
     sizes, of_class = np.bincount(groups), np.bincount(classes)
     fractions = shares / shares.sum()
     missing = np.ones((len(shares), len(of_class)))  # of the share of each part
