@@ -1,1 +1,1 @@
-"""One task, from start to end: read records, push them through operations, keep the rows that come out."""
+"""Run one task: read records, apply the operations to them, and collect the resulting rows in a block."""

@@ -1,6 +1,7 @@
-"""Blocks made of blocks: one that its failure does not hold, and one without rows that were delivered before.
+"""Make a block (the output rows of one task) from another block.
 
-In: the block of a task. Out: a block.
+`apart` copies a block without a reference to the frames of its failure. `without_delivered` removes
+rows that an earlier run has delivered.
 """
 
 from __future__ import annotations
@@ -12,12 +13,21 @@ from .tasks import Block, Failure, SpanTask
 
 
 def apart(block: Block, failure: Failure) -> Block:
-    """Copy a block, so that the frames in the traceback of its failure, in which the task was done, do not hold the copy."""
+    """Return a copy of a block with a failure object of its own.
+
+    The traceback of `failure` leads to the frames that ran the task. Those frames do not hold the
+    copy.
+    """
     return dataclasses.replace(block, failure=Failure(failure.take()))
 
 
 def without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
-    """A block without the rows that a shard of a former run delivered."""
+    """Remove the rows that an earlier run, with other shards, has already delivered.
+
+    The number of delivered rows of each position is in `leaf.lineage.skips`. A block without `tags`
+    (the origins of its rows) is returned unchanged; any other block is changed in place and
+    returned.
+    """
     if block.tags is None:
         return block
     delivered = dict(leaf.lineage.skips)

@@ -1,6 +1,7 @@
-"""The operations of one stage, connected, and what is pushed into them.
+"""The operations of one stage, connected to each other, and the ways to push elements into them.
 
-In: the records of a span, or the rows of a group. Out: a block. Used by one thread, until a task fails.
+In: the records of a span (consecutive positions of a source), or the rows of a group. Out: a block, i.e. the rows
+that come out, with their origins. A chain is used by one thread. After a task fails, the chain is thrown away.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
 
 @dataclass(slots=True)
 class Inputs:
-    """Elements that are pushed into a stage, and their positions."""
+    """Elements to push into a stage, with the positions and tags of their records."""
 
     elements: Iterator[Any]  # tells exactly how many are left
     count: int  # of the elements
@@ -51,10 +52,11 @@ class Inputs:
 
 
 class StepChain:
-    """The steps of one stage, connected, and the two ways to push: each input with where it stands, or all in bulk.
+    """The connected operations of one stage. `run_span`, `run_unit` and `run_group` push the inputs of a task.
 
-    With a `clock`, what each operation takes, or draws, is noted, and nothing is pushed in bulk. Nor is it where global
-    generators are seeded for each element (`seeds_globals`).
+    Inputs are pushed one by one, each with its position, or all in one call ("in bulk") where no operation needs
+    positions. Nothing is pushed in bulk if there is a `clock`, which times operations or notes their random draws, or
+    if `seeds_globals` is True, which seeds the global random generators for each element.
     """
 
     def __init__(
@@ -95,11 +97,11 @@ class StepChain:
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def close(self) -> None:
-        """Let go of all elements that a failed task left in the middle. Steps refer to each other in circles."""
+        """Release the elements that a failed task left inside the chain, whose steps refer to each other in cycles."""
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
-        """True if no step needs each input's position, or the fused maps and filters tell it."""
+        """Return True if no operation needs each input's position, so that inputs may be pushed in one call."""
         if len(self._plain) == len(self._stage.operations):
             return self._tags_rows
         one_place = (
@@ -108,18 +110,18 @@ class StepChain:
         return self._take_all is not None and one_place and not self._stage.reads_position
 
     def enter_after_batch(self, batch_size: int) -> None:
-        """From now on the inputs are not records but batches of them, as the first operation would make."""
+        """From now on, expect batches of `batch_size` records as inputs, in place of the first operation's output."""
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
-        """Push the inputs of a span; `read_failure` says why they are not all."""
+        """Push the records of a span. With `read_failure`, `inputs` are those before it, and the block ends with it."""
         return self._run(self._inputs_of_span(span, inputs), read_failure)
 
     def run_unit(
         self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None, made: list[Element]
     ) -> Block | None:
-        """Push the inputs of one unit of an aligned pipeline, and move its element to `made`; return a block if it fails."""
+        """Push the records of one element, and append the element to `made`. Return a block only on failure."""
         failed = self._push(self._inputs_of_span(span, inputs), read_failure)
         if failed is None:
             made += self._elements
@@ -159,11 +161,11 @@ class StepChain:
         return self._run(Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0))
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """The tag of an input's record; -1 for an input that was made of rows of a join."""
+        """Return the tag of the record of input `number`; -1 for an input made of rows of a join."""
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """The positions of rows: in their leaf; or, of what comes from a join, their numbers there, of all shards."""
+        """Return each row's global position in its leaf; for rows of a join, their numbers in the join of all shards."""
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
@@ -176,7 +178,7 @@ class StepChain:
         return self._pipeline.tags_of(self._read, positions)
 
     def _around_each(self, step: Step) -> Step:
-        """A step that leaves out what fails of a batch, or of one element of a window, without the others."""
+        """Wrap a step so that a failing element is left out, unless `on_error` says that the failure ends the stream."""
 
         def guarded(element: Element) -> None:
             assert self._tags is not None, "what may be skipped is tagged"
@@ -201,7 +203,7 @@ class StepChain:
         return self._push(inputs, read_failure) or self._block()
 
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
-        """Push inputs to the end of the stage; return a block if something fails."""
+        """Push inputs through all operations of the stage. Return None, or a block with the failure."""
         self._inputs, self._context.most = inputs, inputs.made_of
         try:
             if self._clock is not None:
@@ -228,7 +230,7 @@ class StepChain:
         return self._failed(self._explained(error), inputs.last // self._inputs_per_unit)
 
     def place_now(self) -> str:
-        """The place of the input that is being pushed, in words; "" if none is. Another thread may ask."""
+        """Describe the place of the input that is being pushed; "" if there is none. Other threads may call this."""
         inputs = self._inputs
         if inputs is None:
             return ""
@@ -238,12 +240,12 @@ class StepChain:
         return place(*self._pipeline.place_of(tag))
 
     def _look_at_waiting(self) -> None:
-        """Raise what is wrong with an element that waits to be copied together with others."""
+        """Raise the error of an element that waits to be copied into a batch, if there is one."""
         for look in self._context.at_failure:
             look()
 
     def _first_error(self, error: Exception) -> Exception:
-        """An error, or that of an earlier element, which waited."""
+        """Return the error of an earlier element that waits to be copied into a batch, or else `error`."""
         fault, self._context.fault = self._context.fault, None
         try:
             self._look_at_waiting()
@@ -255,7 +257,7 @@ class StepChain:
         return error
 
     def _push_each(self, inputs: Inputs) -> None:
-        """Push inputs one by one, and say of each where it stands, as far as anybody asks."""
+        """Push inputs one by one, and set the position, row and seed of each if an operation or a tag needs them."""
         push, context = self._steps[inputs.place], self._context
         if not self._tracks:
             for element in inputs.elements:
@@ -274,7 +276,7 @@ class StepChain:
             push(element)
 
     def _push_all(self, inputs: Inputs) -> None:
-        """Push inputs without a call of ours for each, into the memory of batches or into the block."""
+        """Push all inputs in one call, into the memory of batches or into the block's rows."""
         passage = FusedMapFilter(self._plain, inputs.elements, inputs.count)
         try:
             if self._take_all is None:
@@ -300,7 +302,7 @@ class StepChain:
             self._context.position, self._context.row = int(inputs.positions()[0]), next(iter(inputs.rows))
 
     def _batches_columns(self, parts: Parts) -> bool:
-        """True if the rows are columns that its first operation, a plain batch of all of them, would only stack."""
+        """Return True if the group is stacked columns, and the first operation, a plain batch, takes all of its rows."""
         batch, first = self._stage.operations[0], parts[0][0].elements
         return (
             batch.only_stacks
@@ -310,9 +312,10 @@ class StepChain:
         )
 
     def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
-        """The numbers of the first input of a batch, and of the one that a failure is about.
+        """Return the numbers of two inputs: the first one of the failing batch, and the one at fault.
 
-        In the making of a batch, maybe an earlier one, which waited to be copied together with others.
+        The batch may be an earlier one, as its elements wait to be copied together. Without a batch, both are the
+        same.
         """
         index, fault, window = inputs.last, self._context.fault, self._stage.window
         if fault is None:
@@ -328,7 +331,7 @@ class StepChain:
         return max(self._stage.inputs_of(number) // self._positions_per_input, 1)
 
     def _keys_at_fault(self) -> list[Any]:
-        """The keys of the records that fail together; none for rows of a join of streams."""
+        """Return the keys of the records that fail together; [] for rows of a join, whose keys are unknown."""
         inputs, fault = self._inputs, self._context.fault
         if inputs is None or (self._below_join and not self._stage.on_join):
             return []
@@ -355,7 +358,7 @@ class StepChain:
 
     @property
     def _joined(self) -> str:
-        """The names or numbers of the datasets whose rows come to the stage."""
+        """Return the names, or else the numbers, of the datasets that are joined before this stage."""
         join = self._pipeline.join_below(self._stage)
         return first_few(join.names or range(len(join.inputs)))
 
@@ -375,14 +378,14 @@ class StepChain:
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """The rows so far, also those of the unit that failed, which may have made some before."""
+        """Return a block with the failure, and with the rows made before it, including those of the failing unit."""
         if self._tags is not None:
             self._tags.open = bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit
         return self._block(Failure(error))
 
 
 def _seeding(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
-    """A step of operation `number` that finds the global generators, and those that it holds, seeded for its element."""
+    """Wrap the step of operation `number`: seed the global generators, and those in `held`, before each element."""
 
     def seeded_step(element: Element) -> None:
         seed_all(context.seed, context.position, context.row, number)

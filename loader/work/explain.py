@@ -1,8 +1,8 @@
-"""What the user is told about a failure: which operation, on which record, at which position.
+"""Explain a failure to the user: which operation failed, on which record, at which position.
 
-In: an exception, and where the work stood. Out: the same exception, with a note, and with only the user's frames in its
-traceback; or a block in place of a task that ended its workers. All of this is found out after the failure, so that work
-which succeeds pays nothing for it.
+In: an exception, and the place of the work. Out: the same exception with a note, and with only the
+user's frames in its traceback; or, for a task that ended its workers, a block with the failure. All
+of this is computed after a failure, so work that succeeds does not pay for it.
 """
 
 from __future__ import annotations
@@ -31,45 +31,55 @@ _FOLDERS = tuple(
 )
 
 READING, SAMPLER = "reading", "the sampler"
-"""Who may fail, beside operations."""
+"""Names in error notes for failures outside operations: those of the source, and those of the sampler."""
 
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
-    """An operation as one that may fail; None for one that cannot be told."""
+    """Return a name of an operation for error notes; "an operation" if `number` is None (unknown)."""
     return "an operation" if number is None else f"operation {number}, {short_repr(pipeline.operations[number])},"
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
-    """Who made the elements that an operation was given: the last one before it that does more than let them pass."""
+    """Return the name of whatever made the elements that operation `number` received.
+
+    That is the last operation before it that is not a filter, or the reading of the source if there
+    is none.
+    """
     before = range(len(pipeline.operations) if number is None else number)
     makers = [one for one in before if not pipeline.operations[one].only_filters]
     return name_of(pipeline, makers[-1]) if makers else READING
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Where a record stands, by its leaf and its global position there (of a batch: of its first record)."""
+    """Describe a record's place in words: its key, its global position in the leaf, and its file if known."""
     name = f" of {leaf.name}" if leaf.name else ""
     return f"on record key {_key_at(leaf, position)} at position {position}{name}{_file_at(leaf, position)}"
 
 
 def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
-    """Of a record that does not go with the first one of its batch: where that stands, if it is of another dataset.
+    """Describe where a batch began, if the record at fault is of another dataset than the batch's first record.
+
+    Returns "" if both are of the same dataset.
 
     Args:
-        at_fault: leaf and global position of the record.
-        first: likewise.
+        at_fault: leaf and global position of the record that does not fit into the batch.
+        first: leaf and global position of the first record of the batch.
     """
     return "" if _dataset_of(*at_fault) == _dataset_of(*first) else f", in what began {place(*first)}"
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
-    """What tells the dataset of a record from others: its leaf, and in that its part."""
+    """Return a value that is different for each dataset: the leaf's name, and the part of a mix inside the leaf."""
     keys = leaf.sampler.record_keys(np.array([position], dtype=np.int64))
     return leaf.name, *(leaf.by_part(keys) if leaf.has_parts else ())
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """The exception, saying who failed, at which record; in place of StopIteration, one that can be raised."""
+    """Add a note to an exception that says who failed and where, and return it.
+
+    Frames of this package are removed from the front of its traceback. For a StopIteration, which
+    would silently end the stream, a StopIterationError is returned instead.
+    """
     note = f"headrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
@@ -89,13 +99,13 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 
 
 def told(error: Exception) -> str:
-    """One line about a failure that is left out."""
+    """Return one line of text about a failure whose record is left out."""
     notes = " ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
 
 def forget(error: BaseException | None) -> None:
-    """Drop the tracebacks of an exception that was left out, and of those behind it: their frames hold records, and it."""
+    """Drop the tracebacks of an exception and of its causes, because their frames hold records."""
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -104,7 +114,10 @@ def forget(error: BaseException | None) -> None:
 
 
 def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
-    """The keys of the records that a task is about; none for rows of a join of streams, which may be of any."""
+    """Return the keys of the records that a task works on.
+
+    The list is empty for rows of a join of streams, because their records are not known.
+    """
     if isinstance(task, SpanTask):
         leaf = pipeline.every_leaf[task.leaf]
         return users_keys(leaf, leaf.positions(task.start, task.stop))
@@ -116,13 +129,16 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 
 
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
-    """The keys of the records that tags name, each once."""
+    """Return the keys of the records that `tags` name, each record once."""
     places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
     return [key for leaf, position in places for key in users_keys(leaf, np.array([position], dtype=np.int64))]
 
 
 def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
-    """The keys of the records at global positions, as users know them: of a mix, pairs of part and key."""
+    """Return the keys of the records at global positions, in the user's terms.
+
+    For a mix, a key is a pair of part name and key. The list is empty if the sampler fails.
+    """
     try:
         found = leaf.by_part(leaf.record_keys(positions))
     except Exception:  # the sampler itself may be what failed
@@ -134,7 +150,11 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
-    """The block of a task that ended its workers too often."""
+    """Return the block of a task that ended its workers too often and is not tried again.
+
+    The block has a WorkerCrashedError, or only a note that the records are skipped if `on_error`
+    allows that.
+    """
     in_words = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(f"a worker {reason} at the same task: {in_words}.")
     tags = None if pipeline.aligned else RowOrigins()
@@ -145,7 +165,7 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
 
 
 def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
-    """Positions and record keys of a task, whose rows are of these blocks."""
+    """Describe a task by the positions and record keys it works on. `blocks` holds the rows that it names."""
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
         leaf = pipeline.every_leaf[task.leaf]
@@ -168,7 +188,10 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Return the file of a record, and its number there; "" if the source does not know, or it is made of several."""
+    """Return text about the file of a record and its number there.
+
+    Returns "" if the source does not know the file, or if the record is made of several records.
+    """
     try:
         (key,) = leaf.sampler.record_keys(np.array([position], dtype=np.int64)).tolist()
         (used,) = used_records(leaf.source, key)
@@ -194,7 +217,7 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
 
 
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame that is not ours; None when there is none."""
+    """Return the traceback from the first frame outside this package; None if there is no such frame."""
     for entry in _frames(traceback):
         if not is_ours(entry.tb_frame):
             return entry
@@ -202,5 +225,5 @@ def _users_part(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """True if a frame belongs to the machinery of this package, not to code that it calls for the user."""
+    """Return True if a frame runs code of this package itself, not code that the package calls for the user."""
     return frame.f_code.co_filename.startswith(_FOLDERS)

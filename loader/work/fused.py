@@ -1,7 +1,7 @@
-"""Records through maps and filters, one after the other, in iterators of C's: without a call of ours for each.
+"""Run records through maps and filters inside iterators of C, without a Python call of this package per record.
 
-In: records. Out: what is left of them, each while it is in the caches still, and which record each comes from; after a failure,
-the operation that it arose in.
+In: records. Out: the records that pass, and the number of the input each of them comes from. After
+a failure: the operation that failed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from ...operations import Operation
 from ...operations.protocol import Element
 
 Plain: TypeAlias = tuple[Callable[[Element], Any], bool]
-"""The function of a map or a filter, and whether it is a filter's."""
+"""Function of a map or a filter, and True if it is a filter's."""
 
 
 class FusedMapFilter:
-    """Records on their way.
+    """Records that go through fused maps and filters one by one.
 
-    `compress`, which drops nothing here, counts what comes to an operation; `lefts` has, by such a count, how many records were
-    left then. So the operations that the last record came to can be told from the others.
+    To know afterwards which record an operation was given last, each operation has a counter: a
+    `compress` that drops nothing counts the records that come to it. `lefts` says how many inputs
+    were left when each record came out of the filter before.
 
     Args:
-        operations: what the records go through.
-        inputs: the records; tells exactly how many are left.
+        operations: the maps and filters, in order.
+        inputs: the records. Its length hint must be exact.
         count: number of records.
 
     Attributes:
-        elements: what comes out, one by one.
+        elements: iterator of the results.
     """
 
     def __init__(self, operations: Sequence[Plain], inputs: Iterator[Any], count: int) -> None:
@@ -47,7 +48,7 @@ class FusedMapFilter:
 
     @property
     def ended(self) -> bool:
-        """True if all records went through."""
+        """Return True if all records went through."""
         return bool(self._ended)
 
     def _go_through(self, function: Callable[[Element], Any], filters: bool) -> None:
@@ -65,11 +66,11 @@ class FusedMapFilter:
             self.elements = map(function, self.elements)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
-        """The numbers of the records that the first `count` elements come from."""
+        """Return the number of the input that each of the first `count` results comes from."""
         return self._count - 1 - np.array(self._lefts[:count], dtype=np.int64)
 
     def at_fault(self) -> int:
-        """The operation that made nothing of the last record that came to it: the last one that this record came to."""
+        """Return the index of the operation that failed: the last one that the last record came to."""
         left = length_hint(self._inputs)
         came = [(self._count - length_hint(counter), lefts) for counter, lefts in self._came]
         return max(
@@ -78,13 +79,20 @@ class FusedMapFilter:
 
 
 def _noted(ended: list[bool]) -> Iterator[Any]:
-    """Give nothing, and note that it was asked for. No method: as a part of itself, a passage would be in a reference cycle."""
+    """Yield nothing, but note that the end of the inputs was reached.
+
+    This is a function and not a method, because a method would put the object into a reference
+    cycle.
+    """
     ended.append(True)
     yield from ()
 
 
 def plain_at_front(operations: Sequence[Operation]) -> list[Plain]:
-    """The maps and filters that operations begin with, as far as they push elements in the way of this module."""
+    """Return the functions of the maps and filters at the beginning of a list of operations.
+
+    The list ends before the first operation that cannot be fused.
+    """
     plain: list[Plain] = []
     for operation in operations:
         function = operation.plain_function

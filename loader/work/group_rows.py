@@ -1,6 +1,6 @@
-"""The rows of a group and their tags, from the blocks that have them.
+"""Collect the rows of a group (rows that are processed together), and their tags, from blocks.
 
-In: parts of blocks. Out: the rows, and what names the record that each comes from.
+In: parts of blocks. Out: the rows, and for each of them the tag that names its record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from .tasks import Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the tag of each row of a group, and its number within its position."""
+    """Return the tag of each row of a group, and the row's number among the rows of its position.
+
+    With `order`, both are returned in that order.
+    """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
         assert block.tags is not None, "only blocks with tags are regrouped"
@@ -27,7 +30,7 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
 
 
 def elements_of(parts: Parts) -> list[Element]:
-    """Return the rows of a group."""
+    """Return the rows of a group as a list."""
     elements: list[Element] = []
     for block, start, stop in parts:
         rows = block.elements

@@ -1,6 +1,7 @@
-"""Notices about leaves and operations, each once: from where batches are made to the user's process.
+"""Carry warnings about sources and operations to the user's process, each warning once.
 
-In: names, and texts. Out: those of names that nothing was told of before; in the user's process, warnings.
+In: names of sources or operations, and texts. Out: in a worker, the texts not sent yet; in the
+user's process, Python warnings.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from ...errors import PromotionWarning
 from ...operations.protocol import FROM_READERS
 
 Told = Sequence[tuple[str, str, type[Warning]]]
-"""Names of leaves or operations, each with its text, and what kind of warning that is."""
+"""Tuples of the name of a source or operation, the warning's text, and the warning's class."""
 
 
 class Notices:
-    """Those of one worker, or of all together."""
+    """Warnings of one worker, or, in the user's process, of all workers. Each name is warned of once."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
         self.new: list[tuple[str, str, type[Warning]]] = []
 
     def tell(self, name: str, text: str, category: type[Warning] = PromotionWarning) -> None:
-        """Take a text about a leaf or an operation, unless there was one."""
+        """Add a warning about a source or an operation, unless this name was warned of before."""
         if name not in self._names:
             self._names.add(name)
             self.new.append((name, text, category))
 
     def tell_of_draws(self, name: str, generator: str) -> None:
-        """Take the name of an operation that draws from a global generator."""
+        """Add a warning that operation `name` draws from a global random generator."""
         text = (
             f"{name} draws from the global generator of {generator}, so that its numbers depend on the number of workers, "
             "and differ after a resume. Draw from the generator that headrace.RandomMapTransform(function) passes: "
@@ -38,7 +39,7 @@ class Notices:
         self.tell(name, text, UserWarning)
 
     def take(self) -> Told:
-        """Notices that were not taken yet."""
+        """Return the warnings added since the last call, and forget them."""
         for name, text in FROM_READERS.take():
             self.tell(name, text)
         if not self.new:
@@ -47,6 +48,7 @@ class Notices:
         return taken
 
     def warn(self, told: Told) -> None:
+        """Issue Python warnings for notices of a worker, and for those collected here. Each name is warned of once."""
         for one in told:
             self.tell(*one)
         for _, text, category in self.take():

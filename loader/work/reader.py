@@ -1,6 +1,7 @@
-"""Reads the records of spans from the source of a leaf, or batches straight from its columns; finds what cannot be read.
+"""Read the records of spans from a source, or gather whole batches from its columns; find records that fail.
 
-In: spans. Out: their records, in one call of the source; or their batches, one `np.take` a column and nothing per record.
+In: spans, i.e. consecutive positions. Out: their records, in one call of the source; or their
+batches, with one `np.take` for each column and no work per record.
 """
 
 from __future__ import annotations
@@ -23,16 +24,19 @@ from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place
 from .tasks import ReadRecords, SpanTask
 
+# Measured with a mix of 35 columns and two workers.
 ENOUGH = 8192
-"""Positions whose keys are worth to be computed on their own. By a mix of 35 columns, with two workers."""
+"""Number of positions from which on the keys of a task are computed at once, without keys of later tasks."""
 
 
 class KeyBlocks:
-    """Record keys of spans that mostly follow one another, computed in blocks far larger than a span.
+    """Cache of the record keys of spans that mostly follow one another.
 
-    A source that has `announce` is told the keys of a block when those of the block before begin to be read.
+    Keys are computed in blocks far larger than a span. If the source has `announce`, it is called
+    with the keys of the next block when the first key of the current block is asked for.
 
-    Threads may share one: they replace the pair of start and keys as a whole, and at worst compute a block twice.
+    Several threads may share a cache. They replace the pair (start, keys) as a whole; at worst two
+    threads compute the same block.
     """
 
     def __init__(self, leaf: Leaf) -> None:
@@ -44,10 +48,15 @@ class KeyBlocks:
         self._check = key_check(leaf.source)  # for a whole block at a time
 
     def expect(self, count: int) -> None:
-        """So many positions will be asked for from the next one on; where they are enough, others are somebody else's."""
+        """Announce that the next `count` positions will be asked for.
+
+        If `count` is at least `ENOUGH`, only these are computed in advance, because the positions
+        after them belong to other workers.
+        """
         self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
     def of(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the record keys of local positions `[start, stop)`."""
         first, keys = self._block
         if not (first <= start and stop <= first + len(keys)):
             self._block = first, keys = (
@@ -56,7 +65,10 @@ class KeyBlocks:
         return keys[start - first : stop - first]
 
     def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """The start and the keys of a block; of the span alone, if the sampler fails after it."""
+        """Return the start and the keys of a block from `start`.
+
+        If the sampler fails for a position after `stop`, the keys of `[start, stop)` alone.
+        """
         last = max(min(start + self._ahead, self._leaf.total), stop)
         try:
             return start, self._keys(start, last)
@@ -70,7 +82,7 @@ class KeyBlocks:
         return keys if self._check is None else self._check(keys)
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """A block of keys; the source knows them, and is told those of the next block."""
+        """Return a block's start and keys, after announcing its keys, and those of the next block, to the source."""
         (first, keys), (second, coming) = self._block, self._coming
         if first <= start < first + len(keys) == second and stop <= second + len(coming):
             keys = np.concatenate([keys[start - first :], coming])
@@ -91,7 +103,7 @@ class KeyBlocks:
 
 
 class Reader:
-    """Reads the records of spans. Any number of threads may use one."""
+    """Reads the records of spans from one leaf (a source with its sampler). Any number of threads may share it."""
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
@@ -99,18 +111,23 @@ class Reader:
         self._keys = KeyBlocks(leaf)
 
     def expect(self, task: SpanTask) -> None:
-        """The spans of a task will be read, one after the other."""
+        """Announce that the spans of a task will be read one after the other."""
         self._keys.expect(task.stop - task.start)
 
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
+        """Return the record keys of a span."""
         return self._keys.of(span.start, span.stop)
 
     def records(self, span: SpanTask) -> Sequence[Any]:
-        """The records of a span, in one call of the source."""
+        """Return the records of a span, read in one call of the source."""
         return self.read(self.keys(span))
 
     def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
-        """The records that were read ahead; those that could not be are read again, up to a failure, and why it failed."""
+        """Complete the records that were read ahead, by reading the missing ones again.
+
+        Returns all records and None. If one fails again, returns the records before it, and its
+        exception.
+        """
         records = read.records
         for start, stop in read.unread:
             part = replaced(span, start=span.start + start, stop=span.start + stop)
@@ -124,15 +141,22 @@ class Reader:
 
     @staticmethod
     def _after(records: Sequence[Any], read: tuple[Sequence[Any], Exception]) -> tuple[Sequence[Any], Exception]:
-        """Records before others, and the failure of these. No variable of the caller, where its traceback leads, keeps it."""
+        """Put records in front of the records of a failed read.
+
+        This is a function of its own, so that no variable of the caller's frame, which the
+        traceback holds, keeps the exception.
+        """
         return [*records, *read[0]], read[1]
 
     def records_before_failure(self, span: SpanTask, failure: Exception) -> tuple[Sequence[Any], Exception]:
-        """The records of a span, read one by one, up to the first that cannot be read, and why it cannot.
+        """Read the records of a span one by one, to find the one that fails.
+
+        Returns the records before it, and its exception.
 
         Args:
-            span: could not be read in one call.
-            failure: why not; it is the answer if every single record can be read.
+            span: span that could not be read in one call.
+            failure: exception of that call. It is returned, with no records, if every record can be
+                read alone.
         """
         leaf = self._leaf
         records: list[Any] = []
@@ -149,12 +173,15 @@ class Reader:
 
 
 def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
-    """The readers of sources with random access, by the numbers of every leaf."""
+    """Return a reader for each source with random access, by its number in `pipeline.every_leaf`."""
     return {number: Reader(leaf) for number, leaf in enumerate(pipeline.every_leaf) if not leaf.in_order}
 
 
 class ColumnReader:
-    """Takes batches from columns, as a plain `Batch` would make them of their rows. Stands in for it and for reading."""
+    """Makes batches straight from columns of a source, equal to those that a plain `Batch` makes of its rows.
+
+    It replaces the reading of records and the first operation.
+    """
 
     def __init__(self, columns: Any, batch: Operation, allocate: Allocate) -> None:
         leaves, self._structure = flatten(columns)
@@ -172,9 +199,11 @@ class ColumnReader:
 
     @classmethod
     def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
+        """Return a column reader for the pipeline, or None if the pipeline does not begin by batching columns."""
         return None if pipeline.columns is None else cls(pipeline.columns, pipeline.operations[0], allocate)
 
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
+        """Return the batches of the records with these keys. A smaller last batch is dropped if `Batch` drops it."""
         size = self.batch_size
         cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
         rows = [leaf.rows_of(keys) if gathers else (leaf, keys) for leaf, gathers in zip(self._leaves, self._gathers)]
@@ -183,7 +212,10 @@ class ColumnReader:
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
     ) -> tuple[list[Element], Exception]:
-        """The batches that are whole before the record at fault, given the records before it; and the failure."""
+        """Return the complete batches before the record at fault, and the failure.
+
+        `records` are the records of the span before it.
+        """
         count = len(records) - len(records) % self.batch_size
         before = replaced(span, stop=span.start + count)  # the sampler may have no keys for what follows
         return (self.batches(reader.keys(before)) if count else []), failure
@@ -197,7 +229,7 @@ class ColumnReader:
         return self._structure.unflatten(arrays)
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Memory of a batch; that of objects is never shared with another process."""
+        """Allocate the arrays of a batch. Arrays of objects are ordinary memory, as processes cannot share them."""
         if not self._has_texts:
             return allocated(specs, self._names, self._allocate)
         plain = [number for number, spec in enumerate(specs) if not spec.dtype.hasobject]

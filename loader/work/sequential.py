@@ -1,7 +1,8 @@
-"""Reads a source that can only be run through: elements in order, from its beginning or from a state of its own.
+"""Read a source without random access: elements in order, from its beginning or from a saved state.
 
-In: spans, and where the source stood before. Out: their elements, and where it stands after them. A task can be repeated by any
-worker: one that stands elsewhere goes to the state that the task tells.
+In: tasks, each with an earlier position of the source and its state there. Out: their elements, and
+the source's state after them. Any worker can repeat a task: if its own iterator is at another
+place, it moves to the state in the task.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .tasks import SourceState, SpanTask
 
 
 class SequentialReader:
-    """The iterator of a source, moved from task to task. For one thread at a time."""
+    """Iterator of a source without random access, which moves from task to task. One thread at a time uses it."""
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
@@ -30,7 +31,10 @@ class SequentialReader:
         self._at_work = Lock()  # threads share it: a task that nobody waits for any more may still be at work
 
     def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
-        """The elements of a span, fewer at the end; why no more came, if that was a failure; where the source stands then."""
+        """Read the elements of a span; return them, the exception or None, and the source's state afterwards.
+
+        There are fewer elements than positions if the source ends or fails.
+        """
         with self._at_work, self._place():
             records, failure = self._records(task)
             if failure is not None:  # nothing more is asked for
@@ -53,14 +57,14 @@ class SequentialReader:
         return found, None
 
     def close(self) -> None:
-        """Stop the work that the source has others do."""
+        """Close the iterator, if the source has workers of its own that must be stopped."""
         close = getattr(self._iterator, "close", None)
         self._iterator, self._position = None, -1
         if close is not None and self._leaf.source.has_workers:
             close()
 
     def _place(self) -> AbstractContextManager[None]:
-        """Has the source work in this thread, unless it has workers of its own."""
+        """Return a context in which the source works in this thread, unless it has workers of its own."""
         return nullcontext() if self._leaf.source.has_workers else _here()
 
     def _go_to(self, task: SpanTask) -> None:
@@ -77,7 +81,11 @@ class SequentialReader:
             passed.clear()
 
     def _next(self, found: list[Any]) -> bool:
-        """Take the next element of this shard: of shard_count that follow one another, one."""
+        """Append this shard's next element to `found`. Return True if there was one, False at the end.
+
+        The source gives the elements of all shards in turn: of `shard_count` consecutive elements,
+        this shard takes one.
+        """
         shard = self._leaf.shard
         taken: list[Any] = []
         for _ in range(shard.shard_count):
@@ -93,14 +101,14 @@ class SequentialReader:
 
 
 def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
-    """The readers of such sources, by the numbers of the stages that they are read for."""
+    """Return a reader for each source without random access, by the number of the stage that reads it."""
     leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
     return {number: SequentialReader(leaf) for number, leaf in leaves.items() if leaf.in_order}
 
 
 @contextmanager
 def _here() -> Iterator[None]:
-    """Loaders that the source itself iterates work in this thread."""
+    """Make loaders that the source itself iterates run in this thread, as if inside a task."""
     token = INSIDE_A_TASK.set(True)
     try:
         yield

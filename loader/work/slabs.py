@@ -1,11 +1,13 @@
-"""Memory of batches, reused once nobody looks at a batch any more.
+"""Memory of batches, which is used again when no array refers to the batch any more.
 
-In: shapes and dtypes. Out: arrays, uninitialised, 64-byte aligned, on one slab.
+In: shapes and dtypes. Out: uninitialised, 64-byte aligned arrays on a slab, i.e. one piece of
+memory.
 
-First touch of fresh memory is several times slower than a write to memory that is warm in the caches and mapped. So a slab
-whose batch died is used again, the one released last first. That a batch is dead is not for the user to say: all its
-arrays have a lease as their base, and when the last array, or the last thing made from one without a copy (a
-`jax.Array` on CPU, say), is gone, so is the lease.
+The first write to fresh memory is several times slower than a write to memory that is mapped and in
+the caches. So a slab is used again when its batch is dead, the most recently released slab first.
+The user does not release batches: the base of all arrays of a batch is a lease. The lease ends when
+the last array is gone, and with it everything made from one without a copy, for example a
+`jax.Array` on CPU.
 """
 
 from __future__ import annotations
@@ -20,30 +22,39 @@ from numpy.typing import NDArray
 
 from ...operations.protocol import ArraySpec
 
+# Chosen: the C library itself reuses the memory of smaller batches.
 POOLED_FROM = 128 << 10
-"""Bytes from which batches stand on slabs. Chosen: the C library reuses the memory of smaller ones by itself."""
+"""Bytes from which on a batch is put on a slab. Smaller batches are plain arrays."""
 
+# Chosen: `next()` then has fewer leases to take.
 SHARED_BYTES = 16 << 10
-"""Bytes of a slab on which batches of less than a page stand together. Chosen: `next()` has fewer leases to take."""
+"""Bytes of a slab that several batches share, each of them smaller than a page."""
 
+# Chosen: first touch runs at a fifth of the speed of warm memory.
 MAX_FREE, FREE_BYTES = 2, 64 << 20
-"""Slabs kept for reuse: so many, or more if they are small. Chosen: first touch runs at a fifth of the speed of warm memory."""
+"""Free slabs kept for reuse: up to this number of slabs, or up to this number of bytes if that allows more."""
 
+# Chosen: users often keep the labels of a batch.
 SMALL_SHARE = 1 / 16
-"""Share of the largest array of a batch up to which others stand on a slab of their own. Chosen: labels are often kept."""
+"""Share of the largest array of a batch up to which other arrays go on a second slab.
 
+A user who keeps these small arrays (labels, say) does not keep the memory of the large ones
+(images).
+"""
+
+# Chosen: batches of almost equal size then use the same slabs.
 STEPS = 16
-"""Sizes of slabs of a megabyte and more in each doubling: batches of almost equal size can stand on the same ones. Chosen."""
+"""Number of slab sizes in each doubling, for slabs of 1 MiB and more. Sizes are rounded up to the next one."""
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and what XLA asks for to use an array as it is."""
+"""Alignment of arrays in bytes: a cache line, which XLA also requires to use an array without a copy."""
 
 PAGE = 4096
 
 
 @dataclass(eq=False, slots=True)
 class Slab:
-    """A piece of memory."""
+    """A piece of memory for the arrays of a batch."""
 
     memory: NDArray[np.uint8]  # its bytes, 64-byte aligned
     number: int = -1  # among the slabs of its pool that are shared with other processes; -1 for one that is not
@@ -55,7 +66,7 @@ class Slab:
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """The right to read and write one slab. It ends when this object dies, and the slab goes back."""
+    """The right to use one slab. When this object dies, `take_back` is called with the slab."""
 
     slab: Slab
     take_back: Callable[[Slab], None]
@@ -66,7 +77,7 @@ class Lease:
 
 
 def lease_of(array: NDArray[Any]) -> Lease | None:
-    """The lease that an array stands on, if any."""
+    """Return the lease that an array's memory belongs to, or None if it is not on a slab."""
     base: Any = array
     while base is not None and not isinstance(base, Lease):
         base = getattr(base, "base", None)
@@ -74,15 +85,17 @@ def lease_of(array: NDArray[Any]) -> Lease | None:
 
 
 class SlabPool:
-    """Slabs, and the arrays on them.
+    """Slabs (pieces of memory) and the arrays on them.
 
-    `allocate` is called by one thread. A lease may end in any, in the middle of `allocate` too (the garbage collector
-    runs where it likes): it only ever appends to the list of free slabs, so that the places in it stay what they are.
+    One thread calls `allocate`. A lease may end in any thread, also during `allocate`, because the
+    garbage collector may run at any time. The end of a lease only appends to the list of free
+    slabs, so the indices of slabs in the list do not change.
 
     Args:
-        make: makes a slab of at least so many bytes; by default in this process's own memory.
-        give_up: called with a slab that is not kept for reuse.
-        pooled_from: bytes from which batches stand on slabs; smaller ones are plain arrays.
+        make: function of a number of bytes that returns a slab of at least this size. The default
+            makes memory of this process alone.
+        give_up: called with each free slab that is not kept for reuse.
+        pooled_from: bytes from which on batches are put on slabs. Smaller ones are plain arrays.
     """
 
     def __init__(
@@ -100,10 +113,11 @@ class SlabPool:
         self._shared = np.empty(0, np.uint8)  # what is left of a slab that small batches share
 
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """One array for each spec: all on one slab, but for those that are small beside the others, on another one.
+        """Return one uninitialised array for each spec (shape and dtype).
 
-        Who keeps the labels of a batch does not keep the memory of its images. What is smaller than a page shares a slab with
-        that of other batches.
+        The large arrays share a slab, and the small ones, such as labels, share another one. So a
+        user who keeps the labels of a batch does not keep the memory of its images. Arrays of less
+        than a page together share a slab with those of other batches.
         """
         if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
             self._specs, self._layout = specs, _layout(specs)
@@ -128,7 +142,7 @@ class SlabPool:
         return piece
 
     def _slab(self, size: int) -> Slab:
-        """The free slab that was released last and is of about this size, or a new one."""
+        """Return a free slab of about this size, the most recently released first, or a new one."""
         free = self._free
         while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:
             slab = free.pop(0)
@@ -141,13 +155,13 @@ class SlabPool:
 
 
 def _roomy(size: int) -> int:
-    """Bytes of a slab for `size` bytes, and for a few more if these are many."""
+    """Round a slab's size up, if it is at least 1 MiB, to the next of `STEPS` sizes in each doubling."""
     step = (1 << size.bit_length() - 1) // STEPS
     return size if size < 1 << 20 else -(-size // step) * step
 
 
 def rounded(size: int) -> int:
-    """Bytes of a slab for `size` bytes: whole pages."""
+    """Round a number of bytes up to whole pages, at least one."""
     return max(-(-size // PAGE), 1) * PAGE
 
 
@@ -158,10 +172,13 @@ def _private_slab(size: int) -> Slab:
 
 
 _Group = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
-"""Arrays that stand on one slab, each with its offset, and the bytes of all."""
+"""Arrays on one slab, each with its shape, dtype and offset; and the bytes of all together."""
 
 _Layout = tuple[list[_Group], list[int] | None]
-"""The groups, and the place of each array among those of all groups; None: they are in order."""
+"""Groups of arrays, one for each slab; and for each spec the index of its array in all groups together.
+
+None in place of the indices: the arrays are in the order of the specs.
+"""
 
 
 def _layout(specs: Sequence[ArraySpec]) -> _Layout:

@@ -1,7 +1,7 @@
-"""Many rows as a few arrays, so that they cross a process boundary and become batches without a step per row.
+"""Many rows as one array for each leaf, so that they cross a process boundary and become batches without work per row.
 
-In: rows that are all alike. Out: one array per leaf, with the rows along its first axis; and the same rows again, or a batch
-of some of them.
+In: rows that have the same structure. Out: one array for each leaf of the tree, with the rows along
+its first axis; and the same rows again, or a batch of some of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ...operations.stacking import Layout
 from ...operations.trees import ROWS, flatten
 
 PYTHON = {bool: "bool", int: "int", float: "float", complex: "complex"}
-"""Types of leaves that were no arrays; rows get them back."""
+"""Names of the Python types of leaves that are not arrays. Rows get values of these types back."""
 
 
 @dataclass(slots=True)
 class StackedRows:
-    """Rows, leaf by leaf."""
+    """Rows of equal structure, stored as one array for each leaf of the tree."""
 
     columns: list[NDArray[Any]]  # one array per leaf, `[rows, *shape]`
     kinds: list[str]  # of each leaf: "array", "scalar" (NumPy's), or the name of Python's type
@@ -37,7 +37,7 @@ class StackedRows:
         return StackedRows([column[rows] for column in self.columns], self.kinds, self.example)
 
     def elements(self, start: int, stop: int) -> Iterator[Element]:
-        """The rows `[start, stop)` as they were. Their arrays are views."""
+        """Yield the rows `[start, stop)` in their original form. Their arrays are views."""
         _, structure = flatten(self.example, nodes=ROWS)
         leaves = [
             column[start:stop].tolist() if kind in PYTHON.values() else column[start:stop]
@@ -47,11 +47,11 @@ class StackedRows:
             yield structure.unflatten(row)
 
     def as_batch(self) -> Element:
-        """The batch of all rows, which is this memory."""
+        """Return the batch of all rows. Its arrays are the columns themselves, without a copy."""
         return flatten(self.example, nodes=ROWS)[1].unflatten(self.columns)
 
     def is_like(self, other: Any) -> bool:
-        """Whether a batch may be made of rows of both."""
+        """Return True if rows of both can be put into one batch."""
         return (
             isinstance(other, StackedRows)
             and self.kinds == other.kinds
@@ -65,10 +65,11 @@ class StackedRows:
 
 
 class RowStack:
-    """Puts rows into columns, a few at a time, while they are in the caches.
+    """Stacks rows into columns, a few at a time, while the rows are in the processor's caches.
 
-    All must be of the first one's structure, shapes, dtypes and types; if one is not, or there is no memory, all stay a list.
-    There is room for `size` rows.
+    There is room for `size` rows. All rows must have the structure, shapes, dtypes and types of the
+    first one. If a row differs, or there is no memory for the columns, all rows are kept in a list
+    instead.
     """
 
     def __init__(self, size: int, allocate: Allocate) -> None:
@@ -81,7 +82,7 @@ class RowStack:
         self._list: list[Element] | None = None
 
     def extend(self, rows: Sequence[Element]) -> None:
-        """Add rows after those that are there."""
+        """Append rows."""
         if self._list is None and rows:
             if self._put(rows):
                 self._count += len(rows)
@@ -112,7 +113,7 @@ class RowStack:
         return True
 
     def finish(self) -> StackedRows | list[Element]:
-        """All rows; the memory is the receiver's from now on."""
+        """Return all rows. The receiver owns their memory from then on."""
         if self._list is not None or self._layout is None:
             return self._list or []
         return StackedRows(self._layout.finish_columns(self._count), self._kinds, self._example)
@@ -127,7 +128,10 @@ def _kind(leaf: Any) -> str | None:
 
 
 def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
-    """Rows whose arrays lie side by side in memory already, as those of a `Pack` do; None if they do not. Copies nothing."""
+    """Return rows as columns without a copy, if their arrays are evenly spaced in one piece of memory.
+
+    This is so for rows of a `Pack`. Returns None for other rows.
+    """
     leaves, structure = flatten(rows[0], nodes=ROWS)
     if not leaves or not all(map(_is_part_of_an_array, leaves)):
         return None
@@ -149,7 +153,10 @@ def _is_part_of_an_array(leaf: Any) -> bool:
 
 
 def _column(arrays: Sequence[Any]) -> NDArray[Any] | None:
-    """Arrays of one kind, at equal distances in the memory of another, as one array of them."""
+    """Return evenly spaced views into one array as one array of all of them; None if they are not evenly spaced.
+
+    The views must have the same dtype, shape and strides.
+    """
     first = arrays[0]
     like = (np.ndarray, first.dtype, first.shape, first.strides, True)
     if not first.base.flags.c_contiguous or any(one.base is not first.base or _likeness(one) != like for one in arrays):
@@ -174,7 +181,14 @@ def _likeness(array: Any) -> tuple[Any, ...]:
 def batch_of(
     parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate, order: NDArray[np.int32] | None = None
 ) -> Element:
-    """One batch of rows `[start, stop)` of several blocks that are like one another, in the `order` of their numbers."""
+    """Make one batch of rows of several blocks.
+
+    Args:
+        parts: blocks with equal columns, each with the range `[start, stop)` of its rows.
+        allocate: function that returns arrays for specs.
+        order: number of the row, among all rows of `parts`, at each place of the batch. None: rows
+            stay in order.
+    """
     first = parts[0][0]
     rows = sum(stop - start for _, start, stop in parts)
     arrays = allocate([ArraySpec((rows, *column.shape[1:]), column.dtype) for column in first.columns])

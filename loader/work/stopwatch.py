@@ -1,8 +1,9 @@
-"""Times the tasks of a worker, and now and then what each operation takes.
+"""Time the tasks of a worker, and for some tasks each operation.
 
-In: what a worker begins and ends. Out: `TaskTimes`. Of tasks too short to time each, every few are timed and stand for the
-others. To time operations costs more, as each call takes two looks at the clock: that is done for a small share of the work,
-unless calls are so long that it is nothing beside them.
+In: begin and end of tasks. Out: `TaskTimes`. If tasks are too short to time each one, only every
+n-th is timed and stands for the others. Timing each operation needs two clock readings for each
+call. So it is done for a small share of the work, or more often if calls are long compared with a
+clock reading.
 """
 
 from __future__ import annotations
@@ -21,41 +22,47 @@ from ..timing.times import OperationTimes, SlowestCall, TaskTimes
 from .stacked_rows import StackedRows
 from .tasks import Block
 
+# Chosen: well under 1 % of the least work per record.
 LOOKS_SHARE = 0.001
-"""Of the time of a worker: what timing operations one by one may take. Chosen: well under 1 % of the least work per record."""
+"""Share of a worker's time that the timing of single operations may take."""
 
+# Chosen: most calls are timed, and the measured times are not far off.
 LOOKS_SHARE_CLOSELY = 0.05
-"""The same with `observe="each"`. Chosen: most calls are timed, and what is measured is not far off."""
+"""Share of a worker's time that the timing of single operations may take with `observe="each"`."""
 
+# Measured with `mnist`. If few calls are timed, which no cache then holds, one takes twice as long.
 CALL_SECONDS = 0.33e-6
-"""What timing one call takes where all are timed; where few are, which no cache holds, twice as much. Measured by `mnist`."""
+"""Seconds that the timing of one call takes if all calls are timed."""
 
+# Measured: 18 µs for each of the two readings of the thread's processor time.
 LOOK_SECONDS = 40e-6
-"""What a look takes beside its calls: it asks twice how long the thread needed a processor. Measured: 18 µs each."""
+"""Seconds that timing the operations of a task takes in addition to the time per call."""
 
+# Chosen: short runs then have times of operations, too.
 FIRST_LOOKS = 1e-3
-"""Seconds that it may take at once, after a worker's first task. Chosen: short runs tell of operations, too."""
+"""Seconds that the timing of operations may take right after the first task of a worker."""
 
 SAMPLES = 16
-"""Records of a task whose bytes are counted; they stand for the others. Chosen."""
+"""Number of records of a task whose bytes are counted. The other records are assumed to have the same size."""
 
+# Measured with `mnist`: to time each of its batches, of 0.4 ms, took 2 %.
 TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
-"""Between two tasks that are timed; and tasks. Measured by `mnist`: to time each of its batches, of 0.4 ms, took 2 %."""
+"""Seconds from one timed task to the next, and the largest number of tasks between them that are not timed."""
 
 
 class ReadSeconds(NamedTuple):
-    """The reading of a task."""
+    """Seconds of reading in a task."""
 
     waited: float  # by the worker, which read the records or waited for them
     under_way: float  # of all reads together, those ahead of the work too
 
 
 class Stopwatch:
-    """Times the tasks of one worker, number `worker`, in one stage.
+    """Times the tasks of one worker in one stage.
 
     Attributes:
-        share: of the time, what timing operations may take.
-        every: of so many tasks the last one is timed, and stands for the others.
+        share: largest share of the time that the timing of operations may take.
+        every: one of this number of tasks is timed, and stands for the others.
     """
 
     share = LOOKS_SHARE
@@ -71,12 +78,12 @@ class Stopwatch:
         self._began, self._read_bytes = perf_counter(), 0.0
 
     def add_records(self, records: Sequence[Any]) -> None:
-        """Count the bytes of records that the task has read: of a few of them, which stand for the others."""
+        """Count the bytes of the records that the task has read. A few records are measured and stand for the rest."""
         some = records[:: -(-len(records) // SAMPLES)]
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
 
     def may_look(self, calls: int) -> bool:
-        """The time budget allows this number of calls to be timed one by one."""
+        """Return True if this number of calls may be timed one by one, and charge their cost to the time budget."""
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
             return False
@@ -86,7 +93,7 @@ class Stopwatch:
     def end(
         self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
     ) -> TaskTimes:
-        """The task has become a block; of `batches`, or of single rows."""
+        """Return the times of the task, which has become `block`. `batches` is True if its rows are batches."""
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
         ended, began, tasks = perf_counter(), self._began, self.every
@@ -102,7 +109,7 @@ class Stopwatch:
 
 
 class EachTask(Stopwatch):
-    """Times every task, and operations more often, for tools that look at short runs."""
+    """Times every task, and operations more often. For tools that examine short runs."""
 
     share = LOOKS_SHARE_CLOSELY
 
@@ -115,17 +122,21 @@ class EachTask(Stopwatch):
 
 
 def stopwatches(worker: int, observe: bool | str) -> Callable[[], Stopwatch] | None:
-    """Make stopwatches of a worker, as `ExecutionOptions.observe` asks; None: none are wanted."""
+    """Return a function that makes stopwatches for a worker, or None if nothing is timed.
+
+    `observe` is the value of `ExecutionOptions.observe`.
+    """
     return partial(EachTask if observe == "each" else Stopwatch, worker) if observe else None
 
 
 class OperationClock:
-    """Charges time to the operation of a stage that is at work, or to what is between operations.
+    """Measures the seconds of each operation of a stage, and the seconds between operations.
 
     Args:
-        count: of the operations.
-        single: how many of them, at the front, work on elements one by one: the slowest call of these is kept.
-        each: positions of an input: more than one where the inputs are batches of columns.
+        count: number of operations.
+        single: number of operations at the front that get elements one by one. The slowest of their
+            calls is recorded.
+        each: positions of one input; more than one if inputs are batches made from columns.
     """
 
     def __init__(self, count: int, single: int, each: int = 1) -> None:
@@ -139,7 +150,10 @@ class OperationClock:
         self._left: Iterator[Any] = iter(())
 
     def around(self, step: Step, place: int) -> Step:
-        """A step that charges what it takes to operation `place`, and what was before it to the one before."""
+        """Wrap the step of operation `place`, so that its time is charged to it.
+
+        The time before the call is charged to the operation before it.
+        """
         seconds, before = self._seconds, place - 1 if place else -1
         slowest = self._noting if 0 <= before < self._single else None
 
@@ -167,7 +181,11 @@ class OperationClock:
         self._looked -= self._since
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """All `inputs` of the stage were pushed; `tag_of` names one by how many were left after it."""
+        """Note that all `inputs` positions of the stage were pushed.
+
+        `tag_of(left)` returns the tag of the input after which `left` inputs remained. It names the
+        record of the slowest call.
+        """
         now = perf_counter()
         self._seconds[-1] += now - self._since
         self._looked += now
@@ -179,7 +197,7 @@ class OperationClock:
         self._left = iter(())
 
     def take(self) -> OperationTimes | None:
-        """The times since the last call, without those of the timing itself."""
+        """Return the times since the last call, without the cost of the timing; None if there were no inputs."""
         if not self._inputs:
             return None
         own = self.calls(self._inputs) * CALL_SECONDS / (self._single + 1)
@@ -192,12 +210,15 @@ class OperationClock:
         return look
 
     def calls(self, inputs: int) -> int:
-        """The number of calls for these inputs, of all steps that get them one by one."""
+        """Return the number of timed calls for `inputs` positions, over all steps that get elements one by one."""
         return -(-inputs // self._each) * (self._single + 1)
 
 
 def bytes_of_rows(rows: Any, batches: bool) -> int:
-    """Bytes of rows, at least one: each is looked at if they are batches, the first one otherwise."""
+    """Return the bytes of rows, of which there is at least one.
+
+    Batches are all counted. Of single rows only the first is counted and stands for the others.
+    """
     if isinstance(rows, StackedRows):
         return sum(column.nbytes for column in rows.columns)
     first = bytes_of(rows[0])
@@ -231,12 +252,15 @@ def bytes_of(element: Element) -> int:
 
 
 def needed_seconds() -> float:
-    """Seconds that this thread was at work, or was kept from it."""
+    """Return the seconds in which this thread ran, or could have run but had no processor."""
     return thread_time() + kept_seconds()
 
 
 def kept_seconds() -> float:
-    """Seconds that this thread was kept from work, as other programs had the processors; 0 where only Linux would know."""
+    """Return the seconds in which this thread was ready but other threads had the processors.
+
+    Returns 0 on systems other than Linux, which do not report this.
+    """
     try:
         told = np.fromfile(
             "/proc/thread-self/schedstat", np.int64, 3, sep=" "

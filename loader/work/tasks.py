@@ -1,6 +1,7 @@
-"""The messages between the user's process and the executors: tasks, and the blocks that come of them.
+"""Messages between the user's process and the executors: tasks, and the blocks that result from them.
 
-In: nothing. Out: tasks, which are plain numbers and can be repeated anywhere; blocks of rows, each with where it comes from.
+Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows of a
+task, and the origin of each row.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ from .notices import Told
 
 
 class Units(Protocol):
-    """The elements of a task, each of which is made when it is asked for."""
+    """The elements of a task, each of which is made only when it is asked for."""
 
     made: list[Any]
-    """The element that was made last, until it is taken."""
+    """List with the element made last, until somebody takes it out."""
 
     note: Callable[[SpanTask, Block | None], None]
-    """Called with the part of the task that an element was made of, and its block where more is to be told than the element."""
+    """Function that is called after each element, with the part of the task that the element was made of.
+
+    Its second argument is a block with a failure, times or warnings, or None if there are none.
+    """
 
     def make(self) -> Failure | None:
-        """Make the next element; return why that failed."""
+        """Make the next element. Return None, or the failure if it could not be made."""
 
 
 class Failure:
-    """A task could not be finished. From another process the error comes encoded: it may be of a class of the user's."""
+    """The failure of a task. An exception from another process is stored encoded, as its class may be the user's."""
 
     __slots__ = ("_encoded", "_error")
 
@@ -44,7 +48,7 @@ class Failure:
 
     @property
     def error(self) -> Exception:
-        """The exception; that of another process is decoded each time."""
+        """Return the exception. One from another process is decoded at each access."""
         if self._error is not None:
             return self._error
         from ...common.remote_errors import decode  # cloudpickle takes 10 ms of an import
@@ -52,7 +56,11 @@ class Failure:
         return decode(self._encoded)
 
     def take(self) -> Exception:
-        """Return the exception and forget it: its traceback leads to frames that hold this failure, and so would be kept."""
+        """Return the exception and forget it.
+
+        Its traceback leads to frames that refer to this object, so that otherwise neither would be
+        freed.
+        """
         error = self.error
         self._error = None
         return error
@@ -72,14 +80,16 @@ def _ints() -> Ints:
 
 @dataclass(slots=True)
 class RowOrigins:
-    """The origin of each row of a block, by columns.
+    """The origin of each row of a block, stored by columns.
 
     Attributes:
-        inputs: number of the task's position or row that it was made of; of a batch, of one of these.
-        positions: global position of that.
-        rows: number within that position.
-        packed_rows: where the pipeline is traced, of each row of a `Pack` the documents of its window, and its number there.
-        open: the unit of the last row failed after it.
+        inputs: number of the position or row of the task that the row was made of; for a batch, of
+            one of those in it.
+        positions: global position of that input, or its tag in a pipeline with several leaves.
+        rows: number of the row among all rows made of that position.
+        packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window
+            and the row's number there; otherwise empty.
+        open: True if the unit that made the last row failed after it.
     """
 
     inputs: Ints = field(default_factory=_ints)
@@ -94,12 +104,13 @@ class RowOrigins:
         self.rows.append(row)
 
     def extend_each(self, inputs: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
-        """Tag one row of each of these inputs; `positions` has those of all inputs."""
+        """Add one row for each number in `inputs`. `positions` has the positions of all inputs of the task."""
         self.inputs.frombytes(inputs.tobytes())
         self.positions.frombytes(positions[inputs].tobytes())
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
+        """Append the origins of another block, whose first input has number `first` here."""
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
         self.packed_rows += other.packed_rows
@@ -107,10 +118,11 @@ class RowOrigins:
         self.rows += other.rows
 
     def part(self, start: int, stop: int) -> RowOrigins:
-        """The tags of rows `[start, stop)`."""
+        """Return the origins of rows `[start, stop)`."""
         return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
 
     def some(self, numbers: Sequence[int]) -> RowOrigins:
+        """Return the origins of the rows with these numbers."""
         return RowOrigins(
             array("q", (self.inputs[number] for number in numbers)),
             array("q", (self.positions[number] for number in numbers)),
@@ -124,17 +136,18 @@ class RowOrigins:
         return _from_bytes, (self.inputs.tobytes(), self.positions.tobytes(), rows, self.open)
 
     def cut(self, count: int) -> None:
+        """Keep only the origins of the first `count` rows."""
         del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
 
 
 def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool) -> RowOrigins:
-    """`RowOrigins` from another process; no rows: all are 0."""
+    """Decode `RowOrigins` from another process. If `rows` is empty, all row numbers are 0."""
     numbers = array("q", inputs)
     return RowOrigins(numbers, array("q", positions), rows or [0] * len(numbers), is_open)
 
 
 class SourceState(NamedTuple):
-    """The state of a source that can only be run through, after a task."""
+    """State of a source without random access after a task."""
 
     state: str  # of the source
     ended: bool  # nothing more comes
@@ -143,10 +156,10 @@ class SourceState(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """The rows that came out of a task, in order, and all that is known of them.
+    """The rows that came out of a task, in order, with their origins, times and failure.
 
-    The rows are here, or where a transport has them until somebody wants them here. All up to `rows` is the header: that
-    crosses from a worker, beside the rows.
+    The rows are in this object, or a transport keeps them elsewhere until `elements` is read. The
+    fields before `rows` are the header, which a worker sends together with the rows.
     """
 
     count: int = 0  # of the rows
@@ -170,17 +183,20 @@ class Block:
     def of(
         cls, elements: Any, tags: RowOrigins | None = None, failure: Failure | None = None, skipped: Sequence[str] = ()
     ) -> Block:
-        """A block of rows that are here."""
+        """Return a block whose rows are `elements`."""
         return cls(len(elements), tags, failure, skipped, here=elements)
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """The header, to be sent: `Block(*header, rows)` is the block again. Pickle takes ten times as long for an object."""
+        """Return the header as a tuple to be sent; `Block(*header, rows)` makes the block again."""
         return _IN_HEADER(self)
 
     @property
     def elements(self) -> Any:
-        """The rows, which are here from now on: a list; `StackedRows` on their way between processes."""
+        """Return the rows, after loading them into this object if a transport has them.
+
+        They are a list, or `StackedRows` on their way between processes.
+        """
         if self.rows is not None:
             self.here, self.rows = self.rows.load(), None
         return self.here
@@ -191,11 +207,11 @@ class Block:
         self.count = len(elements)
 
     def columns(self) -> Any:
-        """The rows as `StackedRows` whose memory batches may take for themselves; None where they are none."""
+        """Return the rows as `StackedRows` whose memory may become a batch, or None if that is not possible."""
         return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:
-        """The rows, which stay where they are: tasks may still name them."""
+        """Return the rows without moving them into this object, because later tasks may still refer to them."""
         return self.here if self.rows is None else self.rows.load()
 
 
@@ -203,7 +219,7 @@ _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 
 
 class SpanTask(NamedTuple):
-    """Read the records at local positions `[start, stop)` of a leaf, and apply the operations of a stage to them."""
+    """Task: read the records at local positions `[start, stop)` of a leaf, and apply a stage's operations to them."""
 
     stage: int
     start: int
@@ -214,11 +230,11 @@ class SpanTask(NamedTuple):
 
 
 RowRange: TypeAlias = tuple[int, int, int]
-"""Number of a block that an earlier task gave, and which of its rows: `[start, stop)`."""
+"""Number of a block that an earlier task returned, and the range `[start, stop)` of its rows."""
 
 
 class GroupTask(NamedTuple):
-    """Do what a stage does to rows of earlier tasks."""
+    """Task: apply a stage's operations to rows that earlier tasks returned."""
 
     stage: int
     rows: tuple[RowRange, ...]
@@ -233,16 +249,16 @@ class GroupTask(NamedTuple):
 Task: TypeAlias = SpanTask | GroupTask
 
 Blocks: TypeAlias = Mapping[int, Any]
-"""Where the rows are that tasks name: blocks by number."""
+"""Blocks by number, whose rows tasks refer to."""
 
 NO_BLOCKS: Blocks = MappingProxyType({})
 
 Parts: TypeAlias = Sequence[tuple[Block, int, int]]
-"""Rows `[start, stop)` of blocks, in order: what a group's rows are, once its blocks were looked up."""
+"""Blocks, each with the range `[start, stop)` of its rows. Together these are the rows of a group."""
 
 
 class Busy(NamedTuple):
-    """A task that is being done: since when (`perf_counter`), and by which thread."""
+    """A task that is running: when it began (`perf_counter` seconds), and the identifier of its thread."""
 
     began: float
     task: Task
@@ -250,14 +266,14 @@ class Busy(NamedTuple):
 
 
 def input_count(task: Task) -> int:
-    """The number of positions or rows that a task is about."""
+    """Return the number of positions or rows that a task works on."""
     if isinstance(task, SpanTask):
         return task.stop - task.start
     return sum(stop - start for _, start, stop in task.rows)
 
 
 def single_rows(task: GroupTask) -> list[GroupTask]:
-    """A task for each of the rows of one, in their order."""
+    """Split a task about rows into one task for each row, in order."""
     rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
     order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
     return [
@@ -266,18 +282,24 @@ def single_rows(task: GroupTask) -> list[GroupTask]:
 
 
 RecordsAhead: TypeAlias = "Callable[[], ReadRecords | None]"
-"""Waits for records of a span that are being read; None: the worker is to read them. Called once, by the worker's thread."""
+"""Function that waits for records of a span which are being read ahead, and returns them.
+
+Returns None if the worker has to read them itself. The worker's thread calls it once.
+"""
 
 
 class Unread(NamedTuple):
-    """Places `[start, stop)` of a span that could not be read in one call."""
+    """Range `[start, stop)`, within a span, of records that could not be read in one call."""
 
     start: int
     stop: int
 
 
 class ReadRecords(NamedTuple):
-    """The records of a span that were read ahead, anything in place of those in `unread`, which are in order."""
+    """The records of a span that were read ahead.
+
+    In the ranges listed in `unread`, which are sorted, the values of `records` have no meaning.
+    """
 
     records: Sequence[Any]
     unread: Sequence[Unread] = ()
@@ -285,7 +307,7 @@ class ReadRecords(NamedTuple):
     failure: Exception | None = None  # why there are no more, of a source that is run through
 
     def at(self, place: int) -> ReadRecords | None:
-        """One of them; None if it was not read."""
+        """Return the record at index `place` alone; None if it was not read."""
         if any(some.start <= place < some.stop for some in self.unread):
             return None
         return ReadRecords(self.records[place : place + 1])

@@ -1,7 +1,8 @@
-"""Tasks of several batches, each of which is made when it is asked for.
+"""Tasks of several batches, each of which is made when it is asked for. Used in the calling thread.
 
-In: a task of several units. Out: its elements, one by one. So a task costs little beside each batch, and a batch is made of
-what is in the caches, in memory that the batch before it has left.
+In: a task of several units (a unit is the number of records that make one batch). Out: its batches,
+one by one. So the cost of a task is shared by its batches, and each batch is made from records in
+the caches, in the memory that the batch before it released.
 """
 
 from __future__ import annotations
@@ -16,27 +17,30 @@ from .tasks import Block, Failure, RecordsAhead, SpanTask
 
 
 class MakesUnits(Protocol):
-    """What makes the elements."""
+    """Interface of an executor that makes the elements of a task one by one."""
 
     def begin(self, task: SpanTask) -> RecordsAhead | None:
-        """Begin to read the records of a task; None: nobody reads them ahead."""
+        """Begin to read a task's records. Return a function that waits for them, or None without reading ahead."""
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """True if no thread is to read the records of a task."""
+        """Return True if the records of a task are to be read by this thread, not by reader threads."""
 
     def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
-        """Add the element of a unit to `made`; return its block where more is to be told."""
+        """Make the element of one unit and append it to `made`.
+
+        Returns None, or a block without rows that has a failure, times or warnings.
+        """
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Note how long a task of so many units took."""
+        """Note that a task of this number of units took this number of seconds."""
 
 
 def _tell_nobody(task: SpanTask, block: Block | None) -> None:
-    """Tell nobody."""
+    """Do nothing. Used until somebody sets `InlineUnits.note`."""
 
 
 class InlineUnits:
-    """A task, and at the same time its handle and what makes its elements."""
+    """A task of several units. The object is also the handle of the task, and makes its elements."""
 
     __slots__ = ("_begun", "_count", "_executor", "_left", "_seconds", "_task", "_unit", "made", "note")
 
@@ -56,7 +60,7 @@ class InlineUnits:
         return Block(self._count, units=self)
 
     def make(self) -> Failure | None:
-        """Make the next element; return why that failed."""
+        """Make the next element. Return None, or the failure if it could not be made."""
         began = perf_counter()
         task = self._part(next(self._left))
         block = self._executor.run_unit(task, self._reading_of(task), self.made)
@@ -74,7 +78,10 @@ class InlineUnits:
         return SpanTask(stage, start, min(start + self._unit, self._task.stop), leaf)
 
     def _reading_of(self, task: SpanTask) -> RecordsAhead | None:
-        """Begin to read the records of a unit; once the source waits, those of all that is left."""
+        """Return the function that waits for the records of a unit, after the reading has begun.
+
+        If reader threads are used, the reading of all remaining units of the task begins at once.
+        """
         if not self._begun:
             if self._executor.reads_in_place(task):
                 return self._executor.begin(task)
@@ -84,9 +91,9 @@ class InlineUnits:
 
 
 def has_units(pipeline: Pipeline) -> bool:
-    """True if elements are batches of consecutive positions, whose order is known from the beginning.
+    """Return True if elements are batches of consecutive positions whose order is known from the beginning.
 
-    Batches of columns are made several at a time: that takes less time than to ask for each.
+    False for batches made from columns: several of these are made at once, which costs less.
     """
     if not pipeline.aligned or not pipeline.stages[0].groups or pipeline.columns is not None:
         return False

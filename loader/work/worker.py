@@ -1,6 +1,7 @@
-"""Runs tasks: reads records, pushes them through the operations, keeps the rows that come out.
+"""Run tasks: read records, push them through the operations, and collect the resulting rows.
 
-In: a task. Out: a block. Each thread that works has a `Worker` of its own; nothing here knows of threads or processes.
+In: a task. Out: a block. Each thread that works has its own `Worker`. This module knows nothing of threads or
+processes.
 """
 
 from __future__ import annotations
@@ -48,18 +49,17 @@ from .tasks import (
 
 
 class Worker:
-    """A pipeline made ready to run in one thread.
+    """A pipeline that is ready to run tasks in one thread.
 
     Args:
-        pipeline: to be run.
-        allocate: gives the memory of batches.
-        stacks_rows: rows may be put into columns, to go to another process.
-        owns_globals: nobody else uses the global generators of this process, so that they may be given other states.
-        stopwatch: makes what times the tasks of a stage. None: nothing is timed.
-        run_throughs: what reads sources that can only be run through, where several threads share it.
-        seeds_globals: the global random generators, and those that operations hold, are seeded for each element that an
-            operation is given, and are as before after each task.
-        watches_globals: if they are not, it is told which operations draw from them. Not where other threads are at work, too.
+        pipeline: pipeline to run.
+        allocate: function that returns the memory of batches. The default is a new `SlabPool`.
+        stacks_rows: rows may be stacked into columns, because they go to another process.
+        owns_globals: nothing else in this process uses the global random generators, so their states may change.
+        stopwatch: function that makes the stopwatch of a stage. None: nothing is timed.
+        run_throughs: shared readers of sources without random access, by stage number. None: readers of its own.
+        seeds_globals: seed the generators, also those that operations hold, for each element; restored after a task.
+        watches_globals: warn of operations that draw from global generators. False where other threads may draw, too.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class Worker:
         return chain
 
     def run(self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None) -> Block:
-        """Do a task. What goes wrong in it stands in the block, after the rows that came before.
+        """Run a task and return its block. A failure is stored in the block, after the rows made before it.
 
-        Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
+        `blocks` holds the rows that the task refers to; `read_ahead` waits for records that are being read ahead.
         """
         self.busy = Busy(perf_counter(), task, get_ident())
         try:
@@ -118,9 +118,9 @@ class Worker:
             self.busy = None
 
     def run_unit(self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]) -> Block | None:
-        """Do a task of one unit of an aligned pipeline, and add its element to `made`.
+        """Run a task of one unit of an aligned pipeline (one output for each unit), and append its element to `made`.
 
-        Return a block without rows where more is to be told than the element: a failure, times, notices.
+        Returns None, or a block without rows that has a failure, times or warnings.
         """
         stage, torch_is_new = task.stage, not self._torch.seen and "torch" in sys.modules
         if self._until_timed[stage] <= 1 or stage in self._unwatched or self._seeds_globals or torch_is_new:
@@ -151,7 +151,7 @@ class Worker:
         return block
 
     def place_now(self) -> str:
-        """The place of the record that operations are given at this moment; "" where that is not known. For other threads."""
+        """Describe the place of the record that operations work on; "" if it is unknown. Other threads may call this."""
         return "" if self._used is None else self._used.place_now()
 
     def _run_task(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
@@ -162,7 +162,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Do a task again in which torch was loaded: it begins with the same state in every process."""
+        """Run a task again if it imported torch, so that torch's random numbers are the same in every process."""
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block
@@ -213,7 +213,7 @@ class Worker:
         return self._with_notices(block)
 
     def _with_notices(self, block: Block) -> Block:
-        """The block of a task, with what the user is to be told of the work so far."""
+        """Add the warnings collected so far to a block and return it."""
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
         if self._notices.new or FROM_READERS.texts:
@@ -221,11 +221,11 @@ class Worker:
         return block
 
     def _may_skip(self, failure: Failure) -> bool:
-        """True if a failed task may be done without the record at fault: for want of memory, none is."""
+        """Return True if a failed task may run again without the failing record; False if memory ran out."""
         return bool(self._pipeline.skips_errors) and not isinstance(failure.error, BatchMemoryError)
 
     def close(self) -> None:
-        """Stop the work that sources have others do."""
+        """Close sources that have workers of their own, and release the elements that chains hold."""
         for source in self._run_throughs.values():
             source.close()
         for chain in (*self._chains, *(chain for chain, _ in self._timed.values())):
@@ -246,7 +246,7 @@ class Worker:
         return self._with_notices(block)
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
-        """Do a task up to a failure."""
+        """Run a task up to its first failure."""
         failed = True
         try:
             if isinstance(task, GroupTask):
@@ -270,7 +270,7 @@ class Worker:
         self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
-        """The chain of a stage; now and then the one that times its operations."""
+        """Return the chain that runs a task with this number of inputs; for some tasks the one that times operations."""
         self._used = chain = self._chosen_chain(stage, inputs)
         return chain
 
@@ -288,7 +288,7 @@ class Worker:
         return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)
 
     def _untimed(self, stage: int) -> StepChain:
-        """The chain of a stage; the first time one that sees what its operations draw."""
+        """Return the chain of a stage. The first time, it is one that notes which operations draw random numbers."""
         if stage not in self._unwatched:
             return self._chains[stage]
         self._unwatched.discard(stage)
@@ -298,7 +298,7 @@ class Worker:
         return chain
 
     def _tell_of_draws(self, stage: int, watch: DrawWatch, chain: StepChain) -> None:
-        """Tell of operations that were seen to draw from a global generator."""
+        """Collect warnings about operations that were seen to draw from a global generator."""
         self._watch = None
         chain.close()
         operations = self._pipeline.stages[stage].operations
@@ -307,7 +307,7 @@ class Worker:
             self._notices.tell_of_draws(name, generator)
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
-        """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
+        """Run a task of several spans of the plan, one by one, so that a span's records are in the caches when used."""
         whole = Block.of([], None if self._pipeline.aligned else RowOrigins())
         self._readers[task.leaf].expect(task)
         stacks = self._stacks_rows[task.stage]
@@ -329,7 +329,7 @@ class Worker:
         return self._pipeline.spans[leaf]
 
     def _without_failures(self, task: Task, blocks: Blocks, failed: Block, read: ReadRecords | None = None) -> Block:
-        """The same task without what fails; up to a failure that ends the stream, if `on_error` says so of one."""
+        """Run a failed task again without the failing records; stop at a failure that `on_error` does not skip."""
         elements: list[Element] = []
         tags, skipped = RowOrigins(), []
         for number, (single, block) in enumerate(self._one_by_one(task, blocks, failed, read)):
@@ -354,7 +354,7 @@ class Worker:
     def _one_by_one(
         self, task: Task, blocks: Blocks, failed: Block, read: ReadRecords | None
     ) -> Iterator[tuple[Task, Block]]:
-        """A task for each position or row, and its block; for a group that makes one unit, the block that failed."""
+        """Run each position or row as a task of its own; yield it and its block. For a group of one batch: `failed`."""
         if isinstance(task, GroupTask) and (self._pipeline.stages[task.stage].groups or input_count(task) == 1):
             yield task, failed
             return
@@ -383,7 +383,7 @@ class Worker:
         return without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
-        """The records of a span, or batches of columns; after a failure those before it, and why."""
+        """Return a span's records (or column batches) and None; after a failure, those before it and the error."""
         if read is not None and self._columns is None:
             return self._readers[task.leaf].all_but_unread(task, read) if read.unread else (read.records, read.failure)
         reader = self._readers[task.leaf]
