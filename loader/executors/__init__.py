@@ -1,1 +1,1 @@
-"""Run tasks: in the calling thread, on threads, in processes. Each module is imported where it is used."""
+"""Run tasks in the calling thread, on threads, or in other processes. Each module is imported when it is needed."""

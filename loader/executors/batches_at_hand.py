@@ -1,9 +1,10 @@
-"""Batches that need no worker, as their rows lie side by side in shared memory already: those of a `Pack`, for example.
+"""Make batches without a worker if their rows already lie side by side in shared memory, as rows of a `Pack` do.
 
-In: a group of rows, and the blocks that have them. Out: the block of their batch, made in the user's process; or None, where a
-worker is to make it.
+In: a group of rows, and the blocks that hold them. Out: the block of their batch, made in the
+user's process; or None if a worker has to make it.
 
-Such a batch is a part of the memory of its rows. To have a worker copy them takes longer than to pack them.
+Such a batch is a view of the memory of its rows. For a worker to copy the rows takes longer than to
+pack them.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from ..work.slabs import ALIGNMENT, SlabPool
 from ..work.stacked_rows import StackedRows, batch_of
 from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
+# Chosen: the user's process must not spend its time on copies.
 MOST_COPIED = 1 / 4
-"""Share of batches that are of rows of two blocks, and are copied in the user's process, at most. Chosen: it must not wait."""
+"""Largest share of batches that may have rows of several blocks, which the user's process has to copy."""
 
 
 class BatchesAtHand:
-    """Makes the batches of stages that do nothing but stack rows.
+    """Makes the batches of stages that only stack rows, in the user's process.
 
     Attributes:
-        stages: the numbers of these stages; none if rows may be lost, or if only workers note what packed rows were made of.
+        stages: numbers of these stages. Empty if rows may be lost with a machine, or if only
+            workers record the documents of packed rows.
     """
 
     def __init__(self, pipeline: Pipeline, rows_stay: bool) -> None:
@@ -37,7 +40,7 @@ class BatchesAtHand:
         self._allocate = SlabPool().allocate
 
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
-        """The handle of a task of one of the stages, which is done already; None if a worker is to do it."""
+        """Return a finished handle with the batch; None if a worker has to make it."""
         if not isinstance(task, GroupTask) or task.order is not None:
             return None
         parts = [(blocks[number].columns(), start, stop) for number, start, stop in task.rows]
@@ -59,7 +62,7 @@ class BatchesAtHand:
         return batch_of(parts, self._allocate) if all(first.is_like(each) for each, _, _ in others) else None
 
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
-        """The origin of the batch: that of its first row."""
+        """Return the origin of the batch: the origin of its first row."""
         number, start, _ = task.rows[0]
         tags: RowOrigins = blocks[number].tags
         position = tags.positions[start]
@@ -77,12 +80,12 @@ def _only_stacks(stage: Stage) -> bool:
 
 
 def _is_aligned(rows: StackedRows) -> bool:
-    """True if every part of these rows begins at a multiple of a cache line, as batches do."""
+    """Return True if every row of these columns begins at a multiple of a cache line, as batches do."""
     return all(column.flags.c_contiguous and column.strides[0] % ALIGNMENT == 0 for column in rows.columns)
 
 
 class DoneHandle:
-    """A task that is done."""
+    """Handle of a task that is already done."""
 
     __slots__ = ("_block",)
 

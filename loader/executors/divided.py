@@ -1,6 +1,6 @@
-"""Divides a task that ended its worker, so that the record at fault is found.
+"""Divide a task that ended its worker, to find the record at fault.
 
-In: a task. Out: tasks on parts of it.
+In: a task. Out: tasks that are parts of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from ..work.tasks import GroupTask, SpanTask, Task, input_count, single_rows
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """Parts of a task, each to be tried alone: of several units, or elements of a window, any may have ended the worker."""
+    """Divide a task into parts that are run one by one: units, single rows, or elements of a window.
+
+    Returns a list with the task itself if it cannot be divided.
+    """
     stage = pipeline.stages[task.stage]
     if isinstance(task, GroupTask) and not stage.groups:
         return single_rows(task)
@@ -32,7 +35,7 @@ def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
 
 
 def inputs_of(task: Task) -> Sequence[Task]:
-    """A task for each of the positions or rows of one, all elements of which go on."""
+    """Return one task for each position or row of a task."""
     task = replaced(task, only=None)
     if isinstance(task, GroupTask):
         return single_rows(task)

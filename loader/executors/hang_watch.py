@@ -1,6 +1,7 @@
-"""Watches for work that does not end, from a thread of its own.
+"""Report tasks that take too long, from a thread of its own.
 
-In: the workers of this process. Out: what each of them is doing, once its task takes long: operation, record, Python stack.
+In: the workers of this process. Out: a `Hang` for each long task, with its operation, record and
+Python stack.
 """
 
 from __future__ import annotations
@@ -30,42 +31,47 @@ from .transport import Hang
 if TYPE_CHECKING:
     from ..work.worker import Worker
 
+# Chosen.
 LEAST_PAUSE, MOST_PAUSE = 0.02, 5.0
-"""Seconds between two looks: a tenth of the time after which work is told of, within these. Chosen."""
+"""Limits of the seconds between two checks, which are otherwise a tenth of the time after which a task is reported."""
 
+# Chosen: the innermost ones say where the task waits.
 MOST_FRAMES = 12
-"""Frames of a stack that are shown. Chosen: the innermost ones say where it waits."""
+"""Number of stack frames that a report shows."""
 
 
 class UnderWay(Protocol):
-    """A read on a thread."""
+    """Interface of a read of records that a thread is making."""
 
     @property
     def thread(self) -> int:
-        """Identifier of the thread."""
+        """Return the identifier of the thread."""
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """Keys of the records that are read."""
+        """Return the keys of the records that are being read."""
 
 
 class ReadsUnderWay(Protocol):
-    """The reads ahead of the work, in this process."""
+    """Interface of the reads of this process that are ahead of the work."""
 
     def oldest(self) -> UnderWay | None:
-        """Return the read that has been under way for the longest time; None if there is none."""
+        """Return the read that has been running for the longest time; None if there is none."""
 
 
 _LOGGER = logging.getLogger("headrace")
 
 
 def log_hang(hang: Hang) -> None:
-    """Write to the log what takes so long."""
+    """Log a warning about a task that takes long."""
     _LOGGER.warning(hang.text, extra={"hanging": hang.summary})
 
 
 class HangWatch:
-    """Tells of each task that takes longer than `seconds`, once in that time. None: of no task, and there is no thread."""
+    """Calls `tell` for each task that takes longer than `seconds`, and again after as many further seconds.
+
+    With `seconds=None` no task is reported and no thread is started.
+    """
 
     def __init__(self, seconds: float | None, reads: ReadsUnderWay, tell: Callable[[Hang], None]) -> None:
         self._seconds = seconds
@@ -78,7 +84,7 @@ class HangWatch:
         finalize(self, self._ended.set)
 
     def add(self, worker: Worker) -> None:
-        """Watch a worker of this process, too."""
+        """Watch one more worker of this process. The first call starts the thread."""
         self._workers.append(worker)
         if self._seconds is not None and self._thread is None:
             pause = min(max(self._seconds / 10, LEAST_PAUSE), MOST_PAUSE)
@@ -97,7 +103,7 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive())
 
     def look(self) -> None:
-        """Tell of tasks that take long, and were not told of since."""
+        """Report each task that has taken `seconds`, or `seconds` more since its last report."""
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):
@@ -118,7 +124,10 @@ def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
 
 
 def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) -> Hang:
-    """Say what a worker is doing, from another thread. The work may go on meanwhile; then less can be said."""
+    """Describe what a worker is doing, from another thread.
+
+    The worker goes on meanwhile, so its record may be unknown.
+    """
     frames = _frames_of(busy.thread)
     who, where = READING, ""
     try:
@@ -149,7 +158,7 @@ def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) ->
 
 
 def _frames_of(thread: int | None) -> list[FrameType]:
-    """The frames of a thread, the innermost first."""
+    """Return the stack frames of a thread, innermost first."""
     frame, frames = sys._current_frames().get(thread) if thread is not None else None, []
     while frame is not None:
         frames.append(frame)
@@ -158,13 +167,13 @@ def _frames_of(thread: int | None) -> list[FrameType]:
 
 
 def _users_part(frames: list[FrameType]) -> list[FrameType]:
-    """The innermost frames that are not of this package."""
+    """Return the innermost frames that do not belong to this package."""
     count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
     return frames[:count]
 
 
 def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
-    """The operation whose function is among frames; reading if there is none."""
+    """Return the name of the operation whose function is in one of the frames, or that of the source if none is."""
     codes = {frame.f_code for frame in frames}
     for number, operation in enumerate(pipeline.operations):
         function = operation.user_function

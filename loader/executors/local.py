@@ -1,7 +1,7 @@
-"""The executors in the user's process: in the thread that asks, and on worker threads.
+"""The executors inside the user's process: one works in the calling thread, one on worker threads.
 
-In: tasks. Out: blocks. Records are read ahead on other threads, where that helps. Threads are for operations that release the
-GIL and for Python without one.
+In: tasks. Out: blocks (results). Records are read ahead on other threads where that helps. Worker
+threads pay for operations that release the GIL, and for Python without a GIL.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from .protocol import Executor, Handle, window_of
 from .reading.read_ahead import ReadAhead
 from .thread_pool import Call, Pool
 
+# Chosen: the cost of a task is little then, beside that of its batches.
 MOST_UNITS = 16
-"""Batches of a task that are made one by one. Chosen: what a task costs beside its batches is little then."""
+"""Largest number of batches in a task whose batches are made one by one."""
 
 
 class InlineExecutor(Executor):
-    """Runs tasks on the consumer's own thread, each when its result is asked for."""
+    """Runs each task in the calling thread when its result is asked for."""
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
         self._pipeline = pipeline
@@ -48,14 +49,18 @@ class InlineExecutor(Executor):
         self._windows: dict[tuple[int, int], int] = {}  # by stage and positions of a task
 
     def inputs(self, stage: int) -> int:
-        """Positions of the next task: a batch, or several that take little time; of what makes none, as many as take some."""
+        """Return the number of positions of the next task.
+
+        A task has one batch, or several if batches take little time. Tasks of single rows have as
+        many as take about `TASK_SECONDS`.
+        """
         if not self._units:
             return self._pace.inputs(stage)
         unit = self._pipeline.stages[stage].unit
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """As many tasks as are read ahead, and the one that is asked for."""
+        """Return the number of tasks that are read ahead, plus one."""
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
         if known is None:
@@ -63,7 +68,7 @@ class InlineExecutor(Executor):
         return known
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Take a task; begin to read its records if that helps."""
+        """Return the handle of a task; begin to read its records if that helps."""
         if self._units and isinstance(task, SpanTask):
             unit = self._pipeline.stages[task.stage].unit
             if task.stop - task.start > unit:
@@ -71,22 +76,22 @@ class InlineExecutor(Executor):
         return InlineHandle(self, task, blocks, self.begin(task))
 
     def begin(self, task: Task) -> RecordsAhead | None:
-        """Begin to read the records of a task; None: nobody reads them ahead."""
+        """Begin to read a task's records. Return a function that waits for them, or None without reading ahead."""
         return self._ahead.begin(task) if self._reads_ahead else None
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """True if no thread is to read the records of a task."""
+        """Return True if this thread is to read the records of a task, without reader threads."""
         return self._ahead.reads_in_place(task.leaf, task.stop - task.start)
 
     def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
-        """Make an element, as `Worker.run_unit` does."""
+        """Make the element of one unit and append it to `made`, as `Worker.run_unit` does."""
         if "jax.profiler" in sys.modules:
             with profiled("task"):
                 return self._worker.run_unit(task, ahead, made)
         return self._worker.run_unit(task, ahead, made)
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Note how long a task of so many batches took. The next one is longer while that is short."""
+        """Adapt the number of batches in the next task to the time that a task of `units` batches took."""
         if self._units:
             self._units = more_or_fewer(units, seconds, MOST_UNITS)
 
@@ -106,7 +111,7 @@ class InlineExecutor(Executor):
         return block
 
     def close(self) -> None:
-        """Stop the reading threads, and what sources have others do."""
+        """Stop the reader threads, and the workers of sources that have their own."""
         self._hang_watch.close()
         self._ahead.close()
         self._worker.close()
@@ -114,7 +119,7 @@ class InlineExecutor(Executor):
 
 @dataclass(slots=True)
 class InlineHandle:
-    """A task that runs when its result is asked for."""
+    """Handle of a task that runs when its result is asked for."""
 
     executor: InlineExecutor
     task: Task
@@ -129,9 +134,10 @@ class InlineHandle:
 
 
 class ThreadExecutor(Executor):
-    """Runs tasks on the threads of a pool, whose calls are the handles.
+    """Runs tasks on a pool of threads. The handles are the pool's calls.
 
-    Each thread has a `Worker` of its own. Sources that can only be run through are run through once, by whichever thread.
+    Each thread has its own `Worker`. All threads share the readers of sources without random
+    access, so such a source is read once.
     """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, begins_with: int | None = None) -> None:
@@ -159,17 +165,17 @@ class ThreadExecutor(Executor):
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:
-        """A batch; of what makes none, as many as take some time."""
+        """Return the number of positions of the next task: a batch, or as many single rows as take some time."""
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """As many tasks as keep the threads busy; where these wait for records, those that are to be read ahead, too."""
+        """Return the number of tasks that keep the threads busy, plus those to read ahead."""
         if not self._pace.waits(stage):
             return self._window
         return self._window + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
-        """Take a task; begin to read its records if that helps."""
+        """Submit a task to the threads, and begin to read its records if that helps."""
         return self._pool.submit(self._run, task, blocks, self._ahead.begin(task))
 
     def _run(self, task: Task, blocks: Blocks, ahead: RecordsAhead | None) -> Block:
@@ -194,7 +200,7 @@ class ThreadExecutor(Executor):
         return worker
 
     def close(self) -> None:
-        """Stop the threads, once they have finished the tasks they are at."""
+        """Stop the threads after their current tasks."""
         self._hang_watch.close()
         self._ahead.close()  # before the pool: threads may wait for records
         self._pool.close()

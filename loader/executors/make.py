@@ -1,6 +1,7 @@
-"""Makes the executor that runs a pipeline.
+"""Make the executor (the object that runs tasks) of a pipeline.
 
-In: a pipeline, and options. Out: an executor. Each kind is imported when it is asked for: most runs need one.
+In: a pipeline and options. Out: an executor. Each kind of executor is imported only when it is
+used.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 def make_executor(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning | None = None
 ) -> Executor:
-    """The executor that the options mean; it tells an observer what happens to workers.
+    """Return the executor that the options ask for. It reports its workers to `observer`.
 
-    With `worker_count="auto"`, it goes on with what is known from earlier epochs.
+    With `worker_count="auto"`, `tuning` holds the findings of earlier epochs.
     """
     if options.workers == 0 or INSIDE_A_TASK.get():
         from .local import InlineExecutor
@@ -67,7 +68,7 @@ def make_executor(
 
 
 def _warn_of_held_generators(pipeline: Pipeline) -> None:
-    """Warn of the first operation that holds a random generator, of which every worker process gets a copy."""
+    """Warn if an operation holds a random generator, as each worker process would get an equal copy of it."""
     for number, held in held_by_each(pipeline.operations).items():
         warn(
             f"{name_of(pipeline, number)} holds a random generator of type {type(held[0]).__name__}. Each worker gets a copy "
@@ -80,9 +81,11 @@ def _warn_of_held_generators(pipeline: Pipeline) -> None:
 def _on_processes_or_here(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning
 ) -> Executor:
-    """Worker processes; where batches are slices of arrays in memory, the calling thread too, if it turns out to be faster.
+    """Return an executor with worker processes, or one that may use the calling thread instead.
 
-    The calling thread alone reads a source that has threads of its own, if nothing is to be done to the records.
+    If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If a
+    source reads on threads of its own and records are only batched, the calling thread does the
+    work.
     """
     if _are_in_memory(pipeline.columns) or _only_reads(pipeline):
         from .auto.executor import AutoExecutor, may_work_here
@@ -95,19 +98,19 @@ def _on_processes_or_here(
 
 
 def _are_in_memory(columns: Any) -> bool:
-    """True if there are columns, and reading them never waits for a file."""
+    """Return True if there are columns and reading them never waits for a file."""
     return columns is not None and all(map(_owns_memory, flatten(columns)[0]))
 
 
 def _owns_memory(column: Any) -> bool:
-    """True if an array, or the array that it is a view of, has memory of its own: reading it never waits for a file."""
+    """Return True if an array, or the array that it is a view of, owns its memory, so that no file is read."""
     while isinstance(column, np.ndarray) and column.base is not None:
         column = column.base
     return isinstance(column, np.ndarray | bytes)
 
 
 def _only_reads(pipeline: Pipeline) -> bool:
-    """True if records of sources that help themselves to all processors are read, and at most batched."""
+    """Return True if records are only read and batched, and all sources use all processors by themselves."""
     return all(operation.only_stacks for operation in pipeline.operations) and all(
         has_own_threads(leaf.source) for leaf in pipeline.leaves
     )

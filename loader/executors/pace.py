@@ -1,11 +1,11 @@
-"""Makes tasks of some time, not of some count; knows what tasks take.
+"""Choose the length of tasks from the time that earlier tasks took.
 
-In: what tasks took. Out: how many positions or rows the next task should have, how many tasks go into one message, and what a
-task will take.
+In: times of tasks. Out: the number of positions or rows of the next task, the number of tasks in
+one message to a worker, and an estimate of a task's time.
 
-Nothing is known at first, so that a task is as small as it can be: the first element should come soon. A batch of small records
-is done in less time than it takes to ask for it, wake somebody up and answer. So tasks grow to several batches, while they stay
-short and their batches stay in the processor's caches.
+The first tasks are as small as possible, so that the first element comes soon. A batch of small
+records takes less time than the messages about it. So tasks grow to several batches, as long as
+they stay short and their batches fit into the processor's caches.
 """
 
 from __future__ import annotations
@@ -21,42 +21,53 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
 from ..work.tasks import SpanTask, Task, input_count
 
+# A hundred times its messages. Measured with `mnist` and two workers.
 TASK_SECONDS = 30e-3
-"""What a task may take, if it can be smaller: a hundred times its messages. Measured by `mnist` with two workers."""
+"""Seconds that a task may take, if it can be made smaller."""
 
+# Measured with `mnist` and `ragged`. The second: rows are then still in the caches when they are
+# read.
 TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
-"""What its rows may occupy; the second where tasks read what others wrote, in the caches still. By `mnist` and `ragged`."""
+"""Bytes that the rows of a task may have; the second limit if other tasks read these rows again."""
 
+# Chosen: rows of one window lie side by side, and are batched without a copy.
 WINDOW_BYTES = 1 << 20
-"""What packed rows of several windows may occupy: those of one lie side by side, and are batched without a copy. Chosen."""
+"""Bytes that packed rows of several windows may have in one task."""
 
+# Chosen by the size of a packet: the tags of more have no room in it.
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
-"""Likewise spans of the plan, or groups. Set by the packet: the tags of more have no room in it."""
+"""Spans or groups in the tasks of one message; the second limit if other tasks read the rows again."""
 
+# Chosen: small against `TASK_BYTES`.
 INLINE_UNITS = 8
-"""Likewise spans of rows that are no batches, where no message is sent. Chosen: small against `TASK_BYTES`."""
+"""Spans of single rows in one task where no messages are sent."""
 
+# Chosen.
 WAITING_SHARE = 0.1
-"""Of a worker's time: who waits longer for records needs more of them under way. Chosen."""
+"""Share of a worker's time. If it waits longer for records, more tasks are read ahead."""
 
+# Chosen: with enough reads running, a task that did not wait says little.
 STILL_WAITING = 0.98
-"""What is left of that share after a task that did not wait: as enough are under way then, it says little. Chosen."""
+"""Factor by which the noted share of waiting falls after a task that did not wait."""
 
+# Chosen.
 OBJECT_SHARE = 1 / 8
-"""Of the smallest object store, for the rows of one task. Chosen."""
+"""Share of the smallest object store that the rows of one task may fill."""
 
+# Chosen: rows need not be spread evenly over the stores.
 STORE_SHARE = 1 / 2
-"""Of all object stores, for the rows of all tasks under way. Chosen: they need not be spread evenly."""
+"""Share of all object stores that the rows of all current tasks may fill."""
 
 
 class Limits(NamedTuple):
-    """Limits of the positions, or rows, that a stage does together.
+    """Limits of the number of positions (or rows) in the tasks of a stage.
 
     Attributes:
-        least: in a task, and what their number is a multiple of.
-        task: most in a task.
-        message: most in the tasks of a message; and rows that come of them, as long as there is more than `least`.
-        nbytes: most bytes of the rows of a task, unless `least` has more.
+        least: smallest number in a task. All numbers are multiples of it.
+        task: largest number in a task.
+        message: largest number in all tasks of a message. Also the largest number of rows that may
+            result from them, unless `least` makes more.
+        nbytes: largest number of bytes of a task's rows, unless `least` makes more.
     """
 
     least: int
@@ -66,7 +77,7 @@ class Limits(NamedTuple):
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
-    """Those of each stage, where no messages are sent."""
+    """Return the limits of each stage, by its number, for an executor that sends no messages."""
 
     def units(stage: Stage) -> int:  # what is run through is so again, to resume
         run_through = stage.leaf is not None and pipeline.leaves[stage.leaf].in_order
@@ -76,7 +87,10 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 
 
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
-    """Those of each stage, where a message may have `several` batches, or of each only one."""
+    """Return the limits of each stage, by its number, for an executor that sends messages to workers.
+
+    With `several` a message may have several batches, otherwise one.
+    """
     units = 1 if not several else MAX_UNITS if len(pipeline.stages) == 1 else MAX_REREAD_UNITS
     return {stage.number: _limits(pipeline, stage, units) for stage in pipeline.stages}
 
@@ -93,7 +107,7 @@ def _limits(pipeline: Pipeline, stage: Stage, units: int) -> Limits:
 
 
 def more_or_fewer(done: int, seconds: float, most: int) -> int:
-    """Number to do together after `done` of them took that long: at most twice as many.
+    """Return the number of batches to do together next, after `done` of them took this time: at most `2 * done`.
 
     >>> more_or_fewer(4, 1e-3, 32), more_or_fewer(4, 0.1, 32)
     (8, 1)
@@ -102,7 +116,7 @@ def more_or_fewer(done: int, seconds: float, most: int) -> int:
 
 
 class Pace:
-    """Time that tasks take, and the length of the next one, within the limits of its stage."""
+    """Measures the time of tasks, and chooses the length of the next task within the limits of its stage."""
 
     def __init__(self, limits: Mapping[int, Limits]) -> None:
         self._limits = limits
@@ -113,33 +127,49 @@ class Pace:
         self._together = {stage: each.least for stage, each in limits.items()}
 
     def inputs(self, stage: int) -> int:
-        """Positions, or rows, that the next task of a stage should have."""
+        """Return the number of positions or rows that the next task of a stage should have."""
         return min(self._together[stage], self._limits[stage].task)
 
     def tasks(self, stage: int) -> int:
-        """Tasks of a stage that the next message should have."""
+        """Return the number of tasks that the next message of a stage should have."""
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
-        """True if a task with this time and these rows changes nothing: the next ones are as long as may be."""
+        """Return True if a task with this time and number of rows does not change the length of the next tasks.
+
+        That is so if tasks have their full length already.
+        """
         most = self._limits[stage].message
         return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most
 
     def waits(self, stage: int) -> bool:
-        """True if tasks of a stage wait for their records."""
+        """Return True if tasks of a stage wait for their records for a large share of their time."""
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
     def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
-        """Tasks of a stage with so many inputs whose rows occupy no more than that, together with those of other stages."""
+        """Return the number of tasks, each of this number of inputs, whose rows fit into `nbytes` bytes.
+
+        The bytes are shared equally with the other stages. None means no limit.
+        """
         weight = self._weights.get(stage, 0) * inputs
         return sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
 
     def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
-        """A task took `seconds`, of which it waited some for records, and gave `rows`, of `size` bytes.
+        """Record the time of a task, and adapt the length of the next ones.
 
-        True if the length of tasks or messages, whether tasks wait, or what their rows weigh changes by it.
+        The length at most doubles after each task. Seconds that the task waited for records count
+        as its time, because otherwise everything that arrives during a wait would arrive at once.
 
-        What is done together grows twofold at a time. Waiting is part of it: else all that came meanwhile would come at once.
+        Args:
+            task: task that is done.
+            seconds: seconds that it took.
+            waited: seconds of these in which it waited for records.
+            rows: number of rows that it made.
+            size: bytes of these rows; 0 if unknown.
+
+        Returns:
+            True if the length of tasks or messages, the need to read ahead, or the bytes per input
+            changed.
         """
         stage, is_span, share = task.stage, isinstance(task, SpanTask), waited / max(seconds, 1e-9)
         before = self._together[stage], self.waits(stage), self._weights.get(stage, 0)
@@ -159,11 +189,14 @@ class Pace:
 
 
 class Budget:
-    """Bytes of the rows of tasks that may lie in the object stores of a cluster.
+    """Limits of tasks by the bytes of their rows in the object stores of a Ray cluster.
 
-    An object lies in one piece in the store of the node that made it, and again in that of the node that wants it. One that is
-    large beside a store takes others' place, is written to disk, or never comes. So tasks begin with one unit each, and grow
-    once something is known of their rows. `stages`: how many stages keep rows in the stores at a time.
+    An object occupies one piece of the store of the node that made it, and of each node that reads
+    it. An object that is large beside the store displaces others, is written to disk, or never
+    arrives. So the first tasks have one unit each, and tasks grow once the size of rows is known.
+
+    Args:
+        stages: number of stages that have rows in the stores at the same time.
     """
 
     def __init__(self, stages: int) -> None:
@@ -174,35 +207,39 @@ class Budget:
         self._largest: dict[int, float] = {}  # bytes of a task, by the stage
 
     def set_store(self, name: str, size: float) -> None:
-        """Rows may lie in a store of so many bytes; 0: it is gone."""
+        """Note that the store `name` holds `size` bytes; 0 if it is gone."""
         self._stores.pop(name, None)
         if size > 0:
             self._stores[name] = size
 
     def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
-        """A task has made so many rows, of so many bytes. Heavy ones are remembered for a while, as more may come."""
+        """Note the number and bytes of the rows that a task made.
+
+        The estimate rises at once to a heavier task, and falls slowly after lighter ones.
+        """
         weight = size / max(inputs, 1)
         self._row = max(size / max(rows, 1), (self._row or 0.0) * 7 / 8)
         self._weights[stage] = max(weight, (self._weights.get(stage, 0.0) * 7 + weight) / 8)
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Inputs of a task on a leaf. 1: nothing is known yet, or no more than one has room."""
+        """Return the largest number of inputs of a task on a leaf; 1 as long as no sizes are known."""
         if stage not in self._weights:
             return 1
         return self._most(self._object(), self._weights[stage])
 
     def most_rows(self) -> int:
-        """Rows that are put together: into a group, or by a join."""
+        """Return the largest number of rows to put into one group or joined block; 1 as long as no sizes are known."""
         return 1 if self._row is None else self._most(self._object(), self._row)
 
     def _object(self) -> float:
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:
-        """Tasks that may be under way, or done and not taken yet, if the next ones have so many inputs: at least one.
+        """Return the number of tasks that may be running, or done and not received, at a time; at least 1.
 
-        Tasks grow before the first larger one is done.
+        `inputs` is the number of inputs of the next tasks, which may be larger than any that is
+        done.
         """
         room = min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages
         return self._most(room, max(self._largest.get(stage, 0.0), self._weights.get(stage, 0.0) * inputs))
@@ -212,7 +249,7 @@ class Budget:
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
-    """Number of tasks of a stage, each of these positions, to read ahead in one place that works; 0: none."""
+    """Return the number of tasks of a stage, of `positions` positions each, that one worker reads ahead."""
     leaf = pipeline.stages[stage].leaf
     if leaf is None or pipeline.leaves[leaf].in_order or not reads_under_way(pipeline.leaves[leaf], options):
         return 0
@@ -220,13 +257,17 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
 
 
 def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
-    """Keys of a leaf that are read before they are asked for: of so many records, but one for each read under way."""
+    """Return the number of keys of a leaf (a source with its sampler) that are read ahead.
+
+    They have `prefetch_buffer_size` records together, but there is at least one key for each
+    concurrent read.
+    """
     most = options.prefetch_buffer_size
     return max(most // leaf.records_each, min(reads_under_way(leaf, options), most))
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
-    """Reads of a leaf that are under way at a time, at most; 0: it is not read ahead."""
+    """Return the largest number of concurrent reads of a leaf; 0 if it is not read ahead."""
     readers = options.prefetch_buffer_size
     if readers and not is_in_event_loop(leaf.source):
         readers = options.num_threads

@@ -1,21 +1,22 @@
-"""Decides which worker does what, and what becomes of work whose worker ended. No process, no clock, no I/O.
+"""Decide which worker does which job, and what happens to jobs whose worker ended. No process, no clock, no I/O.
 
-In: jobs and events, each with the time. Out: actions, which the caller carries out in this order.
+In: jobs and events, each with the time. Out: actions, which the caller carries out in order.
 
 The rules:
-* jobs go to the worker that has the least to do; a worker that is missing is made before. With a `depth`, workers that have
-  begun have that many messages at most, and jobs wait for room, in their order: a worker may take long to be made. A job at
-  which a worker ended is then tried by itself, as answers before it may have been lost with the worker.
-* each job of a series goes on where the one before it ended. So all go to one worker, while it is there and has room: another
-  one had to go there first. Series begin at the worker that has the fewest of them.
-* a worker ends: its jobs are given again, each alone. The one that it was at is divided if that is possible. If not, and it
-  was given alone, it counts one more try, and after `MAX_TRIES` it is given up.
-* workers are lost that no job is to blame for: their jobs are given again, with no try counted.
-* jobs are dropped: those that wait are forgotten; what workers have is done, and not given again if a worker ends at it.
-* a job takes longer than the timeout: its worker is killed, once, and the above follows.
-* a worker is one too many: it is given nothing more, and killed when it has done what it has; nobody is told of its end.
-* all workers end at once, with the process that makes them: all is made anew and all jobs are given again, in their order. If
-  that happens `MAX_TRIES` times and no answer comes in between, the run has failed.
+* A job goes to the worker with the least work. Missing workers are started first. With a `depth`, a worker gets jobs
+  only after it has begun, and has at most `depth` messages of jobs; other jobs wait in their order. A job at which a
+  worker ended is then tried with no other job, because answers to jobs before it may have been lost with the worker.
+* Jobs of a series each continue where the one before ended. They all go to one worker, as long as it exists and has
+  room. A new series goes to the worker that has the fewest series.
+* If a worker ends, its jobs are assigned again, each alone. The job that it was doing is divided if possible. If not,
+  and if it was alone in its message, this counts as a try; after `MAX_TRIES` tries the job is given up.
+* If workers are lost through no fault of a job, their jobs are assigned again, and no try is counted.
+* If jobs are dropped, waiting jobs are removed. Jobs that workers already have are done, but are not assigned again
+  if a worker ends.
+* If a job takes longer than the timeout, its worker is killed, and the rule for ended workers applies.
+* A worker that is one too many gets no jobs, and is killed when it has done its jobs. The user is not told.
+* If all workers end together with the process that makes them, everything is started again and all jobs are assigned
+  again. If that happens `MAX_TRIES` times without an answer in between, the run fails.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MAX_TRIES = 3
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Something to be done."""
+    """A piece of work for a worker."""
 
     number: int  # jobs that are given again are given in this order
     divisible: bool  # it has parts that can be tried on their own
@@ -51,56 +52,56 @@ J = TypeVar("J", bound=Job)
 
 
 class Spawn(NamedTuple):
-    """Make worker `worker`."""
+    """Action: start worker `worker`."""
 
     worker: int
 
 
 class Give(NamedTuple, Generic[J]):
-    """Send these jobs to a worker, in one message. If it is gone already, do nothing: `ended` follows."""
+    """Action: send these jobs to a worker, in one message. If the worker is gone, do nothing: `ended` follows."""
 
     worker: int
     jobs: Sequence[J]
 
 
 class Kill(NamedTuple):
-    """Have worker `worker` killed; `ended` follows."""
+    """Action: kill worker `worker`. `ended` follows."""
 
     worker: int
 
 
 class Finish(NamedTuple, Generic[J]):
-    """The job is done: this came of it."""
+    """Action: complete the job with this result."""
 
     job: J
     block: Block
 
 
 class Divide(NamedTuple, Generic[J]):
-    """The job will not be done. Its parts are to be submitted in place of it."""
+    """Action: replace the job by its parts, which are then submitted as new jobs. The job itself is not done."""
 
     job: J
 
 
 class GiveUp(NamedTuple, Generic[J]):
-    """The job will not be done, as it ended its workers: the last one `reason`."""
+    """Action: fail the job, because it ended its workers. `reason` says how the last worker ended."""
 
     job: J
     reason: str
 
 
 class Restart(NamedTuple):
-    """Make the process that makes workers, which has ended."""
+    """Action: start the process again that makes workers, which has ended."""
 
 
 class Warn(NamedTuple):
-    """Tell the user."""
+    """Action: warn the user."""
 
     text: str
 
 
 class Fail(NamedTuple):
-    """End the run with this error."""
+    """Action: end the run with an error."""
 
     text: str
 
@@ -110,7 +111,7 @@ Action: TypeAlias = Spawn | Give[J] | Kill | Finish[J] | Divide[J] | GiveUp[J] |
 
 @dataclass(slots=True, eq=False)
 class _Worker(Generic[J]):
-    """A worker as the pool knows it: its jobs in the order in which it does them."""
+    """Record of a worker in the pool: its jobs, in the order in which it does them."""
 
     number: int
     jobs: deque[J] = field(default_factory=deque)
@@ -121,7 +122,7 @@ class _Worker(Generic[J]):
     late: J | None = None  # the job for which it is being killed
 
     def has_room(self, job: Job, depth: int) -> bool:
-        """True if it has begun, and may be given a job. One at which a worker ended has its worker for itself."""
+        """Return True if the worker may get a job. A job at which a worker ended needs one without other jobs."""
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)
 
@@ -130,9 +131,13 @@ _LOAD = attrgetter("load")
 
 
 class WorkerPool(Generic[J]):
-    """At most `worker_count` workers and their jobs. With a `timeout`, no job may take more seconds than that.
+    """Assigns jobs to at most `worker_count` workers.
 
-    With a `depth`, a worker is given jobs once it has begun, and has at most so many messages of them at a time.
+    Args:
+        worker_count: largest number of workers.
+        timeout: seconds that a job may take; None for no limit.
+        depth: messages of jobs that a worker may have at a time, once it has begun. None: any number, also before it
+            has begun.
     """
 
     def __init__(self, worker_count: int, timeout: float | None, depth: int | None = None) -> None:
@@ -147,7 +152,7 @@ class WorkerPool(Generic[J]):
         self._failed_starts = 0
 
     def after(self, event: Event, now: float) -> list[Action[J]]:
-        """Decide what follows from an event."""
+        """Return the actions that follow from an event."""
         actions: list[Action[J]] = []
         match event:
             case Ready(worker):
@@ -172,7 +177,11 @@ class WorkerPool(Generic[J]):
         return [Spawn(number) for number in numbers]
 
     def resize(self, worker_count: int) -> list[Action[J]]:
-        """Have another number of workers. Those too many go that have not begun and have no jobs; others, when they end."""
+        """Change the number of workers, and return the actions for that.
+
+        Surplus workers are killed at once if they have not begun and have no jobs. Others stay until they end; see
+        `let_go`.
+        """
         self._worker_count = worker_count
         self._leaving.clear()
         unready = [worker.number for worker in self._workers.values() if not worker.ready and not worker.jobs]
@@ -182,12 +191,12 @@ class WorkerPool(Generic[J]):
         return [*map(Kill, over), *self.spawn_missing()]
 
     def let_go(self) -> list[Action[J]]:
-        """Have the workers go that are too many, the youngest first: at once if they have no jobs, or else after these."""
+        """Give the surplus workers, last started first, no more jobs; return the actions that end idle ones."""
         self._leaving = set(list(self._workers)[self._worker_count :])
         return self.without_idle()
 
     def without_idle(self) -> list[Action[J]]:
-        """Have those killed that were let go and have done their jobs. They are known no more."""
+        """Remove surplus workers that have done their jobs, and return the actions that kill them."""
         idle = [number for number in self._leaving if not self._workers[number].jobs]
         for number in idle:
             del self._workers[number]
@@ -195,13 +204,13 @@ class WorkerPool(Generic[J]):
         return [Kill(number) for number in idle]
 
     def deepen(self, depth: int) -> None:
-        """A worker may have so many messages from now on, if it might not have more already."""
+        """Allow a worker to have this number of messages at a time, if it is more than before."""
         if self._depth is not None:
             self._depth = max(self._depth, depth)
 
     @property
     def workers(self) -> list[int]:
-        """Without those that were let go."""
+        """Return the numbers of the workers in the pool."""
         return list(self._workers)
 
     @property
@@ -209,7 +218,10 @@ class WorkerPool(Generic[J]):
         return not self._waiting and not any(worker.jobs for worker in self._workers.values())
 
     def drop_jobs(self, most_seconds: float) -> bool:
-        """Nobody wants the jobs any more. False: some worker will be busy with them for longer than that."""
+        """Drop all jobs, because their results are not needed.
+
+        Returns True if every worker needs at most `most_seconds` for the jobs that it has, else False.
+        """
         self._waiting.clear()
         for job in chain.from_iterable(worker.jobs for worker in self._workers.values()):
             job.dropped = True
@@ -220,13 +232,13 @@ class WorkerPool(Generic[J]):
         return sum(worker.ready for worker in self._workers.values())
 
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
-        """Have new jobs done, all by one worker."""
+        """Assign new jobs, all to one worker in one message, and return the actions for that."""
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
         insort(self._waiting, jobs, key=lambda jobs: jobs[0].number)
         return actions + self.give_waiting(now)
 
     def give_waiting(self, now: float) -> list[Action[J]]:
-        """Give jobs for which there is room."""
+        """Assign waiting jobs to workers that have room, and return the actions for that."""
         actions: list[Action[J]] = []
         while self._waiting and (worker := self._worker_for(self._waiting[0][0])) is not None:
             jobs = self._waiting.pop(0)
@@ -242,7 +254,10 @@ class WorkerPool(Generic[J]):
         return actions
 
     def _worker_for(self, job: J) -> _Worker[J] | None:
-        """The worker with the least to do of those that have room; or the one that had the last job of the series."""
+        """Return the worker to give a job to, or None if no worker has room.
+
+        It is the one with the least work, or, for a job of a series, the one that had the series' last job.
+        """
         workers: Iterable[_Worker[J]] = self._workers.values()
         if self._leaving:
             workers = [worker for worker in workers if worker.number not in self._leaving]
@@ -261,7 +276,7 @@ class WorkerPool(Generic[J]):
         return worker
 
     def take_back(self, worker: int, jobs: Sequence[J]) -> None:
-        """A worker will not get these jobs, which were a message; they are to be assigned again."""
+        """Remove jobs from a worker, whose message was not sent. The caller assigns them again."""
         holder = self._workers[worker]
         holder.messages -= 1
         for job in jobs:
@@ -269,13 +284,13 @@ class WorkerPool(Generic[J]):
             holder.load -= job.cost
 
     def ready(self, worker: int, now: float) -> None:
-        """A worker begins with its jobs. What it takes until then is no job's fault."""
+        """Note that a worker has begun. The time limit of its first job starts now."""
         if worker in self._workers:  # or it was let go while it began
             self._workers[worker].ready = True
             self._workers[worker].began = now
 
     def answered(self, worker: int, count: int, now: float) -> list[J]:
-        """A worker has done its next `count` jobs, which were a message: these."""
+        """Note that a worker has answered a message of `count` jobs, and return these jobs."""
         self._failed_starts = 0
         answerer = self._workers[worker]
         answerer.began = now
@@ -286,7 +301,10 @@ class WorkerPool(Generic[J]):
         return done
 
     def ended(self, worker: int, how: str, now: float) -> list[Action[J]]:
-        """A worker has ended, and all that it had answered is known. `how` goes on after "was terminated unexpectedly"."""
+        """Note that a worker has ended, and return the actions that follow. All of its answers are known.
+
+        `how` is the rest of a sentence that begins with "was terminated unexpectedly".
+        """
         if worker not in self._workers:  # it was let go
             return []
         gone = self._forget(worker)
@@ -314,10 +332,10 @@ class WorkerPool(Generic[J]):
         return [Warn(f"{event}; another one is made"), *self.spawn_missing()]
 
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
-        """Workers have ended through no fault of their jobs; all that they had answered is known.
+        """Note that workers have ended through no fault of their jobs, and return the actions that follow.
 
-        The user is told of the `event`; None: that was done. Other workers may have waited for what was lost: their jobs
-        have the whole time again.
+        The user is warned of `event`, unless it is None. Other workers may have waited for what was lost, so the time
+        limit of their current jobs starts again.
         """
         known = [worker for worker in workers if worker in self._workers]  # others were let go
         told = [Warn(f"{event}; its work is done again")] if known and event is not None else []
@@ -327,7 +345,10 @@ class WorkerPool(Generic[J]):
         return [*told, *self._assign_again(jobs, now), *self.spawn_missing()]
 
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
-        """The process that makes the workers "was …" (`how`), and they ended with it; all that they had answered is known."""
+        """Note that the process that makes workers has ended, and all workers with it. Return the actions that follow.
+
+        `how` is the rest of a sentence that begins with "was".
+        """
         jobs = self._jobs_of(list(self._workers))
         self._failed_starts += 1
         event = f"the process that makes the workers {how}"
@@ -337,12 +358,12 @@ class WorkerPool(Generic[J]):
         return [again, Restart(), *self.spawn_missing(), *self._assign_again(jobs, now)]
 
     def _jobs_of(self, workers: Iterable[int]) -> list[J]:
-        """The jobs of workers that are no more, in their order."""
+        """Remove workers from the pool, and return their jobs in order."""
         gone = [self._forget(worker) for worker in workers]
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _forget(self, worker: int) -> _Worker[J]:
-        """A worker is no more. One that was to go stays in its place, so that there are not too few."""
+        """Remove a worker and return its record. If too few would be left, one that was to be killed stays."""
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
         if self._leaving and len(self._workers) - len(self._leaving) < self._worker_count:
@@ -350,17 +371,17 @@ class WorkerPool(Generic[J]):
         return gone
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
-        """Have jobs done again, each alone; and those that wait for a worker, which may have been the last one."""
+        """Assign jobs again, each alone, and other waiting jobs, and return the actions for that."""
         for job in [job for job in jobs if not job.dropped]:
             insort(self._waiting, [job], key=lambda jobs: jobs[0].number)
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
 
     def at_work(self) -> list[tuple[int, J]]:
-        """The workers that have something to do, each with the job that it is at."""
+        """Return the workers that have a job now, each with its current job."""
         return [(worker.number, worker.jobs[0]) for worker in self._workers.values() if worker.jobs and worker.ready]
 
     def late_at(self) -> float:
-        """When the first job will have taken too long."""
+        """Return the time at which the first job exceeds the timeout; infinity if there is none."""
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
         return min(began, default=float("inf")) + (float("inf") if self._timeout is None else self._timeout)
 

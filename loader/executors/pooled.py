@@ -1,10 +1,10 @@
-"""The executor with workers elsewhere: one loop that has the pool decide on events, and a transport do what it decides.
+"""The executor with workers elsewhere: in its loop, a pool decides on events, and a transport acts on that.
 
-In: tasks. Out: handles. Has no thread of its own: events are handled while somebody asks for a result.
+In: tasks. Out: handles. It has no thread: events are handled while somebody asks for a result.
 
-`pool` has the rules. A task that is divided becomes a block of its parts, so that what comes before the record at fault can
-be delivered; one that is given up fails with `WorkerCrashedError`, or is left out. Where rows can be lost with a machine,
-each block keeps its task, which is done again before what names the rows.
+`pool` has the rules. A divided task becomes a block with its parts, so that rows before the record at fault are
+delivered. A task that is given up fails with `WorkerCrashedError`, or is skipped. If rows can be lost with a machine,
+each block keeps its task, which is run again when rows are lost.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ from .transport import (
 
 LOGGER = logging.getLogger("headrace")
 
+# Chosen: about the time that it takes to start other workers.
 LONG_SECONDS = 1.0
-"""Of work that nobody wants any more: workers that have more of it are ended. Chosen: about what it takes to start others."""
+"""Seconds of unwanted work after which workers are ended instead of finishing it."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
-    """A task that some worker has, or will have."""
+    """Handle of a task that a worker has or will have."""
 
     executor: PooledExecutor
     task: Task
@@ -63,7 +64,7 @@ class PooledHandle(Job):
     suspects: Sequence[PooledHandle] = ()  # its inputs, each tried alone to find the one that ends workers
 
     def ready(self) -> bool:
-        """True if the answer has come; handles events."""
+        """Return True if the result has arrived. Handles events."""
         if not self._has_come():
             self.executor.handle_events(wait=False)
         return self._has_come()
@@ -76,7 +77,7 @@ class PooledHandle(Job):
         return block
 
     def _has_come(self) -> bool:
-        """True if the block is there. That of a task that was given up is that of the first input that ended its worker."""
+        """Return True if the result is there. A failed task gets that of its first input that ended a worker."""
         if self.block is None and self.suspects:
             self.block = next((one.block for one in self.suspects if one.gave_up), None)
             if self.block is None and all(one.block is not None for one in self.suspects):
@@ -93,7 +94,7 @@ class RowsWithTask:
     again: PooledHandle | None = None  # the task, while it is done again
 
     def are_lost(self) -> bool:
-        """True if the rows are lost; takes those of the task that was done again, or raises why it could not be."""
+        """Return True if the rows are lost. If their task was run again, take its rows, or raise its error."""
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None
             if not isinstance(block.rows, RowsWithTask):
@@ -117,7 +118,7 @@ class RowsWithTask:
 
 
 class PooledExecutor(Executor):
-    """Runs tasks by the workers of a transport. It tells the observer of workers that begin and that end."""
+    """Runs tasks with the workers of a transport. Reports workers that begin and end to the observer."""
 
     elsewhere = True
 
@@ -171,13 +172,13 @@ class PooledExecutor(Executor):
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """True if every task that it was given is done; handles events."""
+        """Return True if every submitted task is done. Handles events."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
 
     def inputs(self, stage: int) -> int:
-        """As many as take some time, and have rows that are small beside what holds them."""
+        """Return the positions or rows of the next task, so that it takes some time and its rows fit memory."""
         inputs = self._inputs.get(stage)
         if inputs is None:
             inputs = self._inputs[stage] = self._pace.inputs(stage)
@@ -190,7 +191,7 @@ class PooledExecutor(Executor):
         return sys.maxsize if self._budget is None else self._budget.most_rows()
 
     def window(self, stage: int) -> int:
-        """As many tasks as keep the workers busy, and as their rows have room for; more where workers wait for records."""
+        """Return the number of tasks that keep workers busy: more if they wait for records, fewer if rows are large."""
         known = self._windows.get(stage)
         if known is None or self._budget is not None or self._follows_room:
             known = self._windows[stage] = self._window(stage)
@@ -210,7 +211,7 @@ class PooledExecutor(Executor):
         return window
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
-        """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
+        """Submit a task. Tasks on groups are collected until they fill a message, or somebody waits."""
         if task.stage in self._at_hand.stages and (made := self._at_hand.handle(task, blocks)) is not None:
             return made
         series = task.stage if task.stage in self._in_order else None
@@ -242,7 +243,7 @@ class PooledExecutor(Executor):
     # The loop: event → pool → actions → transport
 
     def handle_events(self, wait: bool) -> None:
-        """Handle what has happened; with `wait`, wait for something to happen, or for a task to be late."""
+        """Handle the events so far. With `wait`, wait for an event, or for a task to exceed its timeout."""
         seconds: float | None = 0.0
         if wait:
             self.send_gathered()
@@ -290,7 +291,7 @@ class PooledExecutor(Executor):
                 self._assign(handles)
 
     def _tell_of_silence(self, seconds: float) -> None:
-        """Tell what workers were given that have said nothing for so long, not even what they are at."""
+        """Log what each busy worker was given, as no worker has sent anything for `seconds` seconds."""
         for worker, handle in self._pool.at_work():
             LOGGER.warning(
                 f"worker {worker} has said nothing for {seconds:.0f} s, not even what it is at. It was given "
@@ -300,7 +301,7 @@ class PooledExecutor(Executor):
             )
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Do what the pool has decided, in this order. What follows from an action waits until those before it are done."""
+        """Carry out actions in order. New actions that result from one are carried out after the present ones."""
         self._actions += actions
         if self._acting:
             return
@@ -336,7 +337,7 @@ class PooledExecutor(Executor):
                 raise WorkerCrashedError(text)
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
-        """Send tasks to a worker; or have rows made again that they name."""
+        """Send tasks to a worker; or, if rows that they use are lost, run the tasks of these rows again first."""
         blocks: dict[int, Block] = {number: block for handle in handles for number, block in handle.blocks.items()}
         if self._transport.may_lose_rows and (
             lost := [block.rows for block in blocks.values() if block.rows.are_lost()]
@@ -361,14 +362,14 @@ class PooledExecutor(Executor):
         handle.block = block
 
     def make_again(self, rows: RowsWithTask) -> None:
-        """Have lost rows made again, unless they are being made."""
+        """Run the task of lost rows again, unless it is already running."""
         if rows.again is None:
             handle = rows.handle
             rows.again = replace(handle, divisible=False, series=None, block=None, gave_up="", suspects=())
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
-        """Try each of a task's inputs on its own, so that the error names the one at fault; what comes of them is dropped."""
+        """Run each input of a failed task alone, so that the error names the one at fault. The results are dropped."""
         handle.gave_up = f"{reason}, in {self._last_hang}," if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
         handle.suspects = [self._suspect(handle, one) for one in inputs] if len(inputs) > 1 else ()
@@ -378,7 +379,7 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """One input of a task that was given up; a single end is enough to find it guilty."""
+        """Return the handle of one input of a failed task. If it ends a worker once, it is at fault."""
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect
@@ -387,7 +388,7 @@ class PooledExecutor(Executor):
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Workers finish what they were given, if that is little: no reads are under way, and no long work."""
+        """Drop all tasks. Return True if the workers can go on, False if what they still have takes too long."""
         if any(map(self._pace.waits, self._windows)) or not self._pool.drop_jobs(LONG_SECONDS):
             return False
         self._gathered, self._stalled = [], []

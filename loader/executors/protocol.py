@@ -1,6 +1,7 @@
-"""The protocol of executors: one takes tasks and gives a handle for each.
+"""The interface of executors: an executor takes tasks and returns a handle for each.
 
-In: tasks, in the order in which their results will be wanted. Out: blocks.
+In: tasks, in the order in which their results will be needed. Out: blocks, i.e. the rows of each
+task.
 """
 
 from __future__ import annotations
@@ -13,88 +14,98 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
-    """The result of one task, now or later. Called by the thread that calls the executor."""
+    """The result of one task, now or later. The thread that calls the executor calls its methods."""
 
     def ready(self) -> bool:
-        """True if `result` would return without waiting or working.
+        """Return True if `result` would return without waiting or working.
 
-        Called by `stream.ordered`, any number of times before `result`, when somebody asks who does not want to wait.
+        Called by `stream.ordered` any number of times before `result`, for a caller who does not
+        want to wait.
         """
 
     def result(self) -> Block:
-        """The block; waits or works for it.
+        """Return the block of the task. Waits or works for it.
 
-        Called by `stream.ordered`, at most once: when all earlier tasks of the stage have given their blocks.
+        Called by `stream.ordered` at most once, when all earlier tasks of the stage have returned
+        their blocks.
         """
 
 
 class Executor(Protocol):
     """Runs tasks.
 
-    All methods, and those of its handles, are called by one thread at a time, never while another call is at work: that of
-    whoever uses the iterator, the user or a feeder. It need not be the same thread each time.
+    One thread at a time calls its methods and those of its handles, and never while another call is
+    running. It is the thread that uses the iterator: the user's or a feeder's. It may change from
+    call to call.
     """
 
     elsewhere: ClassVar[bool] = False
-    """Whether tasks run in other processes, which are those of the process that made this.
+    """True if tasks run in other processes, which belong to the process that made this executor.
 
-    Asked by `stream.run_handle` in a forked child, once.
+    Read by `stream.run_handle` once, in a forked child.
     """
 
     def inputs(self, stage: int) -> int:
-        """Positions or rows that the next task of a stage should have: whole units. The stream does not depend on it.
+        """Return the number of positions or rows of a stage's next task: a multiple of the stage's unit.
 
-        Called by `stream.ordered` and `regroup`, once for each task, before it is submitted.
+        The stream does not depend on it. Called by `stream.ordered` and `regroup` once for each
+        task, before `submit`.
         """
 
     def most_rows(self) -> int:
-        """Rows that should be put together at most, where any number is right.
+        """Return the largest number of rows to put together where any number would be right.
 
-        Called by `stream.join`, once for each time that they are. Here: any number.
+        Called by `stream.join` each time that it puts rows together. The default has no limit.
         """
         return sys.maxsize
 
     def window(self, stage: int) -> int:
-        """Number of tasks of a stage that it is worth having submitted at a time. 1: nothing runs ahead.
+        """Return the number of tasks of a stage to have submitted at a time; 1 if nothing runs ahead.
 
-        Called by `stream.ordered`, once when a run begins and then once for each block that it is asked for.
+        Called by `stream.ordered` when a run begins, and then for each block that it needs.
         """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Take a task, and the blocks whose rows it names; does not wait.
+        """Submit a task, with the blocks whose rows it refers to, and return its handle. Does not wait.
 
-        Called by `stream.ordered`, once for each task, in the order of the stage's elements; and once for each part of a
-        task whose block says that it was divided.
+        Called by `stream.ordered` once for each task, in the order of the stage's elements; and
+        once for each part of a task whose block says that it was divided.
         """
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Drop all tasks, for those of another place, counted by that observer. False: `close` follows, as it is quicker.
+        """Drop all tasks, because the iterator moves to another place. Later tasks are counted by `observer`.
 
-        Called by `run_handle`, when the iterator goes elsewhere in its pipeline. No handle is asked any more.
+        Returns True if the executor can be used again. After False the caller closes it, because
+        new workers start faster. Called by `run_handle`. Handles of dropped tasks are not used any
+        more.
         """
         return False
 
     def close(self) -> None:
-        """Stop; drop what is not finished. Nothing else is called after it.
+        """Stop, and drop unfinished tasks. No other method is called afterwards.
 
-        Called by `run_handle` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or
-        is closed; again if that was interrupted. An executor that is dropped without it leaves nothing either.
+        Called by `run_handle` when a run ends: at the end of the stream, at an error, when the
+        iterator moves or is closed; and again if that was interrupted. An executor that is deleted
+        without `close` leaves nothing behind either.
         """
 
 
 class Tuning:
-    """Findings of one loader's executors, with `worker_count="auto"`. One of them has it at a time; others begin anew."""
+    """Findings of the executors of one loader with `worker_count="auto"`.
+
+    One executor has them at a time. Another one at the same time begins without any.
+    """
 
     def __init__(self) -> None:
         self._found: Any = None
 
     def take(self) -> Any:
-        """The findings; None: there are none, or another executor has them."""
+        """Return the findings, and remove them; None if there are none, or if another executor has them."""
         found, self._found = self._found, None
         return found
 
     def give_back(self, found: Any) -> None:
-        """For the next epoch."""
+        """Store findings for the next epoch."""
         self._found = found
 
     def __reduce__(self) -> tuple[type[Tuning], tuple[()]]:
@@ -102,6 +113,9 @@ class Tuning:
 
 
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:
-    """Tasks of a stage to have submitted at a time, where those of several leaves keep the same workers busy."""
+    """Return the number of tasks of a stage to have submitted at a time.
+
+    If there are several leaves, their stages share the same workers.
+    """
     window = workers * (1 + buffer_size)
     return window if leaves == 1 else max(2, -(-window // leaves))

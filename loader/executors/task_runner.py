@@ -1,7 +1,7 @@
-"""Does tasks in a worker elsewhere, whatever brought them, and makes what came of them ready to be sent.
+"""Run tasks in a worker outside the user's process, and encode their results. Used by all transports.
 
-In: tasks. Out: headers, and rows as the transport sends them. A row that cannot be pickled is a failure of the operation that
-made it.
+In: tasks. Out: headers, and rows in the form that the transport sends. A row that cannot be pickled
+is a failure of the operation that made it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from .worker_logs import levels_here, set_levels
 
 T = TypeVar("T")
 
+# Chosen: the error can then say what the task was doing.
 LATE_SHARE = 0.75
-"""Share of its timeout after which a task is told of, so that the error can say what it was at. Chosen."""
+"""Share of a task's timeout after which it is reported."""
 
 _number: int | None = None  # of the worker that this process is
 
 
 def begin_worker(number: int) -> None:
-    """This process is a worker from now on. Called before it unpickles anything."""
+    """Make this process a worker with this number. Called before anything is unpickled."""
     global _number
     _number = number
     sys.breakpointhook = _no_debugger
@@ -44,7 +45,7 @@ def begin_worker(number: int) -> None:
 
 
 def _no_debugger(*_: Any, **__: Any) -> None:
-    """Raise, in place of the debugger that `breakpoint()` would start."""
+    """Raise an error in place of the debugger that `breakpoint()` would start."""
     raise DebuggerError(
         "breakpoint() was called in a worker process, which has no terminal. Pass worker_count=0: then operations run in your "
         "own process, where the debugger can stop."
@@ -52,14 +53,14 @@ def _no_debugger(*_: Any, **__: Any) -> None:
 
 
 class WorkerSetup(NamedTuple):
-    """Options of a worker, and the failure of its `worker_init_fn`, with which all its tasks fail."""
+    """Options of a worker, and the failure of its `worker_init_fn`, or None. After a failure all of its tasks fail."""
 
     options: ExecutionOptions
     failure: Failure | None
 
 
 class OptionsFirst:
-    """Options, which a worker unpickles as `WorkerSetup`: `worker_init_fn` is called before what follows is unpickled."""
+    """Options that are unpickled as a `WorkerSetup`. This calls `worker_init_fn` before the pipeline is unpickled."""
 
     def __init__(self, options: ExecutionOptions) -> None:
         self._options = options
@@ -82,7 +83,7 @@ def _set_up(options: ExecutionOptions, levels: Mapping[str, int]) -> WorkerSetup
 
 
 class TaskRunner(Generic[T]):
-    """A worker's pipeline, ready to run, and what `encode` makes of rows: that, and how many bytes it is."""
+    """Runs tasks in a worker. `encode` turns rows into the form to send, and returns it with its number of bytes."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class TaskRunner(Generic[T]):
         self.reads_ahead = self._ahead.helps
 
     def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
-        """Begin to read the records of a message's tasks."""
+        """Begin to read the records of a message's first task. Return a function that waits for them, or None."""
         return self._ahead.begin(tasks[0]) if self.reads_ahead else None
 
     def run(
@@ -138,16 +139,19 @@ class TaskRunner(Generic[T]):
 
 
 def _hang_seconds(options: ExecutionOptions) -> float | None:
-    """Seconds after which a worker tells what it is at: before it is ended for its timeout, too."""
+    """Return the seconds after which a long task is reported: before its timeout, too. None: never."""
     both = [options.hang_seconds, None if options.timeout is None else LATE_SHARE * options.timeout]
     return min((seconds for seconds in both if seconds is not None), default=None)
 
 
 def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]) -> tuple[Block, T]:
-    """A block and its rows encoded: up to the first that cannot be, or without those if failures are left out.
+    """Return a block and its encoded rows, without rows that cannot be encoded.
+
+    The block ends before such a row, unless `on_error` skips the row's unit (the records of one
+    element).
 
     Raises:
-        OSError, MemoryError: of `encode`; no row is at fault.
+        OSError, MemoryError: raised by `encode`, as no row is at fault.
     """
     while True:
         try:
@@ -161,7 +165,7 @@ def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any
 
 
 def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) -> tuple[int, Exception]:
-    """The number of the first row that cannot be sent, and why; the first one of all if each of them can."""
+    """Return the index of the first row that cannot be encoded, and its error; 0 and `failure` if each one can."""
     for number, row in enumerate(rows):
         try:
             encode([row])
@@ -171,7 +175,7 @@ def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) 
 
 
 def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception) -> Block:
-    """The block up to a row that cannot be sent; or without all that its unit gave, if failures are left out."""
+    """End a block before the unit of row `row`, with a failure; or drop that unit if `on_error` skips the failure."""
     stage = pipeline.stages[task.stage]
     where = _place(block, task, pipeline, row)
     why = 'what it gave cannot be pickled, to leave its worker. Return what can be, or pass worker_kind="thread"'
@@ -190,7 +194,7 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
 
 
 def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
-    """The key of the record that a row was made of; none if it was made of rows of a join."""
+    """Return the key of the record that a row was made of; an empty list if it was made of rows of a join."""
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"

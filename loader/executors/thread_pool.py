@@ -1,7 +1,7 @@
-"""Threads that make calls, and of which none is left after closing.
+"""A pool of threads that make calls. After closing, none of its threads is left.
 
-In: calls. Out: for each, what came of it. An interrupt while somebody waits for that does no harm, as it may with the locks
-of `concurrent.futures`.
+In: functions with arguments. Out: their results. An interrupt (Ctrl-C) during a wait does no harm,
+unlike with the locks of `concurrent.futures`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PATIENCE_SECONDS = 2.0  # for calls that do not end, when a pool that was not c
 
 
 class Call(Generic[T]):
-    """A call that is made once, on another thread."""
+    """A function call that another thread makes once."""
 
     __slots__ = ("_arguments", "_error", "_function", "_value", "_waited_for", "done")
 
@@ -46,7 +46,7 @@ class Call(Generic[T]):
         del self  # The traceback of an error holds this frame. With the call in it, both would be in a reference cycle.
 
     def give_up(self) -> None:
-        """Nobody makes it any more; somebody may wait for it."""
+        """Mark the call as failed, because no thread will make it. Wakes a waiting thread."""
         self._error = RuntimeError("the pool of threads was closed before it came to this call.")
         self.done = True
         self._waited_for.release()
@@ -55,7 +55,7 @@ class Call(Generic[T]):
         return self.done
 
     def result(self) -> T:
-        """Return what it returned, or raise what it raised; waits for it. Called once."""
+        """Wait for the call; return its result or raise its exception. Called once."""
         while not self.done:
             self._waited_for.acquire()
         if self._error is None:
@@ -67,7 +67,7 @@ class Call(Generic[T]):
 
 
 class Pool:
-    """At most `count` threads; each starts when a call comes that it could make."""
+    """At most `count` threads. Each is started when a call is submitted that it could make."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count
@@ -85,7 +85,7 @@ class Pool:
         return call
 
     def resize(self, count: int) -> None:
-        """At most so many from now on; those that are too many end after the calls that were submitted."""
+        """Set the largest number of threads. Surplus threads end after the calls submitted so far."""
         over = max(len(self._threads) - self._let_go - count, 0)
         self._count = count
         self._let_go += over
@@ -93,7 +93,7 @@ class Pool:
             self._calls.put(None)
 
     def is_idle(self) -> bool:
-        """True if every call was begun."""
+        """Return True if every submitted call has at least begun."""
         return self._calls.empty()
 
     def _start_another(self) -> None:
@@ -109,7 +109,7 @@ class Pool:
             self._count = len(self._threads) - self._let_go
 
     def close(self) -> None:
-        """Stop the threads, once they have made the calls that they are at. May be called twice."""
+        """Stop the threads after their current calls. May be called twice."""
         _end(self._calls, self._threads)
 
 

@@ -1,14 +1,15 @@
-"""The one way to workers: processes, actors of Ray and a fake all look like this to the loop that uses them.
+"""The interface of transports, which connect the executor's loop with worker processes or Ray actors.
 
     pool (pure: events in, actions out)              worker: task → block (header and rows)
       ▲ event      │ action                              ▲ message        │
       └─ one loop ─┴──► Transport: start · send · poll → events · kill · restart · close
 
-In: messages of tasks. Out: events. `pooled.PooledExecutor` is the only caller. The actions are those of `pool`: the loop
-turns `Spawn` into `start`, `Give` into `send`, `Kill` into `kill` and `Restart` into `restart`.
+In: messages of tasks. Out: events. Only `pooled.PooledExecutor` calls a transport. It turns the
+actions of `pool` into calls: `Spawn` into `start`, `Give` into `send`, `Kill` into `kill`, and
+`Restart` into `restart`.
 
-The loop knows no kind of transport, and a transport knows no task's meaning: it carries tasks and rows, counts no tries,
-divides nothing, blames no task and keeps no timeout of tasks.
+The loop does not know the kind of transport. A transport does not know what tasks mean: it carries
+tasks and rows, but does not count tries, divide or blame tasks, or keep timeouts.
 """
 
 from __future__ import annotations
@@ -21,34 +22,37 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 
 class StoredRows(Protocol):
-    """Rows of a block, wherever a transport has them. What holds them is kept as long as this object lives."""
+    """Rows of a block, wherever the transport stores them. They are kept as long as this object lives."""
 
     @property
     def lost(self) -> bool:
-        """True once the rows are gone, with the worker or machine that had them: from then on for good.
+        """True once the rows are gone for good, with the worker or machine that had them.
 
-        Read on the consumer's thread: before each message that names the rows, and between two calls of `load`. Always False
-        where rows outlive their worker. When it is true, the loop has the task done again, and the new block takes its place.
+        Read on the consumer's thread: before each message that refers to the rows, and between two
+        calls of `load`. Always False if rows outlive their worker. If it is True, the loop runs the
+        task again, and the new block replaces these rows.
         """
 
     def load(self) -> list[Any] | None:
-        """The rows in the user's process, as a list. Their memory may be shared with what this object holds.
+        """Return the rows in the user's process as a list; None if they are lost, or did not arrive within a second.
 
-        Called on the consumer's thread, once or twice; and again after None, which says that the rows are lost, or were not
-        here within a second. After None the loop polls, and looks at `lost`. Never raises for a lost row.
+        Their memory may be shared with this object. Called on the consumer's thread, once or twice,
+        and again after None. After None the loop polls and reads `lost`. Never raises for a lost
+        row.
         """
 
     def columns(self) -> StackedRows | None:
-        """The rows in the user's process as columns, without a copy; None where that cannot be.
+        """Return the rows in the user's process as columns, without a copy; None if that is not possible.
 
-        Called on the consumer's thread, any number of times. The memory is the caller's, and is kept as long as it is used.
+        Called on the consumer's thread, any number of times. The caller owns the memory, which is
+        kept as long as it is used.
         """
 
 
 class NamedRows(NamedTuple):
-    """Rows `[first, last)` of an earlier block, which the tasks of a message name by the number of that block.
+    """Rows `[first, last)` of an earlier block, to which the tasks of a message refer by the block's number.
 
-    Tasks count rows from `first`: all of the block's rows need not cross.
+    Tasks count rows from `first`, so the block's other rows need not be sent.
     """
 
     block: int
@@ -59,7 +63,7 @@ class NamedRows(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Tasks for one worker, which does them in this order and answers all of them at once."""
+    """Tasks for one worker, which runs them in order and answers them together."""
 
     tasks: Sequence[Task]  # one on a span, or groups of one stage
     named: Sequence[NamedRows] = ()
@@ -68,7 +72,11 @@ class Message(NamedTuple):
     def of(
         cls, tasks: Sequence[GroupTask], blocks: Mapping[int, Block], rows_of: Callable[[Block], StoredRows]
     ) -> Message:
-        """A message of groups that name rows of these blocks. Their rows count from the first one that goes along."""
+        """Return a message for tasks on groups, with the rows of `blocks` that they refer to.
+
+        The rows are renumbered from the first one that is sent. `rows_of` returns the transport's
+        rows of a block.
+        """
         ranges: dict[int, tuple[int, int]] = {}
         for task in tasks:
             for block, start, stop in task.rows:
@@ -86,20 +94,20 @@ class Message(NamedTuple):
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
-    """In a worker: the blocks whose rows a message names, once `load` has brought these here."""
+    """Return, in a worker, the blocks that a message refers to. `load` returns the rows of one."""
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
 
 class Ready(NamedTuple):
-    """A worker has begun; `worker_init_fn` has been called. Comes once for each worker that is started, or never."""
+    """Event: a worker has begun, and its `worker_init_fn` was called. Comes at most once for each started worker."""
 
     worker: int
 
 
 class Answered(NamedTuple):
-    """A worker has done its oldest message: one block for each task, in the order of the message.
+    """Event: a worker has run its oldest message. `blocks` has one block for each task, in order.
 
-    The loop takes `block.rows` for the `StoredRows` of this transport.
+    The loop uses `block.rows` as the `StoredRows` of this transport.
     """
 
     worker: int
@@ -107,10 +115,11 @@ class Answered(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A worker has ended, after all its answers that were not lost have been polled. No event of it follows.
+    """Event: a worker has ended. All of its answers that were not lost came before; no event of it follows.
 
-    Comes once for each worker that ends, also after `kill`; for one that was idle when it was killed it may be left out.
-    `how` continues "was terminated unexpectedly".
+    Comes once for each worker that ends, also after `kill`. It may be missing for a worker that was
+    idle when it was killed. `how` is the rest of a sentence that begins with "was terminated
+    unexpectedly".
     """
 
     worker: int
@@ -118,13 +127,13 @@ class Ended(NamedTuple):
 
 
 class Hang(NamedTuple):
-    """A task that takes long, and what it is at.
+    """Report of a task that takes long.
 
     Attributes:
-        what: operation, or reading, and the line of the user's code that it is at.
-        where: the record.
-        seconds: since the task began.
-        text: the same with the record and the Python stack, for the log.
+        what: operation (or "reading"), and the line of the user's code that is running.
+        where: text about the record.
+        seconds: seconds since the task began.
+        text: everything together with the Python stack, for the log.
     """
 
     what: str
@@ -134,31 +143,34 @@ class Hang(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """The report in one line."""
         return f"{self.what}, {self.where}, for {self.seconds:.1f} s"
 
 
 class Hanging(NamedTuple):
-    """The task of a worker takes long."""
+    """Event: the task of a worker takes long."""
 
     worker: int
     hang: Hang
 
 
 class Silent(NamedTuple):
-    """No worker has said anything for so many seconds, while somebody waited."""
+    """Event: no worker has sent anything for this number of seconds, while somebody waited."""
 
     seconds: float
 
 
 class AllEnded(NamedTuple):
-    """The maker of the workers has ended, and they with it; `restart` follows. `how` continues "the process … "."""
+    """Event: the process that makes workers has ended, and all workers with it. `restart` is called next.
+
+    `how` is the rest of a sentence that begins with "the process".
+    """
 
     how: str
 
 
 class Lost(NamedTuple):
-    """Workers have ended through no fault of a task: with their machine, or with rows that they waited for."""
+    """Event: workers have ended through no fault of a task: with their machine, or with rows that they waited for."""
 
     workers: Sequence[int]
     how: str  # a sentence: "node 10.0.0.7 of the Ray cluster was lost"
@@ -166,13 +178,13 @@ class Lost(NamedTuple):
 
 
 class Room(NamedTuple):
-    """There is room for that number of workers from now on. The loop starts more, or lets some go by `kill`."""
+    """Event: from now on there is room for this number of workers. The loop starts more, or kills some."""
 
     workers: int
 
 
 class Store(NamedTuple):
-    """A place for rows that are on their way holds so many bytes; 0: it is gone. Without any, memory is not counted."""
+    """Event: a store for rows has this number of bytes; 0 if it is gone. Without stores, memory is not counted."""
 
     name: str
     nbytes: float
@@ -182,16 +194,19 @@ Event: TypeAlias = Ready | Answered | Ended | Hanging | Silent | AllEnded | Lost
 
 
 class Transport(Protocol):
-    """Makes workers, carries messages to them and events back.
+    """Starts workers, carries messages to them, and returns their events.
 
-    One instance serves one run. Every method is called on the thread that uses the iterator at that moment (the user's or a
-    feeder's; not always the same one), never by two threads at a time and never from inside another method of it. No method
-    but `poll` waits for a worker. A `KeyboardInterrupt` may come out of any of them: nothing but `close` is called then.
+    One instance serves one run. Methods are called on the thread that uses the iterator at that
+    moment (the user's or a feeder's), by one thread at a time, and never from inside another
+    method. Only `poll` may wait for a worker. Any method may raise `KeyboardInterrupt`; afterwards
+    only `close` is called.
 
     Attributes:
-        worker_count: workers to begin with, at least 1. Read once, before the first call of `start`.
-        depth: messages that a worker may have at a time, once it is `Ready`. None: any number, also before it is.
-        may_lose_rows: whether `StoredRows.lost` of its answers can become true.
+        worker_count: number of workers to begin with, at least 1. Read once, before the first
+            `start`.
+        depth: messages that a worker may have at a time, once it is `Ready`. None: any number, also
+            before it is ready.
+        may_lose_rows: True if `StoredRows.lost` of its answers can become True.
     """
 
     worker_count: int
@@ -199,49 +214,58 @@ class Transport(Protocol):
     may_lose_rows: bool
 
     def start(self, worker: int) -> None:
-        """Have a worker made. Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`.
+        """Start a worker. Its number is new: 0, 1, 2 … over the life of the transport, also after `restart`.
 
-        Called once for each worker: `worker_count` times at the beginning, then after `Ended`, `Lost` or `Room`. Returns at
-        once; `Ready` or `Ended` follows by `poll`. Never fails because of the worker: what prevents it comes as `Ended`.
+        Called `worker_count` times at the beginning, then after `Ended`, `Lost` or `Room`. Returns
+        at once; `poll` later returns `Ready` or `Ended` for it. Does not raise if the worker cannot
+        start: this comes as `Ended`.
         """
 
     def send(self, worker: int, message: Message) -> None:
-        """Give a worker a message, after those that it has.
+        """Send a worker a message, after its earlier ones.
 
-        Called for each message once, thousands of times a second; not more than `depth` are unanswered at a time. Returns
-        at once, also where the worker takes nothing at the moment: the message then waits here. To a worker that has ended
-        it does nothing, as `Ended`, `Lost` or `AllEnded` follows or is in the list that the caller is at work on.
-        `Answered` follows, or the end of the worker; never both for one message. Rows that `named` holds are not lost.
+        Called once for each message, thousands of times a second. At most `depth` messages are
+        unanswered at a time. Returns at once: if the worker does not receive at the moment, the
+        message is kept and sent later. Does nothing if the worker has ended, because `Ended`,
+        `Lost` or `AllEnded` follows, or is in the list that the caller handles. Either `Answered`
+        follows or the end of the worker, never both. Rows in `named` are not lost.
         """
 
     def poll(self, seconds: float | None) -> Sequence[Event]:
-        """Events since the last call, in their order; answers of one worker come in the order of its messages.
+        """Return the events since the last call, in order. Answers of a worker come in the order of its messages.
 
-        Called before every result that is not there: with 0 by who does not want to wait; else with the seconds until the
-        first task is late, None without a timeout. May return earlier, with nothing, as to look after itself; before it
-        waits it tells workers of memory that was released. An event is never returned twice, and never lost but by an
-        interrupt, which ends the run.
+        Called before every result that is not there. `seconds` is 0 if the caller does not want to
+        wait; otherwise the seconds until the first task exceeds its timeout, or None without a
+        timeout. May return earlier without events. Before it waits, it tells workers which memory
+        was released. An event is never returned twice, and is lost only by an interrupt, which ends
+        the run.
 
         Raises:
-            Exception: the run cannot continue, as the pipeline cannot be unpacked or the cluster is gone. `close` follows.
+            Exception: the run cannot continue: the pipeline cannot be unpickled, or the cluster is
+                gone. `close` follows.
         """
 
     def kill(self, worker: int) -> None:
         """End a worker at once, whatever it does.
 
-        Called once for a worker: when a task is late, or for one too many that has nothing to do. Returns at once; `Ended`
-        follows, after its last answers. For a worker that has ended it does nothing.
+        Called once for a worker: if a task exceeds its timeout, or if the worker is surplus and
+        idle. Returns at once; `Ended` follows after the worker's last answers. Does nothing if the
+        worker has ended.
         """
 
     def restart(self) -> None:
-        """Make anew what makes the workers. Workers that were started before, also since it ended, are gone.
+        """Start the process again that makes workers. All workers started before are gone.
 
-        Called once after each `AllEnded`, before any other method; a transport that never says `AllEnded` is never asked.
+        Called once after each `AllEnded`, before any other method. Never called if the transport
+        does not send `AllEnded`.
         """
 
     def close(self) -> None:
-        """End all workers, and free all but rows that somebody still has. Nothing but `close` is called afterwards.
+        """End all workers and free everything except rows that are still in use.
 
-        Called when the run ends, however it does, and again if that was interrupted. Waits until processes are gone. A
-        transport that is dropped without it leaves nothing either.
+        Only `close` may be called afterwards.
+
+        Called when the run ends for any reason, and again if that was interrupted. Waits until
+        processes are gone. A transport that is deleted without `close` leaves nothing behind
+        either.
         """

@@ -1,7 +1,7 @@
-"""Log records of worker processes, for the handlers of the user's process.
+"""Send log records of worker processes to the logging handlers of the user's process.
 
-In a worker, in: records. Out: messages. In the user's process, in: these messages. Out: the same records, given to the logger
-of the same name.
+In a worker: log records in, messages out. In the user's process: messages in; the records go to the
+logger of the same name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def levels_here() -> dict[str, int]:
-    """The levels that loggers of this process were given, by their names; "" is the root."""
+    """Return the levels that loggers of this process were set to, by logger name; "" is the root logger."""
     named = {
         name: one.level for name, one in logging.root.manager.loggerDict.items() if isinstance(one, logging.Logger)
     }
@@ -21,20 +21,20 @@ def levels_here() -> dict[str, int]:
 
 
 def set_levels(levels: Mapping[str, int]) -> None:
-    """Give loggers the levels that they have in the user's process, so that no record is made that nobody wants."""
+    """Set loggers to the levels of the user's process, so that records nobody wants are not made."""
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
 
 
 class Forward(logging.Handler):
-    """Sends records to the user's process by `send`, as bytes."""
+    """Logging handler that passes each record, as bytes, to `send`."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         super().__init__()
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, or let `logging` tell that it cannot be sent."""
+        """Send a record. If that fails, `logging` reports it."""
         try:
             self._send(_as_bytes(record))
         except OSError:  # the user's process is gone
@@ -44,12 +44,12 @@ class Forward(logging.Handler):
 
 
 def forward(send: Callable[[bytes], None]) -> None:
-    """Have all records of this process sent, in place of what its own handlers do with them."""
+    """Send all log records of this process with `send`, in place of its own handlers."""
     logging.root.handlers[:] = [Forward(send)]
 
 
 def _as_bytes(record: logging.LogRecord) -> bytes:
-    """A record with its text made: arguments and exceptions may not cross."""
+    """Pickle a record with its formatted text, because its arguments and exception may not be picklable."""
     fields = dict(vars(record))
     exception = record.exc_text or (logging.Formatter().formatException(record.exc_info) if record.exc_info else None)
     fields |= {"msg": record.getMessage(), "args": None, "exc_info": None, "exc_text": exception}
@@ -60,7 +60,7 @@ def _as_bytes(record: logging.LogRecord) -> bytes:
 
 
 def handle_here(data: bytes) -> None:
-    """Give a worker's record to the logger of its name in this process."""
+    """Pass a worker's record to the logger of its name in this process."""
     fields: dict[str, Any] = pickle.loads(data)
     record = logging.makeLogRecord(fields)
     logger = logging.getLogger(record.name)

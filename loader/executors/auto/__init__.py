@@ -1,1 +1,1 @@
-"""Find out how many workers are best: `tuner` decides, `executor` measures and acts."""
+"""Find the number of workers that is fastest: `tuner` decides, `executor` measures and acts."""

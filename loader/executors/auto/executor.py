@@ -1,14 +1,17 @@
-"""The executor that finds out how many workers are best: it measures how fast the stream goes with some, and tries others.
+"""The executor that finds the best number of workers by measuring the speed of the stream with several numbers.
 
-In: tasks. Out: handles, of the executors between which it chooses. A pipeline whose tasks name earlier blocks begins with
-one worker, as blocks that were made here are not known there; others begin in the calling thread. `Tuner` decides, purely:
-* it begins small: in the calling thread, where that is possible, or with one worker.
-* who hardly waits needs no more.
-* workers are doubled as long as the stream gets faster by it; what did not help, tried twice, is taken back. Then numbers
-  half-way to the one that did not help are tried, and longer buffers, which help where tasks take unequal times.
-* whatever was best is kept: after that nothing changes any more.
+In: tasks. Out: handles (results to come) of the executor that runs at the moment. The search begins
+in the calling thread, or with one worker if tasks refer to blocks (results) of earlier tasks,
+because workers do not know blocks made in the calling thread. `Tuner` decides without side effects:
 
-`HereOrWorkers` decides between a number of workers that the user asked for and the calling thread, in the same way.
+* If the user's loop hardly waits for batches, the search ends.
+* Otherwise the number of workers is doubled as long as the stream gets faster. A number that did
+  not help in two trials is not kept. Then numbers between the best and the failed one are tried,
+  and longer buffers, which help if tasks take unequal times.
+* The best setting is kept, and nothing changes any more.
+
+`HereOrWorkers` decides in the same way between the number of workers that the user asked for and
+the calling thread.
 """
 
 from __future__ import annotations
@@ -31,34 +34,35 @@ from .tuner import HereOrWorkers, Stretch, Tuner
 # All chosen: together they keep what is promised, that the search ends within 30 seconds.
 
 TUNING_SECONDS = 24.0
-"""After which nothing more is tried. The last stretch may take some seconds more."""
+"""Seconds after which no further setting is tried. The last measurement may take some seconds more."""
 
 WARM_SECONDS = 0.4
-"""After a change, before anything is measured: what was made before it is delivered, and tasks grow to their length."""
+"""Seconds after a change before anything is measured. Meanwhile batches of the former setting are delivered."""
 
 STRETCH_SECONDS = 1.0
-"""For which the speed is measured."""
+"""Seconds for which the speed of a setting is measured."""
 
 LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
-"""A stretch lasts until that number of tasks came, but no longer than that."""
+"""A measurement lasts until this number of tasks was done, but no more than this number of seconds."""
 
 POLL_SECONDS = 0.05
-"""Between two looks at what is not ready yet."""
+"""Seconds between two checks of something that is not ready yet."""
 
 Counts = tuple[float, int, int, float]
-"""Seconds, inputs, tasks, and seconds that the user waited."""
+"""Seconds, inputs, tasks, and seconds for which the user waited."""
 
 NOTHING: Counts = (0.0, 0, 0, 0.0)
 
 
 @dataclass
 class Findings:
-    """Findings so far.
+    """What the search has found so far, kept from one epoch to the next.
 
     Attributes:
-        tuner: has the setting, and what is tried next.
-        seconds_left: in which more may be tried.
-        measured: of a stretch that an epoch's end cut short: it continues in the next epoch.
+        tuner: decides on the setting, and on what is tried next.
+        seconds_left: seconds in which further settings may be tried.
+        measured: counts of a measurement that the end of an epoch cut short. It continues in the
+            next epoch.
     """
 
     tuner: Tuner
@@ -67,20 +71,23 @@ class Findings:
 
 
 class Team(Executor, Protocol):
-    """An executor with workers, whose number can be changed."""
+    """Interface of an executor whose number of workers can change."""
 
     def resize(self, workers: int, buffer: int) -> None:
-        """Have so many workers, at least 1, and so many batches ahead for each."""
+        """Use this number of workers (at least 1), each with this number of batches ahead."""
 
     def has_begun(self) -> bool:
-        """True if a worker is ready to work."""
+        """Return True if a worker is ready to work."""
 
     def is_idle(self) -> bool:
-        """True if every task that it was given is done."""
+        """Return True if every submitted task is done."""
 
 
 class AutoExecutor(Executor):
-    """Runs tasks in the calling thread or by a team, which `make_team` makes of so many workers."""
+    """Runs tasks in the calling thread or with workers, whichever turns out to be faster.
+
+    `make_team` is called with a number of workers and returns an executor.
+    """
 
     elsewhere = True
 
@@ -115,7 +122,10 @@ class AutoExecutor(Executor):
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """That of the executor at work; more than one task, as the number may grow in a moment."""
+        """Return the number of tasks that the current executor wants submitted at a time.
+
+        If the calling thread works only until workers are ready, it is at least 2.
+        """
         return max(2 if self.found.tuner.begins_here else 1, self._working.window(stage))
 
     @property
@@ -124,14 +134,18 @@ class AutoExecutor(Executor):
         return self._at_work
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Have whoever is at work do a task; see now and then who should be."""
+        """Submit a task to the current executor. From time to time, first decide which executor that is."""
         now = perf_counter()
         if now >= self._at:
             self._at = self._search.send(now)
         return self._working.submit(task, blocks)
 
     def _steps(self) -> Generator[float, float, NoReturn]:
-        """The search, beside tasks: gives the time when it is to be continued, and is sent the time then."""
+        """Search for the best setting, step by step, between tasks.
+
+        Yields the time at which the next step is due, and is sent the current time (`perf_counter`
+        seconds).
+        """
         tuner, waits = self.found.tuner, self._observer.waits
         now = yield 0.0
         self._ends = now + self.found.seconds_left
@@ -174,7 +188,7 @@ class AutoExecutor(Executor):
         return now if tuner.settled else (yield now + WARM_SECONDS * tuner.share)
 
     def _team_begins(self, now: float) -> Generator[float, float, float]:
-        """Wait until the team can work; until then the work goes on as before."""
+        """Wait until a worker is ready. Until then the current executor goes on working."""
         while self._team is None or not self._team.has_begun():
             now = yield now + POLL_SECONDS
         return now
@@ -185,7 +199,11 @@ class AutoExecutor(Executor):
         return now, inputs, tasks, self._observer.waits.until(now)
 
     def _measured(self, now: float) -> Counts:
-        """The stretch so far. Pauses do not count: JAX compiles in the first two steps, others evaluate or save."""
+        """Return the counts of the current measurement, without the user's pauses.
+
+        A pause is, for example, the compilation by JAX in the first two steps, an evaluation, or a
+        checkpoint.
+        """
         seconds, inputs, tasks, waited = _less(self._counts(now), self._before or NOTHING)
         return seconds - self._observer.waits.paused, inputs, tasks, waited
 
@@ -197,7 +215,10 @@ class AutoExecutor(Executor):
         return Stretch(seconds, inputs, waited, self._observer.slabs.now)
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Keep workers that are to stay, as they do (`PooledExecutor.drop_tasks`)."""
+        """Return True if the tasks were dropped and the workers can be used again, else False.
+
+        False until the search has ended, and if the calling thread makes the batches.
+        """
         tuner, team = self.found.tuner, self._team
         if tuner.begins_here or not tuner.settled or team is None or self._at_work is not team:
             return False
@@ -205,7 +226,7 @@ class AutoExecutor(Executor):
         return team.drop_tasks(observer)
 
     def close(self) -> None:
-        """Close all of them; what was found out is for the next epoch."""
+        """Close all executors, and keep the findings for the next epoch."""
         if self._ends:
             found, now = self.found, perf_counter()
             found.seconds_left, self._ends = max(self._ends - now, 0.0), 0.0
@@ -235,6 +256,9 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
 
 
 def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
-    """True if tasks can be done in the calling thread as well as by a team, in any order, and no option needs workers."""
+    """Return True if tasks can run in the calling thread as well as in workers, in any order.
+
+    False if an option (`worker_init_fn`, `timeout`) needs workers.
+    """
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

@@ -1,4 +1,4 @@
-"""Decides how many workers there are, after how fast the stream went with some: what is tried next, and what is kept. Purely.
+"""Decide from measured speeds which number of workers is tried next, and which is kept. No side effects.
 
 In: the speed with a setting. Out: the next setting.
 """
@@ -10,28 +10,33 @@ from typing import ClassVar, NamedTuple
 
 from ....common.units import format_count
 
+# Chosen: more than speeds mostly differ by chance from second to second.
 GAIN = 1.05
-"""What more workers must bring to be kept. Chosen: more than speeds differ by chance from second to second, mostly."""
+"""Factor by which a setting must be faster than the best one to replace it."""
 
+# Chosen.
 ENOUGH = 0.02
-"""Of the time: who waits less needs nothing more. Chosen."""
+"""Share of the time. If the user waits for less than this share, no further setting is tried."""
 
+# Chosen: another program may slow down one measurement.
 TRIES = 2
-"""Times that the calling thread is tried in place of workers. Chosen: another program may slow down one stretch."""
+"""Number of times that the calling thread is tried in place of workers."""
 
+# Chosen: the hand-over of a batch takes less.
 HEAVY_SECONDS = 10e-3
-"""Seconds of a worker for a batch from which on the calling thread is not tried: to hand it over takes less. Chosen."""
+"""Seconds of a worker for one batch. If a batch takes longer, the calling thread is not tried."""
 
+# Chosen.
 MOST_BUFFER = 4
-"""Batches ahead for each worker. Chosen."""
+"""Largest number of finished batches per worker that is tried."""
 
 
 class Setting(NamedTuple):
     """A number of workers, and how far they work ahead.
 
     Attributes:
-        workers: 0: in the calling thread.
-        buffer: finished batches held ready for each.
+        workers: number of workers; 0 for the calling thread.
+        buffer: finished batches that each worker keeps ready.
     """
 
     workers: int
@@ -39,13 +44,13 @@ class Setting(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Some seconds with one setting.
+    """Measurement of some seconds with one setting.
 
     Attributes:
-        seconds: how long it was.
-        inputs: records, or rows, that came through.
-        waited: seconds that the user waited.
-        nbytes: of memory that workers share, at most.
+        seconds: length of the measurement.
+        inputs: number of records or rows that were processed.
+        waited: seconds for which the user waited.
+        nbytes: largest number of bytes that workers shared with the user's process.
     """
 
     seconds: float
@@ -59,20 +64,22 @@ class Stretch(NamedTuple):
 
 
 class Tuner:
-    """The setting, and what is tried next.
+    """Search for the fastest number of workers. After each measurement call `note`.
 
     Attributes:
-        setting: the current one.
-        settled: nothing more is tried.
-        share: of the usual times for which a setting is tried.
-        begins_here: the calling thread works until the first workers can.
-        reason: why the calling thread works where workers were asked for, as a sentence; "" if it does not.
+        setting: current setting.
+        settled: True if the search has ended.
+        share: factor for the usual lengths of measurements.
+        begins_here: True if the calling thread works until the first workers are ready.
+        reason: sentence that says why the calling thread works although workers were asked for; ""
+            if it does not.
 
     Args:
         least: workers to begin with: 0 or 1.
-        most: workers that there may be.
-        most_bytes: of memory that workers may share with the user; None: any.
-        buffer: to begin with.
+        most: largest number of workers.
+        most_bytes: bytes of memory that workers may share with the user's process; None for no
+            limit.
+        buffer: finished batches per worker to begin with.
     """
 
     share: ClassVar[float] = 1.0
@@ -89,7 +96,7 @@ class Tuner:
         next(self._tries)
 
     def note(self, stretch: Stretch) -> Setting:
-        """Note a stretch with the setting; return the next setting."""
+        """Record a measurement of the current setting, and return the setting to use next."""
         if self.settled:
             return self.setting
         if self.setting.workers:
@@ -106,7 +113,7 @@ class Tuner:
         return self.settle()
 
     def settle(self) -> Setting:
-        """Keep what was best."""
+        """End the search with the best setting so far, and return it."""
         self.settled, self.setting = True, self._best
         return self._best
 
@@ -114,7 +121,7 @@ class Tuner:
         return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
 
     def _settings(self) -> Iterator[Setting]:
-        """Settings to try, one after the other; between two of them `_best` is brought up to date."""
+        """Yield the settings to try. Between two of them the caller updates `_best`."""
         yield self._best
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:
@@ -138,14 +145,15 @@ class Tuner:
 
 
 class HereOrWorkers(Tuner):
-    """The workers that the user asked for, unless the calling thread is faster: where records cost less than handing them over.
+    """Choose between the workers that the user asked for and the calling thread.
 
-    Both are tried twice, in turns. The calling thread is chosen only if it was faster each time.
+    The calling thread is faster if a record costs less than handing it over. Both are measured
+    twice, in turns. The calling thread is chosen only if it was faster each time.
 
     Args:
-        workers: that the user asked for.
-        buffer: finished batches held ready for each.
-        batch: records of a batch.
+        workers: number of workers that the user asked for.
+        buffer: finished batches that each worker keeps ready.
+        batch: number of records in a batch.
     """
 
     share = 1 / 4
@@ -158,7 +166,7 @@ class HereOrWorkers(Tuner):
         self._rates: dict[Setting, list[float]] = {self._asked: [], self._here: []}
 
     def note(self, stretch: Stretch) -> Setting:
-        """Note a stretch with the setting; return the next setting."""
+        """Record a measurement of the current setting, and return the setting to use next."""
         if self.settled:
             return self.setting
         workers, here = self._rates[self._asked], self._rates[self._here]
@@ -179,12 +187,15 @@ class HereOrWorkers(Tuner):
         return self.setting
 
     def _is_cheap(self, stretch: Stretch) -> bool:
-        """True if batches are waited for, but take a worker so little time that the calling thread may be faster."""
+        """Return True if the user waits for batches although each takes a worker only little time.
+
+        The calling thread may then be faster.
+        """
         batches = max(stretch.inputs / self._batch, 1)
         each = self._asked.workers * stretch.waited / batches
         return stretch.waited > ENOUGH * stretch.seconds and each < HEAVY_SECONDS
 
 
 def _ahead(setting: Setting) -> int:
-    """Batches that may be in memory at a time."""
+    """Return the number of batches that may be in memory at a time."""
     return setting.workers * (1 + setting.buffer)

@@ -1,1 +1,1 @@
-"""The executor with worker processes: both sides of the one process boundary."""
+"""The executor with worker processes: both sides of the process boundary."""

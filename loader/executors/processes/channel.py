@@ -1,8 +1,8 @@
-"""Messages between the user's process, the zygote and the workers, and the channel that carries them.
+"""Messages between the user's process, the zygote (which makes workers) and workers; the channel for them.
 
-In: messages, and file descriptors that go along. Out: the same in the other process. One message is one packet; one too large
-for a packet travels in anonymous memory. Where the system has no sockets of packets, a packet is bytes of a stream after their
-number.
+In: messages, with file descriptors. Out: the same messages in the other process. A message is one
+packet; if it is too large, it travels in anonymous memory whose descriptor is sent. On systems
+without sockets of packets, a packet is sent over a stream, after the number of its bytes.
 """
 
 from __future__ import annotations
@@ -22,37 +22,47 @@ from ...work.tasks import Task
 from ..pool import Kill, Spawn
 from ..transport import NamedRows, Ready
 
+# Chosen: messages have under 1 KB (measured), unless errors or rows of objects are in them.
 PACKET = 64 << 10
-"""Bytes of the largest packet. Chosen: messages have under 1 KB (measured), unless errors or rows of objects are in them."""
+"""Bytes of the largest packet."""
 
+# A stream takes this many bytes at once if it takes any (`SO_SNDLOWAT` is 2,048), so a sender never
+# waits in the middle.
 STREAM_PACKET = 2000
-"""… on a stream, which takes so many at once if it takes any (`SO_SNDLOWAT` is 2,048): a sender never waits in the middle."""
+"""Bytes of the largest packet on a stream."""
 
+# Some systems have room for few packets by default.
 _STREAM_BUFFER = 256 << 10
-"""Bytes that wait in a stream; some systems have room for few packets by themselves."""
+"""Size in bytes of a stream's buffers."""
 
 _PREFIX = 4  # bytes of the number before a packet
 
 MAX_DESCRIPTORS = 64
-"""The most descriptors that one packet brings. Further ones come before, in packets without a message."""
+"""Largest number of descriptors in one packet. Further ones are sent before it, in packets without a message."""
 
 _IN_PACKET, _IN_MEMORY, _AHEAD = b"p", b"m", b"d"
 
 MORE_DESCRIPTORS = "keep fewer batches, use smaller ones or fewer workers, or raise the limit (ulimit -n)"
 
 SlabName = tuple[int, int]
-"""A slab: the worker that made it, and its number there."""
+"""Name of a slab (a piece of shared memory): the number of the worker that made it, and its number there."""
 
 
 ArrayPlace = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
-"""Of an array: slab, offset in bytes, shape, name of the dtype, strides unless it is contiguous, whether it is writeable."""
+"""Place of an array: slab, offset in bytes, shape, dtype string, strides (or None), whether it is writeable.
+
+The strides are None if the array is contiguous.
+"""
 
 Encoded = tuple[list[ArrayPlace], bytes]
-"""The places of the arrays, and a pickle of the elements with their numbers, and dtypes that a name does not tell."""
+"""Encoded elements: the places of their arrays, and a pickle that refers to these by number.
+
+The pickle also has the dtypes that cannot be written as a string.
+"""
 
 
 class Start(NamedTuple):
-    """To the zygote, first of all, with the payload's descriptor: what the user's process has, to be the same there."""
+    """First message to the zygote: settings of the user's process to copy, and the payload's descriptor."""
 
     search_path: list[str]
     environment: dict[str, str]
@@ -60,20 +70,20 @@ class Start(NamedTuple):
 
 
 class Exited(NamedTuple):
-    """From the zygote: worker `worker` is gone, with this status as `os.waitpid` gave it."""
+    """Message from the zygote: worker `worker` has ended with this status, which `os.waitpid` returned."""
 
     worker: int
     status: int
 
 
 class Broken(NamedTuple):
-    """From the zygote: the pipeline could not be unpacked; `error` is a pickled exception."""
+    """Message from the zygote: the pipeline could not be unpacked. `error` is a pickled exception."""
 
     error: bytes
 
 
 class RunTasks(NamedTuple):
-    """To a worker: do tasks, one after the other."""
+    """Message to a worker: run tasks, one after the other."""
 
     tasks: Sequence[Task]
     released: list[int]  # slabs of its own that it may use again
@@ -83,13 +93,13 @@ class RunTasks(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """To a worker, while it may be at work: slabs of its own that it may use again."""
+    """Message to a worker: slabs of its own that it may use again. It may arrive while the worker runs a task."""
 
     slabs: list[int]
 
 
 class Done(NamedTuple):
-    """From a worker: what came of a message's tasks."""
+    """Message from a worker: the results of the tasks of one message."""
 
     answers: list[tuple[tuple[Any, ...], Encoded, list[tuple[int, int]]]]  # headers, rows, their slabs with sizes
     introduced: list[int]  # slabs that are lent for the first time, whose descriptors go along, in this order
@@ -97,13 +107,13 @@ class Done(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """From a worker, by any of its threads: a log record (`worker_logs`)."""
+    """Message from a worker, sent by any of its threads: a log record (`worker_logs`)."""
 
     record: bytes
 
 
 class Hangs(NamedTuple):
-    """From a worker: its task takes long. The fields are those of a `Hang`."""
+    """Message from a worker: its task takes long. The fields are those of a `Hang`."""
 
     what: str
     where: str
@@ -112,13 +122,13 @@ class Hangs(NamedTuple):
 
 
 class LastWords(NamedTuple):
-    """From a worker that ends, as an operation asked Python to exit with this text."""
+    """Message from a worker that is about to end, because an operation asked Python to exit with this text."""
 
     text: str
 
 
 KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunTasks, Returned, Done, Logged, LastWords, Hangs)
-"""Every message, by the number that stands for its kind on the way: all that crosses between the processes."""
+"""All kinds of messages between processes. In a packet, the index in this tuple stands for the kind."""
 
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 
@@ -128,7 +138,7 @@ def _message(values: tuple[Any, ...]) -> Any:
 
 
 class Channel:
-    """One end of a connection. Any thread may send; one thread receives."""
+    """One end of a connection between two processes. Any thread may send; one thread receives."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -142,7 +152,7 @@ class Channel:
 
     @staticmethod
     def pair() -> tuple[Channel, socket.socket]:
-        """Our end, and the one to give away."""
+        """Return a channel for this process, and the socket of its other end, to be sent to another process."""
         if not is_portable():
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             return Channel(ours), theirs
@@ -156,7 +166,7 @@ class Channel:
         return self.socket.fileno()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message. The descriptors stay open here.
+        """Send a message. The descriptors stay open in this process.
 
         Raises:
             OSError: the other end is gone.
@@ -189,17 +199,21 @@ class Channel:
             self.socket.sendall(data[sent:])
 
     def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
-        """As `send`, if there is room for several packets, or the other end is gone; False: there is none."""
+        """Send a message if there is room for it. Return True if it was sent, False if there is no room.
+
+        Raises:
+            OSError: the other end is gone.
+        """
         if not self._has_room.poll(0):
             return False
         self.send(message, descriptors)
         return True
 
     def receive(self) -> tuple[Any, list[int]] | None:
-        """The next message and its descriptors, which are the caller's to close. None: the other end is gone.
+        """Return the next message and its descriptors, which the caller must close. None: the other end is gone.
 
         Raises:
-            OSError: there is no room for the descriptors.
+            OSError: this process cannot have that many descriptors.
         """
         descriptors: list[int] = []
         while True:
@@ -223,7 +237,10 @@ class Channel:
                     return _message(pickle.loads(file.read())), descriptors
 
     def _receive_packet(self) -> tuple[int, list[Any], int]:
-        """Bytes of the next packet, which are in the buffer then; 0: the connection has ended. What came along, and flags."""
+        """Receive a packet into the buffer.
+
+        Return its bytes (0 at the end of the connection), ancillary data and flags.
+        """
         if not self._is_stream:
             return self._from_socket(self._buffer)
         size, ancillary, flags = self._from_socket(self._prefix)
@@ -242,7 +259,7 @@ class Channel:
             return self.socket.recvmsg_into([place], room)[:3]
 
     def _fill(self, place: memoryview) -> int:
-        """Bytes received, as many as there are places; 0: the sender ended before that."""
+        """Receive bytes until `place` is full. Return their number, or 0 if the sender ended before."""
         size = 0
         while size < len(place):
             if not (count := self.socket.recv_into(place[size:])):
@@ -251,9 +268,9 @@ class Channel:
         return size
 
     def readable(self) -> bool:
-        """True if `receive` would return at once."""
+        """Return True if `receive` would return at once."""
         return bool(self._has_message.poll(0))
 
     def close(self) -> None:
-        """Hang up. May be called twice."""
+        """Close the connection. May be called twice."""
         self.socket.close()

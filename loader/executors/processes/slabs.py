@@ -1,12 +1,14 @@
-"""Rows on shared memory without names: bytes that name slabs and places on them, and the slabs.
+"""Rows in anonymous shared memory: slabs (pieces of memory), and bytes that encode rows on slabs.
 
-In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows there; in the user's process, `WorkerSlabs`
-maps each once, and `SlabRows` are rows on them. A slab is a file descriptor that goes along with a message, so that nothing
-can be left behind. It is used again when the batch on it has died.
+In a worker, `ExportedSlabs` makes slabs and lends them, and `Encoder` puts rows on them. In the
+user's process, `WorkerSlabs` maps each slab once, and `SlabRows` are rows on slabs. A slab is a
+file descriptor that is sent with a message, so that no file is left behind. It is used again when
+the batch on it is dead.
 
-Arrays that stand on a slab of the encoder's already are only named; plain ones that do not are copied there, all of a block
-to one slab; all else (objects, strings, tiny arrays) goes into the bytes by pickle. A worker sends each slab of a block to
-the user's process once, on loan, until it is released.
+Arrays that are on one of the encoder's slabs already are only referred to. Other plain arrays are
+copied, all of a block to one slab. Everything else (objects, strings, tiny arrays) is pickled into
+the bytes. The worker sends the descriptor of each slab to the user's process once, and does not
+write to a slab until the user's process has released it.
 """
 
 from __future__ import annotations
@@ -32,21 +34,23 @@ from ...work.slabs import Lease, Slab, SlabPool, lease_of, rounded
 from ...work.stacked_rows import RowStack, StackedRows, side_by_side
 from .channel import ArrayPlace, Done, Encoded, SlabName
 
+# Chosen.
 TINY = 512
-"""Bytes of an array that is not worth a place on a slab. Chosen."""
+"""Bytes below which an array is pickled instead of being put on a slab."""
 
+# First touch of 77 MB takes 5 ms on large pages, in place of 60.
 LARGE_PAGE = 2 << 20
-"""Bytes from which memory stands on large pages, which have this size: first touch of 77 MB takes 5 ms in place of 60."""
+"""Bytes of a large memory page, and the smallest memory that is put on large pages."""
 
 _MADV_COLLAPSE = 25
-"""Since Linux 6.1: large pages at once, whether or not the system gives any to shared memory by itself (`shmem_enabled`)."""
+"""Number of an `madvise` flag, since Linux 6.1: make large pages now, whatever `shmem_enabled` says."""
 
 
 def create_shared(size: int) -> int:
-    """A descriptor of `size` bytes of fresh shared memory.
+    """Return a descriptor of `size` bytes of fresh shared memory.
 
     Raises:
-        OSError: no memory or no descriptor is to be had; the message names the limit.
+        OSError: there is no memory or no descriptor left. The message names the limit.
     """
     try:
         return anonymous_file("headrace-slab", size)
@@ -55,10 +59,11 @@ def create_shared(size: int) -> int:
 
 
 def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
-    """The memory of a descriptor, which may be closed then, writable. It stays mapped as long as the array lives.
+    """Map the memory of a descriptor, and return it as a writable array of `size` bytes.
 
-    Where it is `fresh`, nobody has written to it yet, and large, it gets its pages now, large ones where there are any: writes
-    are a tenth faster ever after.
+    The memory stays mapped as long as the array lives; the descriptor may be closed. If `fresh` is
+    True (nobody has written to it yet) and it is large, its pages are made now, as large pages
+    where the system has any. Later writes are faster then.
     """
     try:
         return _attach(descriptor, size, fresh)
@@ -67,7 +72,7 @@ def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np
 
 
 def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    """At an address that is a multiple of a large page if the memory is large: otherwise the system maps none there."""
+    """Map a descriptor. Large memory is put at a multiple of the large page size, as large pages need that."""
     large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
     reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
     whole = np.frombuffer(reserved, np.uint8)
@@ -92,7 +97,7 @@ def _no_memory(size: int, error: OSError) -> OSError:
 
 
 class ExportedSlabs:
-    """The slabs that this worker makes, and which of them are on loan."""
+    """The slabs that this worker has made, and a record of those on loan to the user's process."""
 
     def __init__(self) -> None:
         self.pool = SlabPool(self._make, self._give_up, pooled_from=TINY)
@@ -116,7 +121,7 @@ class ExportedSlabs:
             self._dropped.append(slab.number)
 
     def lend(self, leases: list[Lease]) -> None:
-        """Keep these slabs as they are until they are released."""
+        """Lend these slabs to the user's process: they are not written to until they are released."""
         for lease in leases:
             self._lent.setdefault(lease.slab.number, []).append(lease)
             if lease.slab.number not in self._known:
@@ -124,7 +129,7 @@ class ExportedSlabs:
                 self._introduced.append(lease.slab.number)
 
     def release(self, numbers: list[int]) -> None:
-        """Loans that have ended."""
+        """End one loan of each of these slabs, given by number."""
         for number in numbers:
             leases = self._lent[number]
             leases.pop()
@@ -132,21 +137,21 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Slabs on loan that the user's process does not know yet."""
+        """Return the lent slabs whose descriptors the user's process does not have yet, and forget them."""
         introduced, self._introduced = self._introduced, []
         return introduced
 
     def take_dropped(self) -> list[int]:
-        """Slabs that the user's process knows and may forget."""
+        """Return the slabs that the user's process has mapped and may unmap, since the last call."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
     def descriptor(self, number: int) -> int:
-        """The descriptor of a slab that was not closed yet."""
+        """Return the descriptor of a slab. It must not have been closed."""
         return self._descriptors[number]
 
     def close(self, numbers: list[int]) -> None:
-        """Close descriptors that are not needed any more: the memory stays mapped."""
+        """Close descriptors that are not needed any more. The memory stays mapped."""
         for number in numbers:
             descriptor = self._descriptors.pop(number, None)
             if descriptor is not None:
@@ -154,7 +159,7 @@ class ExportedSlabs:
 
 
 class MappedSlab(Slab):
-    """A slab of a worker's. Its descriptor, -1 unless it is kept, is closed when nobody needs the slab any more."""
+    """A worker's slab, mapped in this process. If its descriptor is kept (not -1), it is closed with this object."""
 
     def __init__(self, memory: NDArray[np.uint8], number: int, descriptor: int) -> None:
         super().__init__(memory, number)
@@ -166,11 +171,11 @@ class MappedSlab(Slab):
 
 
 Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
-"""The slabs of a block, and their leased memory."""
+"""The slabs of a block, by name, each with its leased memory. A slab is released when the lease ends."""
 
 
 class SlabRows:
-    """Rows of a block, encoded. As long as they live, their slabs are leased."""
+    """Encoded rows of a block. As long as this object lives, their slabs are leased."""
 
     __slots__ = ("_decoded", "encoded", "leases")
 
@@ -182,12 +187,12 @@ class SlabRows:
         self._decoded: list[Any] | StackedRows | None = None
 
     def load(self) -> list[Any]:
-        """The rows, decoded. The leases are theirs from now on."""
+        """Return the decoded rows. Their arrays hold the leases from then on."""
         rows = self._decode()
         return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
 
     def columns(self) -> StackedRows | None:
-        """The columns that the worker stacked the rows to, if it did."""
+        """Return the rows as columns if the worker has stacked them, else None."""
         if self._decoded is None:
             self._decoded = self._decode()
         return None if isinstance(self._decoded, list) else self._decoded
@@ -196,14 +201,15 @@ class SlabRows:
         return decode(self.encoded, {name: memory for name, (_, memory) in self.leases.items()}.__getitem__)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To a worker they go encoded: the slabs go along with the message."""
+        """Pickle the rows in encoded form, for another worker. The slabs are sent with the message."""
         return tuple, (self.encoded,)
 
 
 class WorkerSlabs:
-    """Slabs of one worker that are mapped here, and names of those of other workers that it was shown.
+    """Slabs of one worker that are mapped here, and names of other workers' slabs that it was sent.
 
-    Leases end in any thread, at any moment: that appends to a list, from which they are taken to be sent back.
+    A lease may end in any thread at any moment. Its end appends to the list `released`, which is
+    sent back to the worker later.
     """
 
     def __init__(self, worker: int, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:
@@ -216,7 +222,10 @@ class WorkerSlabs:
         self._forgotten: list[SlabName] = []
 
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
-        """The rows of each answer, with leases of their slabs; those that are new come with their descriptors."""
+        """Return the rows of each answer, with leases of their slabs.
+
+        Slabs that this process does not know yet are mapped from `descriptors`.
+        """
         sizes = {number: size for _, _, lent in done.answers for number, size in lent} if done.introduced else {}
         for number, descriptor in zip(done.introduced, descriptors):
             self._mapped[number] = slab = MappedSlab(attach_shared(descriptor, sizes[number]), number, descriptor)
@@ -234,7 +243,7 @@ class WorkerSlabs:
         }
 
     def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
-        """Slabs that are used no more, all of them when the worker has ended. They live on as long as they are leased."""
+        """Forget slabs (None: all, as the worker has ended) and return their names. Leased memory stays mapped."""
         names = []
         for number in list(self._mapped) if numbers is None else numbers:
             if (slab := self._mapped.pop(number, None)) is not None:
@@ -243,39 +252,39 @@ class WorkerSlabs:
         return names
 
     def take_released(self) -> list[int]:
-        """Numbers of the slabs whose leases have ended since the last call."""
+        """Return the numbers of the slabs whose leases have ended since the last call."""
         count = len(self.released)
         taken = [slab.number for slab in self.released[:count]]
         del self.released[:count]
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Have the worker read rows: the slabs of these that it was not shown before."""
+        """Return the slabs of rows that the worker will read and was not sent before, and note that it has them."""
         slabs = {name: slab for some in rows for name, (slab, _) in some.leases.items() if name not in self._shown}
         self._shown.update(slabs)
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Slabs that the worker was shown and that are no more."""
+        """Return the slabs that the worker was sent and that no longer exist, since the last call."""
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
     def forget(self, names: Iterable[SlabName]) -> None:
-        """Slabs of another worker that are no more."""
+        """Note that slabs of another worker no longer exist."""
         for name in self._shown.intersection(names):
             self._shown.discard(name)
             self._forgotten.append(name)
 
 
 class Encoder:
-    """Encodes elements whose arrays stand on slabs of `pool`, the pool of worker `worker`."""
+    """Encodes elements of worker `worker`. Its arrays are on slabs of `pool`."""
 
     def __init__(self, worker: int, pool: SlabPool) -> None:
         self._worker = worker
         self._pool = pool
 
     def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
-        """The elements, and the leases of the slabs that must stay as they are until released."""
+        """Encode elements. Return them with the leases of their slabs, which must not be written to until released."""
         file = io.BytesIO()
         pickler = _Pickler(file, protocol=5)
         pickler.worker, pickler.places, pickler.leases = self._worker, [], {}
@@ -294,7 +303,7 @@ class Encoder:
         return rows.finish()
 
     def _placed(self, elements: list[Any]) -> list[Any]:
-        """The same elements, with all arrays that are worth it on slabs."""
+        """Return the elements with all arrays that are large enough copied to slabs."""
         leaves, structure = flatten(elements, nodes=ROWS)
         foreign = [index for index, leaf in enumerate(leaves) if _worth_a_place(leaf) and self._lease_of(leaf) is None]
         if not foreign:
@@ -320,7 +329,7 @@ def _worth_a_place(leaf: Any) -> bool:
 
 
 class _Pickler(Pickler):
-    """Numbers arrays on slabs in place of pickling them."""
+    """Pickler that writes a number in place of each array on a slab."""
 
     worker: int
     places: list[ArrayPlace]
@@ -343,7 +352,10 @@ class _Pickler(Pickler):
 
 
 def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
-    """The elements again, or the columns that they were stacked to. Arrays stand on the given memory, and keep it."""
+    """Decode elements, or the columns that they were stacked into.
+
+    `memory_of` returns the memory of a slab. The arrays are views of this memory.
+    """
     places, data = rows
     unpickler = _Unpickler(io.BytesIO(data))
     unpickler.places, unpickler.memory_of = places, memory_of

@@ -1,10 +1,10 @@
-"""The user's side of the zygote: starts it, sends it the pipeline and requests, ends it.
+"""The user's side of the zygote (the process that makes workers): start it, send it the pipeline and requests, end it.
 
-In: requests. Out: the channels on which it and its workers report, and in words what they died of.
+In: requests. Out: the channels of the zygote and its workers, and a description of how they ended.
 
-The pipeline is packed into anonymous memory, and unpacked from it in any number of processes. Large arrays are not copied into
-the pickle but stand beside it. Whoever unpacks maps the memory and has them where they are, privately: pages are shared until
-somebody writes to one.
+The pipeline is pickled into anonymous memory, and unpickled from it in any number of processes.
+Large arrays are not copied into the pickle but stored after it. A process that unpickles maps the
+memory privately and uses the arrays in place: pages are shared until a process writes to one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from ...interrupts import Uninterrupted, wait_until
 from ..pool import Kill, Spawn
 from .channel import Channel, Start
 
+# Chosen.
 GRACE_SECONDS = 5.0
-"""How long the zygote may take to end, before it is killed. Chosen."""
+"""Seconds that the zygote may take to end before it is killed."""
 
+# Without the garbage collector, importing takes a tenth less.
 _PROGRAM = "import gc; gc.disable(); from headrace.loader.executors.processes.zygote import main; main()"
-"""Without the garbage collector, importing takes a tenth less; `main` turns it on again."""
+"""Program of a zygote or a worker. The garbage collector is off during the imports; `main` turns it on."""
 
 _HINTS = {
     "SIGKILL": " (the system may have run out of memory: use fewer workers or smaller batches)",
@@ -38,23 +40,25 @@ _HINTS = {
     "SIGBUS": " (shared memory may be used up)",
 }
 
+# NumPy and pyarrow otherwise start threads when they are imported, and the zygote could not fork.
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""Else NumPy and pyarrow start threads when they are imported, and the zygote could not fork."""
+"""Environment variables that keep libraries from starting threads when they are imported."""
 
 _HEADER, _ALIGNMENT = 16, 64  # bytes
 
 
 class Payload:
-    """Anonymous memory for a value. It is there as long as somebody has its descriptor, here or in another process."""
+    """Anonymous memory that holds one pickled value. It lives as long as some process has its descriptor."""
 
     def __init__(self) -> None:
         self.descriptor = -1
 
     def pack(self, value: Any, name: str) -> None:
-        """Put a value there.
+        """Pickle a value into the memory.
 
         Raises:
-            PicklingError: something in it cannot be pickled; the message says what, beginning at `name`.
+            PicklingError: a part of the value cannot be pickled. The message says which; `name` is
+                the name of the whole value.
         """
         stream, buffers = pickled(value, name)
         sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
@@ -83,7 +87,7 @@ class Payload:
 
 
 def unpack(descriptor: int) -> Any:
-    """The value. The descriptor may be closed afterwards."""
+    """Unpickle the value of a payload. The descriptor may be closed afterwards."""
     memory = memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE))
     sizes_stop = _HEADER + int.from_bytes(memory[:8], "little")
     stream_stop = sizes_stop + int.from_bytes(memory[8:_HEADER], "little")
@@ -100,7 +104,7 @@ def _aligned(offset: int) -> int:
 
 
 class Spawner:
-    """A zygote, and all channels to it and its workers. `begin` may be called again after `close`."""
+    """A zygote, and the channels to it and to its workers. After `close`, `begin` may be called again."""
 
     channel: Channel
     _owner: int  # a forked copy of it must not end the process
@@ -113,7 +117,7 @@ class Spawner:
         self._in_transit: dict[int, socket.socket] = {}  # the other ends, of workers that have not said a word yet
 
     def begin(self) -> None:
-        """Start the interpreter; it boots while the caller goes on."""
+        """Start the zygote's interpreter, without waiting until it runs."""
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths, **_NO_THREADS}
         dies_with_us = threading.current_thread() is threading.main_thread()  # the kernel goes by the thread
@@ -130,13 +134,16 @@ class Spawner:
                 theirs.close()
 
     def send_start(self, payload: int, each_unpacks: bool) -> None:
-        """Tell it what to unpack, or to leave that to each worker, and where its modules are."""
+        """Send the zygote the payload to unpack, and where its modules are.
+
+        With `each_unpacks` each worker unpacks it.
+        """
         environment = {**os.environ, **_NO_THREADS}
         with contextlib.suppress(OSError):  # it is gone already; its channel says so
             self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
-        """Have a worker made; the channel to it."""
+        """Ask the zygote for a worker, and return the channel to that worker."""
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()
             with contextlib.suppress(OSError):  # it is gone; its channel says so, and everything starts anew
@@ -146,7 +153,7 @@ class Spawner:
         return self._channels[worker]
 
     def arrived(self, worker: int) -> None:
-        """It has its end: close the copy here. macOS may end a socket that its sender closes before it is received."""
+        """Close this process's copy of the worker's end of a channel, as the worker has received it."""
         with Uninterrupted():
             if worker in self._in_transit:
                 self._in_transit.pop(worker).close()
@@ -156,12 +163,15 @@ class Spawner:
             self.channel.send(Kill(worker))
 
     def forget(self, worker: int) -> None:
-        """A worker has ended."""
+        """Close the channel of a worker that has ended."""
         self.arrived(worker)
         self._channels.pop(worker).close()
 
     def kill_if_stopped(self) -> None:
-        """A zygote that was stopped cannot do what it is asked for: kill it, where the system tells."""
+        """Kill the zygote if a signal has stopped it, as it cannot do its work then.
+
+        Does nothing on systems that do not tell.
+        """
         if not hasattr(os, "waitid"):
             return
         flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
@@ -170,7 +180,7 @@ class Spawner:
             os.kill(self._process, signal.SIGKILL)
 
     def end(self) -> None:
-        """End it and all its workers, and wait until they are gone. May be called twice."""
+        """End the zygote and all workers, and wait until they are gone. May be called twice."""
         with Uninterrupted():
             if self._process is None:
                 return
@@ -184,13 +194,13 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """The end of the last one, in words."""
+        """Describe how the last zygote ended; the text continues "the process …"."""
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
         return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
 
     def _reaped(self, flags: int) -> bool:
-        """True if it has ended."""
+        """Return True if the zygote has ended."""
         try:
             number, status = os.waitpid(self._process or 0, flags)
         except ChildProcessError:  # who reaps all children of this process has reaped it
@@ -199,7 +209,7 @@ class Spawner:
         return number != 0
 
     def close(self) -> None:
-        """End everything, and hang up. May be called twice."""
+        """End all processes and close all channels. May be called twice."""
         with Uninterrupted():
             while self._channels:
                 self.forget(next(iter(self._channels)))
@@ -207,7 +217,7 @@ class Spawner:
 
 
 def description(status: int) -> str:
-    """The end of a process, in words.
+    """Describe how a process ended, by its `os.waitpid` status.
 
     >>> description(3 << 8)
     'with exit code 3'
@@ -219,10 +229,10 @@ def description(status: int) -> str:
 
 
 def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]) -> int:
-    """Start one that has these descriptors. Its process number; the caller reaps it.
+    """Start a Python interpreter that inherits these descriptors, and return its process id. The caller reaps it.
 
-    The working directory is not on its module path. It is born with SIGINT blocked, until `main` ignores that: Ctrl-C is for
-    the user's process.
+    The working directory is not on its module path. SIGINT is blocked until `main` ignores it,
+    because Ctrl-C is meant for the user's process.
     """
     import subprocess  # 3 ms of a worker's start
 

@@ -1,6 +1,7 @@
-"""Processes as a transport: a zygote makes them, and each has a channel to the user's process.
+"""The transport to worker processes: a zygote makes them, and each has a channel to the user's process.
 
-In: messages of tasks. Out: events; rows stay encoded, on slabs of the worker's, until somebody wants them here.
+In: messages of tasks. Out: events. Rows stay encoded on the worker's slabs until somebody needs
+them in this process.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from .channel import Broken, Channel, Done, Exited, Hangs, LastWords, Logged, Re
 from .slabs import WorkerSlabs
 from .spawner import Payload, Spawner, description
 
+# Chosen.
 SILENT_TIMES = 1.5
-"""Times `hang_seconds` after which a worker that has not said itself what it is at is told of. Chosen."""
+"""Factor of `hang_seconds` after which workers are reported that have not said anything themselves."""
 
+# Chosen.
 LOOK_AFTER_SECONDS = 1.0
-"""Between two looks whether the zygote was stopped, where there is a timeout. Chosen."""
+"""Seconds between two checks whether the zygote was stopped by a signal. Used if there is a timeout."""
 
 
 class _Remote:
-    """The way to a worker."""
+    """A worker process as seen from the user's process: its channel, its slabs, and messages not sent yet."""
 
     def __init__(self, number: int, channel: Channel, slabs: WorkerSlabs) -> None:
         self.number = number
@@ -45,9 +48,10 @@ class _Remote:
 
 
 class ProcessTransport(Transport):
-    """Workers that are processes. `note_bytes` is called with how much more memory is shared with them, or less.
+    """Transport to workers that are processes.
 
-    `spawner` makes them: another one, in tests, plays them.
+    `note_bytes` is called with the change of the bytes of memory shared with them. `spawner` makes
+    the processes; tests pass one that imitates them.
     """
 
     depth = None
@@ -111,7 +115,10 @@ class ProcessTransport(Transport):
         self._post(remote, run, [slab.descriptor for slab in shown.values()])
 
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message, or keep it until there is room: to wait for that may be to wait for one another for ever."""
+        """Send a message, or keep it until there is room.
+
+        Never waits, as the worker may be waiting for this process.
+        """
         if worker.ended:
             return  # its tasks are given again when it is buried
         try:
@@ -153,7 +160,7 @@ class ProcessTransport(Transport):
         return events
 
     def _return_slabs(self) -> None:
-        """Tell workers of slabs whose leases have ended, so that they use them again while they are in the caches."""
+        """Tell workers which leases have ended, so that they use these slabs again while they are in the caches."""
         for worker in self._workers.values():
             if worker.slabs.released:
                 self._post(worker, Returned(worker.slabs.take_released()))
@@ -200,7 +207,7 @@ class ProcessTransport(Transport):
             raise errors.decode(received[0].error)
 
     def _bury(self, worker: _Remote) -> None:
-        """Hear what a worker still said before it ended."""
+        """Handle what a worker sent before it ended, and remove it."""
         del self._workers[worker.number]
         while not worker.ended and worker.channel.readable():
             self._hear(worker)
@@ -210,7 +217,7 @@ class ProcessTransport(Transport):
         self._forget(worker.slabs.drop())
 
     def _forget(self, slabs: Sequence[SlabName]) -> None:
-        """Slabs that are no more: other workers may have been shown them."""
+        """Note that slabs no longer exist, for all workers that were sent them."""
         for worker in self._workers.values():
             worker.slabs.forget(slabs)
 

@@ -1,11 +1,13 @@
-"""The zygote, a fresh interpreter that unpacks the pipeline once and forks the workers; and a worker. `spawner` starts it.
+"""The zygote, a fresh interpreter that unpickles the pipeline once and forks workers; and a worker.
 
-In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended, however it did. A worker takes
-`RunTasks` and `Returned` from its own channel, and sends `Done`, until that ends.
+In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended for
+whatever reason. A worker receives `RunTasks` and `Returned` on its own channel and sends `Done`,
+until the channel ends.
 
-It runs one thread, so that forking is safe; if unpacking the pipeline started others, or the system does not tell, each worker
-becomes a fresh interpreter instead. When the user's process is gone, the channel ends (or its parent changes), and the zygote
-ends all workers and itself. Should the zygote itself be killed, the kernel kills its workers.
+The zygote has one thread, so that forking is safe. If unpickling the pipeline started other
+threads, or the system does not tell, each worker is a fresh interpreter instead. When the user's
+process ends, the channel ends or the zygote's parent changes; the zygote then ends all workers and
+itself. If the zygote itself is killed, the kernel kills its workers.
 """
 
 from __future__ import annotations
@@ -54,18 +56,20 @@ from .channel import (
 from .slabs import Encoder, ExportedSlabs, attach_shared, decode
 from .spawner import start_interpreter, unpack
 
+# Chosen.
 CHECK_PARENT_SECONDS = 0.5
-"""Between two looks of the zygote whether the user's process is still there, should the channel not say so. Chosen."""
+"""Seconds between two checks whether the user's process still exists, in case the channel does not tell."""
 
+# Page faults of arrays of 600 KB take five times as long as a map over them.
 KEPT_FREE = 1 << 30
-"""Bytes that the C library keeps for reuse: page faults of arrays of 600 KB take five times as long as a map of them."""
+"""Bytes of freed memory that the C library keeps for reuse."""
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 class Zygote:
-    """The state of the zygote."""
+    """The zygote process: its channel, its workers, and the unpickled pipeline."""
 
     def __init__(self, channel: Channel, parent: int) -> None:
         self._channel = channel
@@ -76,7 +80,7 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
 
     def start(self) -> bool:
-        """Unpack the pipeline; whether that succeeded."""
+        """Unpickle the pipeline. Return True if that succeeded; otherwise the user's process is sent the error."""
         received = self._channel.receive()
         if received is None or not isinstance(received[0], Start):
             return False
@@ -94,7 +98,7 @@ class Zygote:
         return True
 
     def serve(self) -> None:
-        """Spawn, kill and report until the user's process is gone."""
+        """Start and kill workers on request, and report their ends, until the user's process is gone."""
         wakeup, signalled = socket.socketpair()
         signalled.setblocking(False)
         wakeup.setblocking(False)
@@ -110,7 +114,7 @@ class Zygote:
                 signal.set_wakeup_fd(-1)  # before its socket is closed
 
     def _handle_events(self, wakeup: socket.socket) -> bool:
-        """Wait for something to happen, and see to it; False when the user's process is gone."""
+        """Wait for a request or the end of a worker, and handle it. Return False if the user's process is gone."""
         for key, _ in self._selector.select(CHECK_PARENT_SECONDS):
             if key.fileobj is wakeup:
                 wakeup.recv(4096)
@@ -176,7 +180,10 @@ class Zygote:
 
 
 def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> None:
-    """Be worker number `worker`, with this end of a channel; `work` is what was unpacked of the payload, if it was."""
+    """Run as worker number `worker` until its channel (this descriptor) ends.
+
+    `work` is the unpickled payload; None if this process has to unpickle it.
+    """
     begin_worker(worker)
     channel = Channel(socket.socket(fileno=descriptor))
     if (work := work or _unpacked(payload, channel)) is not None:
@@ -191,7 +198,7 @@ def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> 
 
 
 def _unpacked(payload: int, channel: Channel) -> Any:
-    """The pipeline; None if it cannot be unpacked, which the channel is told."""
+    """Unpickle the pipeline. If that fails, send the error to the user's process and return None."""
     try:
         return unpack(payload)
     except Exception as error:
@@ -201,7 +208,7 @@ def _unpacked(payload: int, channel: Channel) -> Any:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends; a thread, where the kernel does not."""
+    """Make this process end when its parent ends: by the kernel, or by a thread where the kernel cannot."""
     if is_portable():
         threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
         return
@@ -219,8 +226,8 @@ def _watch(parent: int) -> None:
 def _keep_freed_memory() -> None:
     """Tell the C library to keep freed memory for reuse.
 
-    Results of the user's operations are large and short-lived; to fault their pages in anew for each record would cost
-    more than most operations.
+    Results of the user's operations are large and short-lived. To map their pages again for each
+    record would cost more than most operations.
     """
     try:
         library = ctypes.CDLL(None)
@@ -231,7 +238,7 @@ def _keep_freed_memory() -> None:
 
 
 class WorkerProcess:
-    """The state of a worker process."""
+    """A worker process: its channel, its slabs, and the tasks that it was sent."""
 
     def __init__(self, number: int, channel: Channel, setup: WorkerSetup, pipeline: Pipeline) -> None:
         self._number = number
@@ -246,7 +253,7 @@ class WorkerProcess:
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
-        """Work until the channel ends, without workers of its own."""
+        """Run tasks until the channel ends. Loaders inside the pipeline's source get no workers of their own."""
         INSIDE_A_TASK.set(True)
         self._channel.send(Ready(self._number))
         while self._waiting or self._take_message():
@@ -259,7 +266,7 @@ class WorkerProcess:
                 raise self._trouble
 
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Memory for a batch: of the one that the user dropped last, which may have been a moment ago."""
+        """Allocate the memory of a batch, after receiving the messages about slabs that were released meanwhile."""
         if self._trouble is None:
             try:
                 self._take_messages()
@@ -272,7 +279,10 @@ class WorkerProcess:
             pass
 
     def _take_message(self) -> bool:
-        """Take in slabs, or tasks, whose records begin to be read; False when nothing will come any more."""
+        """Receive a message: released slabs, or tasks, whose records begin to be read.
+
+        Return False at the channel's end.
+        """
         received = self._channel.receive()
         if received is None:
             return False
@@ -310,7 +320,7 @@ class WorkerProcess:
 
 
 def run_and_exit(work: Callable[[], None]) -> None:
-    """Run the rest of this process, and end it without the clean-up of the process that it was forked from."""
+    """Run `work`, then end this process without the clean-up of the process from which it was forked."""
     status = 1
     try:
         work()
@@ -332,7 +342,7 @@ def run_and_exit(work: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """The zygote, or with "worker" as first argument, a worker that is a fresh interpreter."""
+    """Run as the zygote; or, if the first argument is "worker", as a worker in a fresh interpreter."""
     what, arguments = sys.argv[1], map(int, sys.argv[2:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

@@ -1,1 +1,1 @@
-"""Tasks in actors of Ray, on this machine or others: blocks lie in Ray's object store."""
+"""Run tasks in Ray actors, on this machine or others. Blocks are in Ray's object store."""

@@ -1,6 +1,6 @@
-"""Whatever must be the same on all nodes, as it decides the stream: the code of this package, and the pipeline after a pickle.
+"""Check that nodes make the same stream: their package's code and unpickled pipelines must be equal.
 
-In: the first answers of workers. Out: `ClusterMismatchError`, or a warning.
+In: the first answers of workers. Out: a `ClusterMismatchError` or a warning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Release(NamedTuple):
-    """The code that a process runs. Releases before this one tell nothing of theirs."""
+    """The code that a process runs. Fields that an older release does not send are empty."""
 
     version: str = "an older version"
     source: str = ""  # a digest of the package's own files; "" where there are none
@@ -37,12 +37,15 @@ class Release(NamedTuple):
 
 @cache
 def release_here() -> Release:
-    """The release of this process, as it was when this was asked first."""
+    """Return the release of this process, determined once."""
     return Release(metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__)
 
 
 def source_digest(folder: Path) -> str:
-    """A digest of the Python files of a package and of the packages in it, whatever ends their lines; "" if there are none."""
+    """Return a digest of the Python files of a package and its subpackages; "" if there are none.
+
+    Line endings do not matter.
+    """
     found = hashlib.sha256()
     files = list(_sources(folder, ""))
     for name, path in files:
@@ -60,7 +63,7 @@ def _sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def mismatch(here: Release, there: Release) -> str | None:
-    """The difference of two processes for which they might make different streams; None: there is none."""
+    """Describe a difference between two processes that may change the stream; None if there is none."""
     if here.version != there.version:
         return f"it runs {there.version} of headrace, and this process {here.version}"
     if here.source and there.source and here.source != there.source:
@@ -69,7 +72,10 @@ def mismatch(here: Release, there: Release) -> str | None:
 
 
 def numpy_mismatch(here: Release, there: Release) -> str | None:
-    """A difference that is worth a warning: NumPy's generators may give other numbers after a release that is no bug fix."""
+    """Describe a difference of NumPy's feature release; None if there is none.
+
+    Only a warning: NumPy's generators may then return other numbers.
+    """
     if not there.numpy or _feature_release(here.numpy) == _feature_release(there.numpy):
         return None
     return f"it runs NumPy {there.numpy}, and this process {here.numpy}"
@@ -80,7 +86,7 @@ def _feature_release(version: str) -> list[str]:
 
 
 def identity_of(pipeline: Pipeline) -> str:
-    """The identity of source and operations now, as text; "" if they do not tell it here."""
+    """Return the identity of source and operations as text; "" if it cannot be computed in this process."""
     try:
         now = Identity.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
         return json.dumps([now.source, now.operations], sort_keys=True)
@@ -89,7 +95,7 @@ def identity_of(pipeline: Pipeline) -> str:
 
 
 class Begun(NamedTuple):
-    """The first answer of a worker: it can be given tasks, or why not."""
+    """First answer of a worker: it is ready for tasks, or has an error."""
 
     node: str  # that it is on
     clock: float  # seconds that `time.time` shows more than `time.perf_counter`
@@ -99,7 +105,7 @@ class Begun(NamedTuple):
 
 
 class Checked:
-    """A pipeline, and what it became by pickle: what workers have to agree with."""
+    """A pipeline and its pickle, to compare with the pipelines of workers."""
 
     def __init__(self, pipeline: Pipeline, data: bytes, buffers: Sequence[Any]) -> None:
         self._pipeline = pipeline
@@ -107,14 +113,17 @@ class Checked:
         self._warned: set[str] = set()
 
     def check(self, begun: Begun, node: str) -> None:
-        """See that a worker gives the stream that this process would give.
+        """Check that a worker makes the same stream as this process would.
+
+        Logs a warning, once for each node, if its NumPy may draw other random numbers.
 
         Args:
-            begun: what the worker tells.
-            node: its node, as the user knows it.
+            begun: first answer of the worker.
+            node: name of its node for messages.
 
         Raises:
-            ClusterMismatchError: it has another version of this package, or another pipeline.
+            ClusterMismatchError: the worker has another version of this package, or another
+                pipeline.
         """
         there = Release(*begun.release)
         if why := mismatch(release_here(), there):
@@ -135,7 +144,7 @@ class Checked:
             )
 
     def _differing(self, begun: Begun) -> str:
-        """The first of source and operations that is another one there."""
+        """Name what differs in a worker's pipeline: the source, the number of operations, or one operation."""
         (source, operations), (source_there, there) = (
             json.loads(self._unpickled or self._identity),
             json.loads(begun.identity),
@@ -156,6 +165,9 @@ class Checked:
 
     @cached_property
     def _unpickled(self) -> str:
-        """As an operation may be another one after a pickle by intent, without a cache, say."""
+        """Identity of this process's pipeline after pickling and unpickling.
+
+        An operation may intentionally change by that, for example lose its cache.
+        """
         data, buffers = self._pickled
         return identity_of(pickle.loads(data, buffers=buffers)[1])

@@ -1,7 +1,8 @@
-"""The cluster: joins it or starts one, says what is there, and notices when it is gone.
+"""The Ray cluster: join or start it, describe its nodes, and notice when it is gone.
 
-In: an address, and what a worker needs. Out: nodes, how many workers there is room for; `ClusterLostError` once the head, or
-Ray's process on this machine, is gone. Ray itself would end the user's process a minute after the head is lost.
+In: an address, and the resources that a worker needs. Out: nodes, and the number of workers that
+have room. A `ClusterLostError` if the head, or Ray's process on this machine, is gone. Ray itself
+would end the user's process a minute after the head is lost.
 """
 
 from __future__ import annotations
@@ -25,26 +26,32 @@ from ....common.messages import short_repr, shorten
 from ....errors import ClusterLostError, ClusterNotFoundError
 from ...interrupts import Uninterrupted
 
+# Chosen.
 CONNECT_SECONDS = 1.0
-"""How long a machine may take to answer. Chosen."""
+"""Seconds that a machine may take to answer."""
 
+# Chosen: a node answers in 1 ms (measured), and the work of a lost one is only done again.
 SILENT_SECONDS = 5.0
-"""How long a node may be silent. Chosen: one answers in 1 ms (measured), and work of a lost one is only done again."""
+"""Seconds after which a node that does not answer counts as lost."""
 
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a client of gRPC begins (RFC 9113, section 3.4): a server answers with its settings, or, with TLS, with an alert."""
+"""First bytes of a gRPC client (RFC 9113, section 3.4). A server answers with settings or, with TLS, an alert."""
 
+# Chosen; a check takes 0.1 ms on one machine (measured).
 LOOK_SECONDS = 1.0
-"""Between two looks at the head of the cluster and at nodes. Chosen; a look takes 0.1 ms on one machine (measured)."""
+"""Seconds between two checks of the head of the cluster and of nodes."""
 
+# Chosen: the run ends then. Ray waits for 60 s.
 HEAD_SILENT_SECONDS = 20.0
-"""How long the head may be silent, or Ray's process on this machine. Chosen: the run ends then. Ray waits for 60 s."""
+"""Seconds after which the head, or Ray's process on this machine, counts as lost if it does not answer."""
 
+# Chosen: 5 s if the head is gone (measured), for ever if it does not answer.
 LEAVE_SECONDS = 8.0
-"""How long leaving a cluster may take. Chosen: 5 s where the head is gone (measured), for ever where it does not answer."""
+"""Seconds that leaving a cluster may take."""
 
+# Chosen: to leave a cluster without a head takes Ray 5 s, and 10 s are promised.
 GRACE_SECONDS = 1.5
-"""How long the head may be unreachable. Chosen: to leave a cluster without a head takes Ray 5 s, and 10 s are promised."""
+"""Seconds for which no connection to the head may be possible before it counts as lost."""
 
 _STARTING = threading.Lock()
 
@@ -52,15 +59,18 @@ _NODE_DIED = re.compile(r"its node has died\. Node Id: (\w+)|(?:its|actor's) nod
 
 
 def join(address: str | None, workers: int) -> None:
-    """Join a cluster, if this process has not joined one yet.
+    """Join a Ray cluster, if this process has not joined one yet.
 
     Args:
-        address: of its head, "host:port"; "auto" for the one that runs on this machine; None for the one that the
-            environment variable RAY_ADDRESS names, or else one that is started here, and ends with this process.
-        workers: one that is started has room for so many, at least as many as there are CPUs.
+        address: "host:port" of the cluster's head; "auto" for a cluster on this machine; None for
+            the address in the environment variable RAY_ADDRESS, or, if that is not set, a new
+            cluster on this machine, which ends with this process.
+        workers: number of workers that a new cluster has room for. It has room for at least as many
+            as there are CPUs.
 
     Raises:
-        ClusterNotFoundError: there is none at the address, or this process is in another one.
+        ClusterNotFoundError: there is no cluster at the address, or this process has joined another
+            one.
     """
     with _STARTING:
         if not ray.is_initialized():
@@ -99,10 +109,10 @@ def _join(address: str | None, workers: int) -> None:
 
 
 def start(**options: Any) -> None:
-    """Start a cluster of this machine alone, whose workers find the modules that this process finds.
+    """Start a cluster on this machine alone. Its workers find the modules that this process finds.
 
     Args:
-        **options: of `ray.init`.
+        **options: options of `ray.init`.
     """
     before, as_uv_does = os.environ.get("PYTHONPATH"), ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
@@ -122,7 +132,10 @@ def start(**options: Any) -> None:
 
 
 def _lasting(begin: Callable[[], None]) -> None:
-    """Start processes in a thread that lasts: the kernel ends them with the thread that started them."""
+    """Start processes from a thread that lives as long as this process.
+
+    The kernel ends them when the thread that started them ends.
+    """
     if threading.current_thread() is threading.main_thread():
         begin()
         return
@@ -146,7 +159,7 @@ def _lasting(begin: Callable[[], None]) -> None:
 
 
 def reachable(address: str) -> bool:
-    """True if somebody listens at "host:port"."""
+    """Return True if a connection to "host:port" can be made."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
@@ -156,7 +169,7 @@ def reachable(address: str) -> bool:
 
 
 def answers(address: str) -> bool:
-    """True if somebody at "host:port" says something at once; waits `CONNECT_SECONDS` twice at most."""
+    """Return True if a server at "host:port" answers at once. Waits at most twice `CONNECT_SECONDS`."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as connection:
@@ -170,9 +183,9 @@ def answers(address: str) -> bool:
 
 
 class Pings:
-    """Asks without waiting. What is asked is looked at by the next call, whenever that comes.
+    """Asks addresses whether they are there, without waiting. An answer is noticed at the next call.
 
-    Who has not answered for `seconds` is silent.
+    An address that has not answered for `seconds` is silent.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -180,7 +193,7 @@ class Pings:
         self._asked: dict[str, _Ping] = {}
 
     def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Those of the addresses that are silent. What is known of others that were asked about before is forgotten."""
+        """Return the addresses that are silent. Addresses of earlier calls that are not given are forgotten."""
         wanted = set(addresses)
         for address in self._asked.keys() - wanted:
             self._asked.pop(address).close()
@@ -195,7 +208,10 @@ class Pings:
 
 
 class _Ping:
-    """One question. `since`: when we last did something for it, so that a pause of ours is not taken for theirs."""
+    """A question to one address.
+
+    `since` is the time of our last step, so that a pause of this process does not count as silence.
+    """
 
     def __init__(self, address: str, now: float) -> None:
         self._address = address
@@ -211,7 +227,10 @@ class _Ping:
         self._socket.connect_ex(where)
 
     def is_answered(self, now: float) -> bool:
-        """True if it is; sends what could not be sent yet. A refusal is no answer: it is asked again."""
+        """Return True if the address has answered. Sends what could not be sent yet.
+
+        If the connection is refused, it is tried again.
+        """
         try:
             if not self._said:
                 self._socket.sendall(HELLO)  # cannot be done while it connects
@@ -233,7 +252,7 @@ class _Ping:
 
 
 class Cluster:
-    """The cluster that this process is in."""
+    """The Ray cluster that this process has joined."""
 
     def __init__(self) -> None:
         context = ray.get_runtime_context()
@@ -247,10 +266,10 @@ class Cluster:
         self._asked = 0
 
     def look(self) -> None:
-        """See whether it is there, if that was not done a moment ago.
+        """Check that the cluster is there, unless that was checked within the last second.
 
         Raises:
-            ClusterLostError: it is not.
+            ClusterLostError: the head, or Ray's process on this machine, cannot be reached.
         """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
@@ -267,10 +286,10 @@ class Cluster:
         self._looked = now if not lost else now - LOOK_SECONDS / 2
 
     def wait_for_head(self) -> None:
-        """Wait for the head: without it, a question may never be answered.
+        """Wait until the head answers. Without it, a call of Ray may never return.
 
         Raises:
-            ClusterLostError: it does not come back.
+            ClusterLostError: the head does not come back.
         """
         while not answers(self._head):
             self.look()
@@ -278,7 +297,7 @@ class Cluster:
 
     @staticmethod
     def check_joined() -> None:
-        """Without this Ray would start a cluster whenever something is asked of it.
+        """Check that this process is still in the cluster. Otherwise Ray would start a new cluster at the next call.
 
         Raises:
             ClusterLostError: this process has left the cluster.
@@ -305,16 +324,16 @@ class Cluster:
 
     @staticmethod
     def lost_by(error: Exception) -> str | None:
-        """The node with which a worker ended, "" if Ray does not say which; None if the worker ended alone."""
+        """Return the node whose end ended a worker; "" if Ray does not name it; None if only the worker ended."""
         found = _NODE_DIED.search(str(error))
         return found and (found[1] or "")
 
     def has(self, node: str) -> bool:
-        """True if a node is there, and answers: Ray notices only after some time that it does not."""
+        """Return True if a node is in the cluster and answers. Ray itself notices a lost node only later."""
         return any(one["NodeID"] == node for one in self._nodes()) and answers(self._address_of(node))
 
     def silent(self, nodes: Iterable[str]) -> list[str]:
-        """Those of these nodes that have not answered for some seconds. Does not wait; is asked from time to time."""
+        """Return the nodes of the given ones that have not answered for some seconds. Does not wait."""
         addresses = {node: address for node in nodes if (address := self._address_of(node))}
         silent = self._pings.silent(addresses.values(), time.monotonic())
         return [node for node, address in addresses.items() if address in silent]
@@ -332,21 +351,24 @@ class Cluster:
         return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:
-        """Tell an autoscaler, if there is one, how many workers with these needs there should be room for; 0 for none more."""
+        """Ask the cluster's autoscaler, if it has one, for room for this number of workers; 0 withdraws the request.
+
+        `needs` are the resources of each worker.
+        """
         if workers != self._asked and answers(self._head):
             request_resources(bundles=[dict(needs)] * workers)
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """Workers with these needs that the nodes have room for, if nobody else is there. At least one."""
+        """Return the number of workers with these needs that the nodes have room for when idle; at least 1."""
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
-        """Bytes of the object store of each node."""
+        """Return the bytes of the object store of each node, by node id."""
         return {one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()}
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Those that are there. Ray would wait for a head that is gone, and then end the process."""
+        """Return Ray's records of the living nodes, after a check that the cluster is there."""
         self.wait_for_head()
         return [one for one in ray.nodes() if one["Alive"]]
 
@@ -360,7 +382,7 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
-    """The needs of a worker, by the names that nodes have for them.
+    """Return the resources that a worker needs, by Ray's names for the resources of nodes.
 
     >>> needs_of({"num_cpus": 2, "resources": {"decoder": 1}})
     {'CPU': 2, 'decoder': 1}

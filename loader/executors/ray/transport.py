@@ -1,9 +1,10 @@
-"""Ray's actors as a transport: finds rows that are lost, and notices when the cluster is gone.
+"""The transport to Ray actors. Finds lost rows, and notices when the cluster is gone.
 
-In: messages of tasks. Out: events; rows are in Ray's object store until somebody wants them here.
+In: messages of tasks. Out: events. Rows are in Ray's object store until somebody needs them in this
+process.
 
-Each worker is an actor and is never restarted by Ray: its answers come in the order of its messages, so that only the oldest
-of each is waited for. A node that is lost takes rows with it.
+Each worker is an actor that Ray does not restart. Its answers come in the order of its messages, so
+only its oldest message is waited for. A lost node takes rows with it.
 """
 
 from __future__ import annotations
@@ -39,18 +40,21 @@ from .worker import LOST, OF_THIS_PROCESS, RayRows, as_list, loaded, memory_of
 
 LOGGER = logging.getLogger("headrace")
 
+# Chosen; a check takes 3 ms (measured).
 RESIZE_SECONDS = 3.0
-"""Between two looks at what a cluster has, with `worker_count="cluster"`. Chosen; a look takes 3 ms (measured)."""
+"""Seconds between two checks of the cluster's size, with `worker_count="cluster"`."""
 
+# Chosen: an actor takes 0.2 to 3 s to begin (measured).
 NO_ROOM_SECONDS = 10.0
-"""How long workers may wait for a place before the user is told. Chosen: an actor takes 0.2 to 3 s to begin (measured)."""
+"""Seconds that workers may wait for a place in the cluster before the user is told."""
 
+# Chosen: this number of threads takes 5 MB (measured).
 MAX_CALLS = 512
-"""Calls that an actor takes at a time, each on a thread of its own. Chosen: so many threads take 5 MB (measured)."""
+"""Largest number of concurrent calls of an actor. Each has a thread of its own."""
 
 
 class _Sent(NamedTuple):
-    """A worker was sent this."""
+    """A message that was sent to a worker and is not answered yet."""
 
     headers: Any  # reference to what it answers
     rows: Sequence[Any]  # references to the rows that come of each task; none: it is to begin
@@ -58,7 +62,7 @@ class _Sent(NamedTuple):
 
 
 class _Remote:
-    """The way to a worker."""
+    """An actor as seen from the user's process: its node, and its unanswered messages."""
 
     def __init__(self, number: int, actor: Any) -> None:
         self.number = number
@@ -71,7 +75,7 @@ class _Remote:
 
 
 class RayTransport(Transport):
-    """Workers that are actors, of the class `worker`."""
+    """Transport to workers that are Ray actors of the class `worker`."""
 
     may_lose_rows = True
 
@@ -117,7 +121,7 @@ class RayTransport(Transport):
             ray.kill(remote.actor)
 
     def restart(self) -> None:
-        """Nothing makes all workers."""
+        """Do nothing: no single process makes all actors."""
 
     def send(self, worker: int, message: Message) -> None:
         remote = self._remotes.get(worker)
@@ -179,7 +183,7 @@ class RayTransport(Transport):
         self._events.append(Answered(remote.number, blocks))
 
     def _fetch(self, rows: RayRows) -> list[Any] | None:
-        """Rows that come here from where they are; None: they are lost, or did not come yet."""
+        """Load rows into this process. Return None if they are lost, or did not arrive in time."""
         try:
             self._cluster.check_joined()
             return as_list(loaded(ray.get(rows.reference, timeout=LOOK_SECONDS)))
@@ -193,7 +197,7 @@ class RayTransport(Transport):
     # Losses
 
     def _bury(self, remote: _Remote, error: RayError) -> None:
-        """A worker has ended, or cannot be reached: alone, or with its node."""
+        """Remove a worker that has ended or cannot be reached, alone or with its node."""
         self._cluster.wait_for_head()
         node = self._cluster.lost_by(error)
         if node is None:
@@ -205,9 +209,10 @@ class RayTransport(Transport):
         self._events.append(Ended(remote.number, _description(error)))
 
     def _lose(self, node: str, *remotes: _Remote) -> None:
-        """A node is gone, and what was there, with these workers. Others that wait for what was there wait in vain.
+        """Remove a lost node and its workers.
 
-        So may those have done that are being killed, as a task took too long.
+        Workers that wait for rows on that node are removed, too, and those that are being killed
+        for a timeout, because they may have waited for such rows.
         """
         is_news = node not in self._gone
         self._gone.add(node)
@@ -224,7 +229,7 @@ class RayTransport(Transport):
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
-        """Rows that a message names are gone. The worker waits for a turn that does not come."""
+        """Note that rows which a message refers to are lost, and remove the worker, which waits for them."""
         if not isinstance(error, ObjectLostError):
             raise error
         self._cluster.wait_for_head()
@@ -241,9 +246,9 @@ class RayTransport(Transport):
     # Looks from time to time
 
     def _look_after_all(self, also: str = LOST) -> None:
-        """See whether the cluster is there, and whether it has grown.
+        """From time to time, check the cluster, its size, and the nodes in use.
 
-        And whether the nodes answer that work for us, or have rows that are needed now, such as `also`.
+        `also` is one more node to check, because its rows are needed now.
         """
         now = time.monotonic()
         self._cluster.look()
@@ -257,19 +262,22 @@ class RayTransport(Transport):
                 self._tell_of_no_room()
 
     def _nodes(self) -> set[str]:
-        """Those of workers, and of rows that they were sent the names of. Any worker may wait for any of them."""
+        """Return the nodes of the workers, and of the rows that unanswered messages refer to."""
         rows = (some for remote in self._remotes.values() for sent in remote.messages for some in sent.named)
         return {remote.node for remote in self._remotes.values()}.union(some.node for some in rows) - {LOST}
 
     def _grow(self) -> None:
-        """Say how many workers there is room for; ask for room for one more, if they are too few."""
+        """Report the number of workers that have room.
+
+        Ask the cluster for room for one more if too few were at work.
+        """
         room = self._cluster.room(self._needs)
         self._cluster.ask_for(room + self._waited, self._needs)
         self._events.append(Room(room))
         self._waited = False
 
     def _tell_of_no_room(self) -> None:
-        """Say once that workers wait for a place in the cluster."""
+        """Log a warning, once, that workers wait for a place in the cluster."""
         self._begun = float("inf")
         wanted = 1 if self._grows else self.worker_count
         if (ready := sum(remote.node != LOST for remote in self._remotes.values())) < wanted:
@@ -286,17 +294,19 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """Calls that an actor takes at a time: records of those that wait for their turn are read meanwhile."""
+    """Return the number of concurrent calls of an actor. Calls that wait for their turn read records ahead."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)
 
 
 def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
-    """The maker of actors, and the needs of each. Ray looks at most options here, before a cluster is joined or started.
+    """Return the factory of actors, and the resources that each needs.
+
+    Ray checks most options here, before a cluster is joined or started.
 
     Raises:
-        ValueError: options that Ray does not know, or values that it refuses.
+        ValueError: Ray does not know an option, or refuses its value.
     """
     try:
         return ray.remote(worker).options(**ray_options, max_concurrency=concurrency), needs_of(ray_options)
@@ -308,14 +318,14 @@ def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -
 
 
 def _description(error: RayError) -> str:
-    """The end of a worker, in Ray's words."""
+    """Return Ray's description of how a worker ended."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
     return f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
 
 
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
-    """In a forked child there is nothing to be ended."""
+    """End all actors and leave the cluster; do nothing in a forked child."""
     if os.getpid() != owner:
         return
     cluster.close()

@@ -1,11 +1,11 @@
-"""The actor: unpacks the pipeline once, and does the tasks that it is sent. And rows in Ray's object store.
+"""The Ray actor, which unpickles the pipeline once and runs the tasks that it is sent; and rows in Ray's object store.
 
-In: tasks, and the rows that they name, which Ray brings here. Out: a header for each, and its rows for the object store: a
-pickle and the memory of large arrays. From these come the elements again, whose arrays stand on the store's memory, read-only.
-Ray keeps that memory as it is until the last of them is gone.
+In: tasks, and the rows that they refer to, which Ray brings. Out: for each task a header, and its
+rows in the form for the store: a pickle, and the memory of large arrays. Arrays of loaded rows are
+read-only views of the store's memory. Ray keeps that memory until the last view is gone.
 
-The actor runs in a process of Ray's, on any node. Where it helps to read ahead, calls come in on several threads: each begins
-to read and then waits for its turn to work.
+The actor runs in a process of Ray's, on any node. Where reading ahead helps, calls come on several
+threads: each begins to read, and then waits for its turn to work.
 """
 
 from __future__ import annotations
@@ -37,18 +37,23 @@ from ..task_runner import TaskRunner, WorkerSetup, begin_worker
 from ..transport import NamedRows, named_blocks
 from .agreement import Begun, identity_of, release_here
 
+# Chosen: the limit for arrays that get no place on slabs.
 IN_THE_PICKLE = 512
-"""Bytes of the largest array that is copied into the pickle of a block. Chosen: as of arrays that get no place on slabs."""
+"""Bytes below which an array is copied into the pickle of a block."""
 
+# Chosen: the copy of larger rows costs more.
 STACKED_BELOW = 16 << 10
-"""Bytes of the largest rows that are put side by side before they go. Chosen: of larger ones the copy costs more."""
+"""Bytes below which rows are stacked before they are sent."""
 
 StoredRows = tuple[bytes, list[Any]]
-"""A pickle, and the memory of its large arrays: `PickleBuffer`s on the way to the store, Ray's buffers on the way back."""
+"""A pickle, and the memory of its large arrays.
+
+The memory is a `PickleBuffer` on the way to the store, and a buffer of Ray's on the way back.
+"""
 
 
 class View:
-    """Memory of the store. Arrays on it have this as their base, so that it lives as long as they do."""
+    """Memory in the object store. It is the base of arrays on it, so it lives as long as they do."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_buffer")
 
@@ -62,31 +67,31 @@ _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Held:
-    """Holds objects that a forked child must not give back, as it shares the connection to the store with its parent."""
+    """Keeps objects alive in a forked child. It must not release them, as it shares the parent's connection."""
 
     _held: tuple[Any, ...] = ()
 
     @classmethod
     def hold(cls) -> None:
-        """Before a fork."""
+        """Keep all objects alive. Called before a fork."""
         cls._held = (*_VIEWS, *OF_THIS_PROCESS)
 
     @classmethod
     def let_go(cls) -> None:
-        """After it, in the parent."""
+        """Stop keeping the objects alive. Called in the parent, after a fork."""
         cls._held = ()
 
 
 OF_THIS_PROCESS: WeakSet[Any] = WeakSet()
-"""Transports and rows, which have references to what is in the store."""
+"""Transports and rows that hold references to objects in the store."""
 
 os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 
 
 def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
-    """Elements as they go to the store, and how many bytes that are.
+    """Return elements in the form for the object store, and the number of their bytes.
 
-    Raises what fails in pickling them.
+    Raises whatever pickling them raises.
     """
     buffers: list[Any] = []
 
@@ -101,7 +106,7 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Rows as a few arrays, if there are many small ones, or if they lie side by side."""
+    """Stack rows into columns if they are small, or lie side by side in memory; else return them unchanged."""
     if isinstance(elements, StackedRows) or len(elements) < 2:
         return elements
     if bytes_of(elements[0]) >= STACKED_BELOW:
@@ -112,13 +117,13 @@ def _stacked(elements: Any, pool: SlabPool) -> Any:
 
 
 def loaded(rows: StoredRows) -> list[Any] | StackedRows:
-    """The elements again, or the columns that they were put into."""
+    """Return the elements, or the columns into which they were stacked."""
     data, buffers = rows
     return pickle.loads(data, buffers=[np.asarray(View(buffer)) for buffer in buffers])  # type: ignore[no-any-return]
 
 
 def to_write_to(rows: list[Any] | StackedRows) -> list[Any] | StackedRows:
-    """Rows for operations that may change what they are given: copies of arrays that are read-only."""
+    """Return rows with a copy of each read-only array, for operations that may write to their inputs."""
     if isinstance(rows, StackedRows):
         return StackedRows([column.copy() for column in rows.columns], rows.kinds, rows.example)
     leaves, structure = flatten(rows, nodes=ROWS)
@@ -130,25 +135,25 @@ def _writable(leaf: Any) -> Any:
 
 
 def as_list(rows: list[Any] | StackedRows) -> list[Any]:
-    """The rows one by one."""
+    """Return the rows as a list."""
     return list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
 
 
 def memory_of(buffers: Sequence[Any]) -> list[Any]:
-    """Buffers that stand beside a pickle, on their way to the store."""
+    """Return out-of-band pickle buffers in the form for the object store."""
     return [pickle.PickleBuffer(buffer) for buffer in buffers]
 
 
 LOST = ""
-"""In place of the node of rows that Ray has lost, wherever they were."""
+"""Value in place of a node's id for rows that Ray has lost."""
 
 
 Fetch: TypeAlias = "Callable[[RayRows], list[Any] | None]"
-"""Brings rows here; None: they did not come within a second, or are lost."""
+"""Function that loads rows into this process; it returns None if they are lost, or do not arrive within a second."""
 
 
 class RayRows:
-    """Rows of a block in the object store, until somebody wants them here. Their arrays look at the store."""
+    """Rows of a block in the object store. When they are loaded, their arrays are views of the store."""
 
     def __init__(self, reference: Any, node: str, gone: Set[str], fetch: Fetch) -> None:
         self.reference = reference
@@ -165,11 +170,11 @@ class RayRows:
         return self._fetch(self)
 
     def columns(self) -> None:
-        """None: what is in the store cannot be written to."""
+        """Return None, because memory in the store cannot be written to."""
 
 
 class RayWorker:
-    """The state of an actor."""
+    """The actor: a worker that Ray runs."""
 
     def __init__(self, number: int, search_path: list[str], payload: tuple[bytes, list[Any]]) -> None:
         self._number = number
@@ -195,7 +200,7 @@ class RayWorker:
         return Begun(node, clock, self._error, tuple(release_here()), self._identity)
 
     def run(self, turn: int, tasks: Sequence[Task], named: Sequence[NamedRows], *rows: StoredRows) -> tuple[Any, ...]:
-        """Do tasks, one after the other: their headers, and the rows of each."""
+        """Run tasks one after the other. Return their headers, and then the rows of each task."""
         reading = self._runner.begin(tasks)
         with self._turns.wait_for(turn):
             INSIDE_A_TASK.set(True)
@@ -210,7 +215,10 @@ class RayWorker:
 
 
 class _Turns:
-    """Lets calls work one after the other, in their order. Hundreds may wait: each is woken up when its own turn comes."""
+    """Lets concurrent calls work one after the other, in the order of their numbers.
+
+    Hundreds may wait. Each is woken when its own turn comes.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -223,7 +231,7 @@ class _Turns:
 
     @contextmanager
     def wait_for(self, turn: int) -> Iterator[None]:
-        """Number `turn`, from 0."""
+        """Return a context that begins when it is the turn of call number `turn` (from 0), and ends that turn."""
         self._of(turn).wait()
         try:
             yield

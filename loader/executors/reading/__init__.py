@@ -1,1 +1,1 @@
-"""Records that are read before the work needs them."""
+"""Read records before the work needs them."""

@@ -1,12 +1,14 @@
-"""Reads records ahead of the work: on threads, or in an event loop where the source is asynchronous.
+"""Read records ahead of the work: on threads, or in an event loop if the source is asynchronous.
 
-In: the keys of spans, in the order in which they will be worked on. Out: pieces of these for readers; whole spans for workers.
+In: the keys of spans (consecutive positions), in the order in which they will be needed. Out:
+pieces of spans for readers; the records of whole spans for workers.
 
-Readers are threads or coroutines. A span is cut into pieces, and each reader takes the next piece of any span: so as many
-records are read at a time as there are readers, however long spans are. Records of a source that is quick are read by the
-worker itself, when it needs them (`read_pace`).
+Readers are threads or coroutines. A span is cut into pieces, and each free reader takes the next
+piece of any span. So as many pieces are read at a time as there are readers, however long spans
+are. If a source is quick, the worker itself reads the records when it needs them (`read_pace`).
 
-Records are in no reference cycle: a piece names its span, and a span never names its pieces (`spans`).
+Records are not in a reference cycle: a piece refers to its span, and a span never to its pieces
+(`spans`).
 """
 
 from __future__ import annotations
@@ -33,12 +35,13 @@ from .spans import InPlace, Keys, Piece, ReadCall, Reading, bytes_of_records
 if TYPE_CHECKING:
     from ....sources.asynchronous.event_loop import Coroutines
 
+# Chosen: records of 8 MB fill the default bound.
 MOST_UNKNOWN = 32
-"""Pieces that may be begun before the size of any record is known. Chosen: records of 8 MB fill the default bound."""
+"""Pieces that may be begun before the size of any record is known."""
 
 
 class OngoingRead(NamedTuple):
-    """A read on a thread: since when, and of which keys."""
+    """A read on a thread: its start (`perf_counter` seconds), its thread, and its keys."""
 
     began: float
     thread: int
@@ -46,13 +49,15 @@ class OngoingRead(NamedTuple):
 
 
 class Reads:
-    """The spans that are to be read, the first one first.
+    """Queue of the spans to read, in the order of reading.
 
     Args:
-        readers: how many there may be at a time.
-        ahead: how many records may be begun that no worker waits for. Where one call reads many, it may go past that.
-        most_bytes: of such records; one call may go past that.
-        begin: has so many more readers work, each until `take` gives it nothing.
+        readers: largest number of concurrent readers.
+        ahead: number of records that may be begun although no worker waits for them. A call that
+            reads many records may exceed it.
+        most_bytes: bytes of these records. One call may exceed it.
+        begin: function that starts this number of further readers. Each works until `take` returns
+            None.
     """
 
     def __init__(self, readers: int, ahead: int, most_bytes: float, begin: Callable[[int], None]) -> None:
@@ -71,7 +76,7 @@ class Reads:
         self.closed = False
 
     def add(self, reading: Reading) -> Reading:
-        """Have a span read, after all others."""
+        """Add a span at the end of the queue, and return it."""
         with self._lock:
             self._spans.append(reading)
             self._waiting += reading.count
@@ -80,7 +85,10 @@ class Reads:
         return reading
 
     def ask(self, reading: Reading) -> bool:
-        """A worker waits for a span: it comes first. True: the calling thread counts as a reader, and calls `work_here`."""
+        """Move a span to the front of the queue, because a worker waits for it.
+
+        Returns True if the calling thread now counts as a reader and must call `work_here`.
+        """
         with self._lock:
             reading.asked = True
             self._begun_ahead -= reading.begun
@@ -97,7 +105,7 @@ class Reads:
         return False
 
     def work_here(self, reading: Reading) -> None:
-        """Read in the calling thread, which counts as a reader, until somebody has begun all of a span."""
+        """Read in the calling thread, which counts as a reader, until all records of a span are begun."""
         reads = True
         try:
             while reading.begun < reading.count:
@@ -110,7 +118,7 @@ class Reads:
                 self.leave()
 
     def enter(self) -> bool:
-        """True if the calling thread may read: it counts as a reader from now on, until `leave`."""
+        """Return True if the calling thread may read. It then counts as a reader until it calls `leave`."""
         with self._lock:
             if self._at_work >= self._readers or self.closed:
                 return False
@@ -118,7 +126,7 @@ class Reads:
             return True
 
     def leave(self) -> None:
-        """The calling thread is no reader any more. Others begin to read what waits."""
+        """Stop counting the calling thread as a reader. Others begin to read what waits."""
         with self._lock:
             self._at_work -= 1
             more = self._readers_wanted() if self._spans else 0
@@ -126,7 +134,7 @@ class Reads:
             self._begin(more)
 
     def _readers_wanted(self) -> int:
-        """Number of further readers that have something to read."""
+        """Return the number of further readers that have something to read, and count them as working."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -139,14 +147,14 @@ class Reads:
         return more
 
     def _may_begin(self, first: Reading) -> int:
-        """Number of records that a reader may begin now; 0: none."""
+        """Return the number of records that a reader may begin now."""
         room, capacity = self._room(first)
         if first.asked:
             return room + first.count - first.begun
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Number of records that may be begun although no worker waits for them: now, and altogether."""
+        """Return the numbers of records that may be begun with no worker waiting: further ones now, and in all."""
         room, capacity = max(self._ahead - self._begun_ahead, 0), self._ahead
         each = first.pace.nbytes
         if each is None:
@@ -158,7 +166,10 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """The next call for a reader; None: there is nothing to do for it, it is at work no more."""
+        """Return the next read for a reader.
+
+        After None, the reader has nothing to do and no longer counts as working.
+        """
         with self._lock:
             first = self._spans[0] if self._spans else None
             if self.closed or first is None or not self._may_begin(first):
@@ -174,7 +185,7 @@ class Reads:
             return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
-        """Begin at most so many records of the first span."""
+        """Begin at most `most` records of the first span, and return them as a piece."""
         start = reading.begun
         stop = reading.begun = min(start + most, reading.count)
         if stop == reading.count:
@@ -198,7 +209,7 @@ class Reads:
         return first.pace.piece(first.count, left, self._waiting, room)
 
     def done(self, call: ReadCall, records: Sequence[Any] | None, seconds: float, processor: float) -> None:
-        """A reader has made a call; None: it failed."""
+        """Store the records of a finished call; `records` is None if it failed."""
         pace, count = call.pace, call.count
         nbytes = 0.0 if records is None else bytes_of_records(records)
         with self._lock:
@@ -212,13 +223,13 @@ class Reads:
                 piece.reading.put(piece, some, seconds * share)
 
     def work(self) -> None:
-        """Read pieces in this thread, until there is none."""
+        """Read pieces in this thread until there are none to read."""
         while (call := self.take()) is not None:
             self._make(call, BaseException)
             del call  # the next `take` may be long in coming
 
     def _make(self, call: ReadCall, ignored: type[BaseException]) -> None:
-        """Make a call in this thread. The worker meets again what is ignored, and tells the user."""
+        """Make a call in this thread. Exceptions of the type `ignored` are dropped, as the worker meets them again."""
         thread = threading.get_ident()
         began, at_work, records = perf_counter(), thread_time(), None
         self._pieces[thread] = OngoingRead(began, thread, call.keys)
@@ -230,7 +241,7 @@ class Reads:
             self.done(call, records, perf_counter() - began, thread_time() - at_work)
 
     async def work_in_loop(self) -> None:
-        """Read pieces in a coroutine, until there is none."""
+        """Read pieces in a coroutine until there are none to read."""
         while (call := self.take()) is not None:
             began, records = perf_counter(), None
             with suppress(BaseException):
@@ -242,11 +253,11 @@ class Reads:
             self._begin(more)
 
     def oldest(self) -> OngoingRead | None:
-        """The read that has been under way for the longest time."""
+        """Return the read on a thread that has been running for the longest time; None if there is none."""
         return min(list(self._pieces.values()), default=None, key=attrgetter("began"))
 
     def close(self) -> None:
-        """Have no more pieces begun, and nobody wait."""
+        """Begin no more pieces, and wake all waiting workers."""
         with self._lock:
             self.closed = True
             for reading in self._spans:
@@ -255,10 +266,11 @@ class Reads:
 
 
 class ReadAhead:
-    """Reads the records of a pipeline ahead, in one place that works. Starts with the first span.
+    """Reads the records of a pipeline ahead, for one worker or executor. Starts with the first span.
 
-    At most `num_threads` reads are under way at a time, of asynchronous sources `prefetch_buffer_size`. No more than
-    `prefetch_buffer_size` records, of `prefetch_buffer_bytes`, are read or being read that no worker waits for.
+    At most `num_threads` reads run at a time, or `prefetch_buffer_size` reads if the source is
+    asynchronous. Of records that no worker waits for, at most `prefetch_buffer_size`, with
+    `prefetch_buffer_bytes` bytes, are read or being read.
     """
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
@@ -283,7 +295,10 @@ class ReadAhead:
         return bool(self._sources)
 
     def begin(self, task: Any) -> RecordsAhead | None:
-        """Begin to read the records of a span; None: nobody reads any ahead."""
+        """Begin to read the records of a span.
+
+        Return a function that waits for them; None if they are not read ahead.
+        """
         if not isinstance(task, SpanTask) or (source := self._sources.get(number := task.leaf)) is None:
             return None
         reader, pace = self._readers[number], self._paces[number]
@@ -301,18 +316,18 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """True if a span of so many records of a leaf is read by the worker when it needs them."""
+        """Return True if the worker itself reads a span of this number of records, when it needs them."""
         if leaf not in self._sources:
             return True
         return self._in_place and leaf not in self._by_coroutines and self._paces[leaf].is_in_place(count)
 
     def bytes_of(self, task: Any) -> float:
-        """Bytes of the records of a task, estimated; 0 where they are not read ahead."""
+        """Return an estimate of the bytes of a task's records; 0 if they are not read ahead."""
         pace = self._paces.get(task.leaf) if isinstance(task, SpanTask) else None
         return 0.0 if pace is None or pace.nbytes is None else pace.nbytes * (task.stop - task.start)
 
     def oldest(self) -> OngoingRead | None:
-        """The read on a thread that has been under way for the longest time."""
+        """Return the read on a thread that has been running for the longest time; None if there is none."""
         return self._on_threads.oldest()
 
     def _begin_threads(self, count: int) -> None:
@@ -327,7 +342,7 @@ class ReadAhead:
             self._coroutines.begin(self._in_loop.work_in_loop, count)
 
     def close(self) -> None:
-        """Stop reading, once what threads are reading is there; coroutines are cancelled."""
+        """Stop reading. Waits for current reads on threads, and cancels coroutines."""
         self._on_threads.close()
         self._in_loop.close()
         if self._coroutines is not None:

@@ -1,11 +1,13 @@
-"""Decides where the records of a source are read, and how many at once, after what reads of it took.
+"""Decide from measured reads where the records of a source are read, and how many at once.
 
-In: time, processor time and bytes of reads. Out: whether to read in the thread that needs the records; the length of a piece.
+In: time, processor time and bytes of reads. Out: whether the thread that needs records reads them
+itself; the length of a piece.
 
-A thread that reads ahead helps in two cases: reads that wait (for a disk, a network), and reads that compute for long
-without the GIL. It hurts where records cost next to nothing: handing them over, and two threads in turn on one GIL, take
-longer than the reads. No property of the source tells these cases apart, so they are measured. Only a read in the thread
-that needs the records tells whether a source waits: on other threads, waiting for the GIL looks the same.
+A thread that reads ahead helps in two cases: reads that wait (for a disk or a network), and reads
+that compute for long without the GIL. It hurts if records cost next to nothing: to hand them over,
+and two threads that take turns on one GIL, take longer than the reads. No property of the source
+tells these cases apart, so they are measured. Only a read in the thread that needs the records
+shows whether a source waits: on other threads, waiting for the GIL looks the same.
 """
 
 from __future__ import annotations
@@ -15,49 +17,62 @@ from typing import Any
 
 from ....sources.protocol import reads_singly
 
+# Chosen: a hundred times a hand-over.
 PIECE_SECONDS = 1e-3
-"""Time that a piece of records should take where they are read one by one. Chosen: a hundred times a hand-over."""
+"""Seconds that a piece of records should take if records are read one by one."""
 
+# Chosen: far more than a call costs, far less than a step.
 JOINED_SECONDS = 10e-3
-"""Time that a call may take which reads records of several spans. Chosen: far more than a call costs, far less than a step."""
+"""Seconds that a call which reads records of several spans may take."""
 
+# A hand-over takes as long. Measured in memory.
 QUICK_CALL_SECONDS = 50e-6
-"""Processor time of a call below which another thread does not pay: a hand-over takes as long. Measured in memory."""
+"""Processor seconds of a call below which reading on another thread is not worth it."""
 
+# Measured with `mnist`.
 QUICK_RECORD_SECONDS = 2e-6
-"""Processor time of a record below which the same holds, however many records a call reads. Measured with `mnist`."""
+"""Processor seconds of a record below which reading on another thread is not worth it, however many a call reads."""
 
+# Chosen: above the noise of two clocks.
 WAITING_SECONDS, WAITING_SHARE = 5e-6, 0.25
-"""A source waits if a record takes longer than its processor time by both of these. Chosen: above the noise of two clocks."""
+"""Least wait of a record (time minus processor time), in seconds and as a share of its time, that counts as a wait."""
 
+# Measured with ArrayRecord.
 USED_SHARE = 1 / 2
-"""Least use of records, as a share of the time of their read, that makes reading ahead pay. Measured with ArrayRecord."""
+"""Reading ahead pays if the use of a span's records takes at least this share of the time of their read."""
 
+# Another program may cause a single short wait.
 LONG_WAIT_SECONDS = 1e-3
-"""A record that waited this long calls threads at once; a shorter wait has to come twice, as another program may cause one."""
+"""Seconds. A record that waited this long makes threads read at once; a shorter wait has to occur twice."""
 
+# Chosen.
 TRIAL_SHARE = 0.01
-"""Share of the time that trials in place may take, while a source is read on threads. Chosen."""
+"""Share of the time that trial reads in the worker's thread may take, while a source is read on threads."""
 
+# After this number of slow records threads go on.
 CAREFUL_STEP = 16
-"""Records to read in place at a time once a source has changed from quick to slow: after so many slow ones threads go on."""
+"""Number of records that the worker's thread reads at a time after a source has once changed from quick to slow."""
 
+# The first read opens files, and should be forgotten soon.
 NEWEST = 1 / 4
-"""Weight of the newest measurement in the means. The first read opens files, and should be forgotten soon."""
+"""Weight of the newest measurement in the means."""
 
 
 class ReadPace:
-    """Means of the time, the processor time and the bytes of a record. Threads may share one: at worst a note is lost.
+    """Mean time, processor time and bytes of a record of one source.
+
+    Threads may share it; at worst a measurement is lost.
 
     Args:
-        calls: of a source that reads many keys in a call, the number of calls that help at a time: a span is divided equally
-            among them. 1: each span in one call. None: the source reads its records one by one.
-        joins: a call may read records of several spans.
+        calls: for a source that reads many keys in one call, the number of concurrent calls that
+            help: a span is divided equally among them; 1: each span is one call. None: the source
+            reads records one by one.
+        joins: True if a call may read records of several spans.
 
     Attributes:
         joins: the argument.
-        is_quick: the last reads in the thread that needed the records did not wait.
-        nbytes: of a record; None: no record was looked at yet.
+        is_quick: True if the last reads in the thread that needed the records did not wait.
+        nbytes: mean bytes of a record; None before the first is measured.
     """
 
     def __init__(self, calls: int | None, joins: bool = False) -> None:
@@ -74,9 +89,9 @@ class ReadPace:
         self.nbytes: float | None = None
 
     def in_place(self, count: int) -> int:
-        """Number of the next `count` records that the thread that needs them should read itself; 0 for none.
+        """Return how many of the next `count` records the thread that needs them should read itself.
 
-        All of them; or, for a trial, a piece.
+        That is all or none of them, or, for a trial, one piece.
         """
         if self.is_in_place(count):
             return count
@@ -89,11 +104,11 @@ class ReadPace:
         return piece
 
     def is_in_place(self, count: int) -> bool:
-        """True if the thread that needs the next `count` records should read all of them itself."""
+        """Return True if the thread that needs the next `count` records should read all of them itself."""
         return self.is_quick and self._seconds is not None and self._is_cheap(count)
 
     def step(self, count: int) -> int:
-        """Number of `count` records to read in place before the next look at the clock."""
+        """Return how many of `count` records to read in this thread before the time is checked again."""
         return min(CAREFUL_STEP, count) if self._changes and self._calls is None else count
 
     def _is_cheap(self, count: int) -> bool:
@@ -104,14 +119,15 @@ class ReadPace:
 
     @property
     def is_surely_quick(self) -> bool:
-        """True if the next read in place needs no look at the processor time: the last two reads did not wait."""
+        """Return True if the last two reads did not wait, so that the next one's processor time need not be measured."""
         return self.is_quick and not self._waited
 
     def note_in_place(self, count: int, seconds: float, processor: float | None) -> None:
-        """Note what a read of `count` records took in the thread that needed them.
+        """Record the time of a read of `count` records in the thread that needed them.
 
-        Without a look at its processor time (None) the records are taken to need as much of it as those before. So a read
-        that suddenly takes long counts as a wait; if it computed, the next one, which is looked at, says so.
+        If `processor` (seconds) is None, the processor time per record is taken to be that of
+        earlier reads. So a read that suddenly takes long counts as a wait. The next read is then
+        measured, and shows if it computed instead.
         """
         if processor is None:
             processor = min(self._processor * count, seconds)
@@ -128,7 +144,7 @@ class ReadPace:
         self.note(count, seconds, processor)
 
     def note(self, count: int, seconds: float, processor: float) -> None:
-        """Note what a read of `count` records took."""
+        """Record the seconds and processor seconds of a read of `count` records."""
         each, at_work = seconds / count, processor / count
         if self._seconds is None:
             self._seconds, self._processor = each, at_work
@@ -138,36 +154,43 @@ class ReadPace:
 
     @property
     def is_called_here(self) -> bool:
-        """True if the thread that needs records should make the call itself.
+        """Return True if the thread that needs records should make the read call itself.
 
-        It does so if only one call at a time helps, and the records' use takes short: a hand-over would take longer.
+        That is so if only one call at a time helps, and the records are used so quickly that a
+        hand-over would take longer.
         """
         if not self.joins or self._calls != 1:
             return False
         return self._used is None or self._seconds is None or self._used < USED_SHARE * self._seconds
 
     def note_asked(self) -> None:
-        """A span is needed: since the one before it was given, its records were used."""
+        """Note that a span is needed now. The time since the last span was handed over is the time of its use."""
         if self._given is not None:
             used = (perf_counter() - self._given[0]) / self._given[1]
             self._used = used if self._used is None else self._used + (used - self._used) * NEWEST
 
     def note_given(self, count: int) -> None:
-        """A span of `count` records was given to the thread that needed it."""
+        """Note that a span of `count` records was handed to the thread that needed it."""
         self._given = perf_counter(), count
 
     def note_bytes(self, count: int, nbytes: float) -> None:
-        """Note how many bytes `count` records have."""
+        """Record the total bytes of `count` records."""
         each = nbytes / count
         self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
 
     def piece(self, count: int, left: int, waiting: int, room: int) -> int:
-        """Length of the next piece, which begins in a span of `count` records, of which `left` are not begun.
+        """Return the length of the next piece.
 
-        `waiting` records of all spans wait. One by one, a piece has as many records as take `PIECE_SECONDS`, one at first, but
-        no more than there is `room` for. Else it is a share of the span, or more while other spans keep the calls busy; this
-        may be more than the room. Where spans are joined, it goes past the end of the span as far as there is room, if it
-        takes no longer than `JOINED_SECONDS`.
+        If records are read one by one, a piece takes about `PIECE_SECONDS`; the first piece has one
+        record. Otherwise it is a share of the span, or more if other spans also wait. If a call may
+        join spans, the piece may continue past the end of the span, as far as there is room and the
+        call takes at most `JOINED_SECONDS`.
+
+        Args:
+            count: records of the span in which the piece begins.
+            left: records of this span that are not begun.
+            waiting: records of all spans that are not begun.
+            room: records that may be begun. Only a share of a span may exceed it.
         """
         if self._calls is None:
             quick = 1 if self._seconds is None else max(min(int(PIECE_SECONDS / max(self._seconds, 1e-7)), room), 1)
@@ -179,15 +202,19 @@ class ReadPace:
         return max(within, min(share, room, int(JOINED_SECONDS / max(self._seconds, 1e-7))))
 
     def is_worth_a_call(self, room: int, capacity: int) -> bool:
-        """True if a call should begin for which nobody waits: there is room for `room` records of `capacity` altogether.
+        """Return True if a call should begin although no worker waits for its records.
 
-        Where spans are joined a call waits for room for half of its share, so that calls do not become short.
+        If calls join spans, there must be room for half of a call's share, so that calls do not
+        become short. `room` is the number of records that may be begun now, of `capacity` in all.
         """
         return room > 0 and (not self.joins or 2 * room * (self._calls or 1) >= capacity)
 
 
 def pace_of(source: Any, calls: int) -> ReadPace:
-    """A pace for a source, as its `reads_ahead` and `reads_singly` say (`sources.protocol`), with at most so many calls."""
+    """Return the pace for a source with at most `calls` concurrent calls.
+
+    It depends on the source's `reads_ahead` and `reads_singly` (`sources.protocol`).
+    """
     if reads_singly(source):
         return ReadPace(None)
     return ReadPace(1) if getattr(source, "reads_ahead", True) is True else ReadPace(calls, joins=True)

@@ -1,6 +1,6 @@
-"""A span of records that is read in pieces, by several readers or by the worker that needs it.
+"""A span (consecutive records) that is read in pieces, by several readers or by the worker that needs it.
 
-In: keys. Out: records, in the order of the keys, with the places that could not be read.
+In: keys. Out: records in the order of the keys, and the ranges that could not be read.
 """
 
 from __future__ import annotations
@@ -18,35 +18,43 @@ from ...work.stopwatch import bytes_of
 from ...work.tasks import ReadRecords, Unread
 from .read_pace import ReadPace
 
+# Chosen: a piece often has one record.
 SAMPLES = 4
-"""Records of a piece whose bytes are counted; they stand for the others. Chosen: a piece often has one."""
+"""Number of records of a piece whose bytes are counted. The others are assumed to be alike."""
 
 Keys = NDArray[np.int64]
 
 
 class ReadQueue(Protocol):
-    """A queue of spans, and the readers at work on it."""
+    """Interface of a queue of spans with its readers."""
 
     closed: bool
 
     def add(self, reading: Reading) -> Reading:
-        """Have a span read, after all others; return it."""
+        """Add a span at the end of the queue, and return it."""
 
     def ask(self, reading: Reading) -> bool:
-        """Have a span read before all others: a worker waits for it. True: its thread is to call `work_here`."""
+        """Move a span to the front of the queue, because a worker waits for it.
+
+        Returns True if the calling thread must call `work_here`.
+        """
 
     def work_here(self, reading: Reading) -> None:
-        """Read in the calling thread until somebody has begun all of a span."""
+        """Read in the calling thread until all records of a span are begun."""
 
     def enter(self) -> bool:
-        """Return True if the calling thread may read; it counts as a reader then, until `leave`."""
+        """Return True if the calling thread may read. It then counts as a reader until it calls `leave`."""
 
     def leave(self) -> None:
-        """Count the calling thread as a reader no more."""
+        """Stop counting the calling thread as a reader."""
 
 
 class Reading:
-    """The records of a span, which come in piece by piece. `read` takes keys and gives their records, or awaits them."""
+    """The records of a span, which arrive piece by piece.
+
+    `read` is a function of keys that returns records, or an awaitable of them for an asynchronous
+    source.
+    """
 
     def __init__(self, reads: ReadQueue, read: Callable[[Keys], Any], keys: Keys, pace: ReadPace) -> None:
         self.reads = reads
@@ -64,10 +72,10 @@ class Reading:
         self._arrived.acquire()
 
     def records(self) -> ReadRecords:
-        """The records, as far as they can be read; waits for them. Called once.
+        """Wait for the records, and return those that could be read. Called once.
 
         Raises:
-            RuntimeError: nobody reads them any more.
+            RuntimeError: reading ahead was closed meanwhile.
         """
         self.pace.note_asked()
         if self.reads.ask(self):
@@ -86,7 +94,7 @@ class Reading:
         return ReadRecords(records, sorted(self._unread), self.seconds)
 
     def put(self, piece: Piece, records: Sequence[Any] | None, seconds: float) -> None:
-        """Take in what came of a piece; None: it could not be read. Called under the lock of `Reads`."""
+        """Store the records of a piece; None if they could not be read. The caller holds the lock of `Reads`."""
         self.seconds += seconds
         if records is None:
             self._unread.append(Unread(piece.start, piece.stop))
@@ -97,22 +105,23 @@ class Reading:
             self._arrived.release()
 
     def give_up(self) -> None:
-        """Have nobody wait any more."""
+        """Wake the waiting worker, because reading ahead is closed."""
         if self._arrived.locked():
             self._arrived.release()
 
 
 class InPlace(NamedTuple):
-    """Records at the front of a span that the worker reads itself, and those after them, which are read ahead.
+    """A span whose first records the worker reads itself, while readers read the rest ahead.
 
-    The worker counts as a reader meanwhile. If there are as many readers as may be, they read these records, too.
+    The worker counts as a reader meanwhile. If there is the largest number of readers already,
+    these read the first records, too.
 
     Attributes:
-        reads: the queue of the readers.
-        read: takes keys and gives their records.
-        keys: of the records at the front.
-        pace: of the source.
-        rest: the records after these; None: there are none.
+        reads: queue of the readers.
+        read: function of keys that returns records.
+        keys: keys of the first records.
+        pace: measured speed of the source.
+        rest: the records after the first ones; None if there are none.
     """
 
     reads: ReadQueue
@@ -122,14 +131,17 @@ class InPlace(NamedTuple):
     rest: Reading | None = None
 
     def records(self) -> ReadRecords | None:
-        """Return the records of the span; None: the worker is to read all of them. Called once."""
+        """Return the records of the span; None if the worker has to read all of them. Called once."""
         if self.rest is None and self.pace.step(len(self.keys)) == len(self.keys) and self.reads.enter():
             return self._read_here(self.keys)
         parts = [*self._parts(), *([] if self.rest is None else [(self.rest.count, self.rest.records())])]
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
-        """Read the front, in steps: once the source waits, threads read what is left of it."""
+        """Read the first records in steps, and yield the length and the records of each step.
+
+        If the source turns out to wait, readers read the remaining ones.
+        """
         step = self.pace.step(len(self.keys))
         for start in range(0, len(self.keys), step):
             if start and not self.pace.is_quick:
@@ -143,9 +155,10 @@ class InPlace(NamedTuple):
         return self.reads.add(Reading(self.reads, self.read, keys, self.pace)).records()
 
     def _read_here(self, keys: Keys) -> ReadRecords | None:
-        """Read records in the calling thread, which has entered as a reader; None: that failed.
+        """Read records in the calling thread, which counts as a reader. Return None if that fails.
 
-        The processor time is asked for only where it may decide something: that takes longer than a record in memory.
+        The processor time is measured only if a decision may depend on it, because measuring takes
+        longer than a record in memory.
         """
         looks = not self.pace.is_surely_quick
         at_work, began = thread_time() if looks else 0.0, perf_counter()
@@ -161,7 +174,7 @@ class InPlace(NamedTuple):
 
 
 def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
-    """The records of parts that follow one another, each with its length; None: a part could not be read."""
+    """Join consecutive parts into one. Each part is a length and its records, or None if it could not be read."""
     records, unread, seconds, start = list[Any](), list[Unread](), 0.0, 0
     for count, read in parts:
         if read is None:
@@ -173,7 +186,7 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
 
 
 class Piece(NamedTuple):
-    """Records `[start, stop)` of a span, which one call reads."""
+    """Range `[start, stop)` of a span's records, which one call reads."""
 
     reading: Reading
     start: int
@@ -190,7 +203,7 @@ class Piece(NamedTuple):
 
 
 class ReadCall:
-    """Pieces of one or several spans of a source, which are read in one call."""
+    """A read in one call: pieces of one or several spans of a source."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces
@@ -200,7 +213,7 @@ class ReadCall:
         self.keys = pieces[0].keys if len(pieces) == 1 else np.concatenate([piece.keys for piece in pieces])
 
     def divide(self, records: Sequence[Any] | None) -> Iterator[tuple[Piece, Sequence[Any] | None]]:
-        """Each piece with its share of the records that the call returned, or with None if the call failed."""
+        """Yield each piece with its records out of those that the call returned; with None if the call failed."""
         start = 0
         for piece in self._pieces:
             whole = records is None or piece.length == self.count
@@ -209,7 +222,7 @@ class ReadCall:
 
 
 def bytes_of_records(records: Sequence[Any]) -> float:
-    """Bytes of records, estimated from a few of them.
+    """Estimate the bytes of records from a few of them.
 
     >>> bytes_of_records([np.zeros(1000, np.uint8)] * 8)
     8896.0
