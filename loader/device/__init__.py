@@ -1,6 +1,7 @@
-"""The device feeder: batches are on the accelerators before the step asks.
+"""The device feeder: it transfers batches to accelerators before the training step asks for them.
 
-In: a loader or any iterable, and a sharding. Out: trees of `jax.Array`. jax is imported when a feeder is described.
+In: a loader or any iterable, and a sharding. Out: trees of `jax.Array`. jax is imported when a
+feeder is described.
 """
 
 from .description import DeviceLoader, device_put

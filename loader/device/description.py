@@ -1,8 +1,7 @@
-"""The description of a feeder: what to feed, where to, and how far ahead. It holds no thread; `iter()` makes what runs.
+"""The description of a feeder: what to feed, to which devices, and how far ahead. `iter()` makes the feeder that runs.
 
-`to_device` is a method of whatever has it among its members.
-
-In: a loader, an iterator or any iterable, and a sharding. Out: feeders.
+In: a loader, an iterator or any iterable, and a sharding. Out: feeders. The function `to_device` is
+a method of each class that has it as a member.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from .feeder import DeviceFeeder
 
     class Device(Protocol):
-        """A `jax.Device`, which is of no type for type checkers."""
+        """A `jax.Device`, for type checkers, which otherwise do not know its type."""
 
         @property
         def platform(self) -> str: ...
@@ -37,29 +36,36 @@ if TYPE_CHECKING:
 
 
 class DeviceLoader(FeederOptions):
-    """A stream of batches on devices; made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
+    """A stream of batches on devices, made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
 
-    Each `iter()` is an independent run from the start, if the source can begin anew. Over an iterator one feeder runs at a
-    time, and goes on where that stands: after what the user of the one before received, if it has a state; otherwise
-    after what that one had read ahead.
+    If the source can begin anew, each `iter()` is an independent run from the start. Over an
+    iterator, only one feeder can run at a time, and each feeder continues where the iterator is. If
+    the iterator has a state, that is after the last batch that the user of the feeder before
+    received; otherwise it is after everything that this feeder had read ahead.
 
-    Without x64, jax has no integers of 64 bits: the first that does not fit into 32 is a warning.
+    Without x64, jax has no 64-bit integers. The first value that does not fit into 32 bits causes a
+    warning.
 
     Attributes:
         source: a `DataLoader`, an iterator, or any iterable of trees of arrays.
-        sharding: a device, a `Sharding`, `(mesh, axis names)`, or a tree of these, each for the leaves below it.
-        host_buffer: batches that may wait on the host, read and transformed.
-        device_buffer: batches that may wait on the devices, transferred. So many are there beside those you hold.
-        transform: applied to each batch on the host, on the feeder's thread; None: nothing is.
-        on_unsupported: "error", or "keep" to receive strings and objects as they are, on the host, and leaves for which a
-            tree of shardings has None, or no key.
-        on_uneven: what to do when hosts have different amounts of data, or a batch does not divide: "error"; "drop" to end
-            there, on all hosts; "pad" to fill up with zeros, see `feeder.mask`.
-        pinned_host: go through page-locked memory. Untested on GPUs.
+        sharding: a device, a `Sharding`, `(mesh, axis names)`, or a tree of these. In a tree, each
+            sharding is used for all leaves below it.
+        host_buffer: number of batches that may wait on the host, read and transformed.
+        device_buffer: number of transferred batches that may wait on the devices. They need memory
+            in addition to the batches that you hold.
+        transform: function that is applied to each batch on the host, on the feeder's thread. None:
+            no function.
+        on_unsupported: "error", or "keep" to receive strings and objects unchanged, on the host.
+            With "keep", leaves for which a tree of shardings has None or no key also stay on the
+            host.
+        on_uneven: what to do if hosts have different amounts of data, or if a batch cannot be
+            divided over the devices. "error": raise an error. "drop": end the stream there, on all
+            hosts. "pad": fill batches up with zeros, see `feeder.mask`.
+        pinned_host: transfer through page-locked memory. Untested on GPUs.
 
     Raises:
         MissingExtraError: jax is not installed.
-        TypeError, ValueError: an argument of the wrong kind, or outside its range.
+        TypeError, ValueError: an argument has the wrong type, or is outside its range.
 
     >>> import jax, headrace
     >>> batches = headrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
@@ -68,16 +74,23 @@ class DeviceLoader(FeederOptions):
     """
 
     def __len__(self) -> int:
-        """Number of batches of this process, where the source knows it."""
+        """Return the number of batches of this process, if the source has a length.
+
+        Raises:
+            TypeError: the source has no length.
+        """
         return len(self.source)  # type: ignore[arg-type]
 
     def epochs(self, count: int | None = None) -> Epochs[DeviceFeeder]:
-        """A loop per epoch on devices, with one state over all of it; see `DataLoader.epochs`.
+        """Return an iterable with one loop per epoch on devices, and one state for all of it; see `DataLoader.epochs`.
 
-        Each epoch has a feeder of its own, which begins to read when its loop does.
+        Each epoch has its own feeder, which begins to read when the loop of the epoch begins.
+
+        Args:
+            count: number of epochs, as in `DataLoader.epochs`.
 
         Raises:
-            TypeError: it feeds from something else than a `DataLoader`.
+            TypeError: the source is not a `DataLoader`.
         """
         from ..epochs import Epochs
 
@@ -107,7 +120,9 @@ def to_device(
     on_uneven: Literal["error", "drop", "pad"] = "error",
     pinned_host: bool = False,
 ) -> DeviceLoader:
-    """The same stream as trees of `jax.Array`, transferred ahead of the user; see `DeviceLoader` for the arguments.
+    """Return the same stream as trees of `jax.Array`, transferred ahead of the user.
+
+    The arguments are the attributes of `DeviceLoader`.
 
     >>> import jax, headrace
     >>> loader = headrace.load(range(8), batch_size=4, num_epochs=1)
@@ -125,17 +140,22 @@ def to_device(
 def device_put(
     ds: Iterable[Any], device: ShardingLike, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2, **more: Any
 ) -> DeviceLoader:
-    """Batches of anything on devices, ahead of the user: Grain's name and arguments for `loader.to_device`.
+    """Return a stream of batches on devices, transferred ahead of the user.
+
+    This is `loader.to_device` with the name and the arguments of Grain, for batches from anything.
 
     Args:
-        ds: a `DataLoader`, its iterator, a Grain dataset, or any iterable or iterator of trees of arrays.
+        ds: a `DataLoader`, its iterator, a Grain dataset, or any iterable or iterator of trees of
+            arrays.
         device: a device, a `Sharding`, `(mesh, axis names)`, or a tree of these.
-        cpu_buffer_size: batches that may wait on the host.
-        device_buffer_size: batches that may wait on the devices.
-        **more: other arguments of `to_device`: `transform`, `on_unsupported`, `on_uneven`, `pinned_host`.
+        cpu_buffer_size: number of batches that may wait on the host.
+        device_buffer_size: number of batches that may wait on the devices.
+        **more: other arguments of `to_device`: `transform`, `on_unsupported`, `on_uneven`,
+            `pinned_host`.
 
     Raises:
         MissingExtraError: jax is not installed.
+        TypeError: there is no argument of that name.
 
     >>> import jax, headrace, numpy as np
     >>> next(iter(headrace.device_put([np.ones(3)], jax.devices()[0]))).sum().item()

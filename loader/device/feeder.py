@@ -1,6 +1,7 @@
-"""The user's side of a feeder: opens runs, delivers batches on their devices, and keeps the user's position.
+"""The user's side of a feeder: start runs, deliver batches on their devices, and keep the user's position.
 
-In: an upstream iterator and a sharding. Out: trees of `jax.Array`, and at any moment the state from which the stream goes on.
+In: an iterator to read from ("upstream") and a sharding. Out: trees of `jax.Array`; and at any
+moment a state from which the stream can continue.
 """
 
 from __future__ import annotations
@@ -33,21 +34,26 @@ from .transfer import Transfer
 from .upstream import Upstream
 
 CLOSE_SECONDS = 5.0
-"""Seconds that `close` waits for a source that is asked for a record."""
+"""Seconds that `close` waits if the source is just reading a record."""
 
 
 class DeviceFeeder(StreamPositionAPI):
-    """One pass over a stream, ahead of the user and on the devices; made by `iter(loader.to_device(…))`.
+    """One pass over a stream, transferred to the devices ahead of the user; made by `iter(loader.to_device(…))`.
 
-    Use it from one thread at a time. The upstream iterator belongs to it until it is closed: one that you passed stands at some
-    place ahead of you till then. When the feeder is dropped it goes back to where you stand, a moment later, on the feeder's
-    thread; a plain iterator cannot, and what was read ahead is lost. Its state is that of the last batch that
-    *you received*, whatever is in the buffers. It keeps no batch that it gave you: drop it, or donate its buffers. Where it
-    feeds from something else than a `DataLoader`, a TypeError says that steps, epochs and records are not known.
+    Use it from one thread at a time. The iterator that it reads from belongs to it until it is
+    closed; until then, that iterator is ahead of you. When the feeder is closed or deleted, an
+    iterator that you passed returns to your position if it has a state; otherwise the batches that
+    were read ahead are lost.
 
-    After an error the state is that of the last batch delivered, and the next `next` tries again, as for the upstream iterator
-    (a plain iterable cannot go back: there, the batch that follows comes). Close it, or use it as a context manager, to stop
-    its threads at once; dropping it does the same.
+    Its state is that after the last batch that *you received*, whatever is in the buffers. The
+    feeder keeps no batch that it gave you, so you can delete it or donate its buffers. If it reads
+    from something other than a `DataLoader`, steps, epochs and records are unknown, and asking for
+    them raises a TypeError.
+
+    After an error, the state is that after the last batch delivered, and the next `next` tries
+    again, as with the iterator itself. A plain iterable cannot go back, so there the next `next`
+    returns the batch after the failed one. To stop the threads at once, close the feeder, use it as
+    a context manager, or delete it.
     """
 
     def __init__(self, description: FeederOptions, upstream: Upstream) -> None:
@@ -66,10 +72,13 @@ class DeviceFeeder(StreamPositionAPI):
         self._watch = Watch()
 
     def __next__(self) -> Any:
-        """The next batch, on its devices.
+        """Return the next batch, on its devices.
 
         Raises:
-            InUseError: another thread, or the code that a signal's handler interrupts, is in `next`.
+            StopIteration: the stream has ended.
+            ClosedError: the feeder was closed.
+            InUseError: another thread is inside `next`, or a signal handler calls it while it
+                interrupts `next`.
         """
         if self._in_next:
             raise in_use("feeder")
@@ -94,51 +103,60 @@ class DeviceFeeder(StreamPositionAPI):
 
     @property
     def mask(self) -> Any:
-        """`bool[rows]` of the batch delivered last, a `jax.Array` divided as the batch is: False where a row was filled in.
+        """Mask of the batch delivered last: a `jax.Array` `bool[rows]`, False for rows that were filled in.
+
+        It is divided over the devices as the batch is.
 
         Raises:
-            ValueError: nothing was delivered yet, or batches are not filled.
+            ValueError: no batch was delivered yet, or `on_uneven` is not "pad".
         """
         if self._mask is None:
             raise ValueError('mask needs on_uneven="pad" and a batch that was delivered; call next() first.')
         return self._mask
 
     def stats(self) -> FeederStats:
-        """Seconds that you waited for batches, the reasons, and the time of the work; `print` it for a table."""
+        """Return the seconds that you waited for batches, the reasons, and the times of the work.
+
+        `print` it for a table.
+        """
         return self._watch.stats(None if (host := self.host_iterator) is None else host.stats())
 
     def snapshot(self) -> Snapshot:
-        """Counts and times of your steps; amounts and stages are those of the loader. For less than `stats()` costs."""
+        """Return counts and times of your steps, and the loader's amounts and stages. Cheaper than `stats()`."""
         host = self.host_iterator
         return self._watch.snapshot(None if host is None else host.snapshot())
 
     @property
     def host_iterator(self) -> Any:
-        """The iterator of a `DataLoader` that it reads from; None: it reads from something else."""
+        """The `DataLoader`'s iterator that the feeder reads from; None if it reads from something else."""
         return self._upstream.host_iterator
 
     def last_records(self) -> Any:
-        """The records of the last batch, as of iterators; none of a batch that is filling alone."""
+        """Return the records of the last batch, as iterators do; none if the batch was only filled in.
+
+        A batch is only filled in if this host has no more data and others have.
+        """
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
     @property
     def skipped_count(self) -> int:
-        """Records or batches left out because they failed, ahead of you included; see `DataLoaderIterator.skipped_count`.
+        """Number of records or batches that were skipped because they failed; see `DataLoaderIterator.skipped_count`.
 
-        What is read again, after an error for one, is counted again.
+        Batches that you have not received yet are included. What is read again after an error is
+        counted again.
 
         Raises:
-            TypeError: it feeds from something else than a `DataLoader`.
+            TypeError: the feeder does not read from a `DataLoader`.
         """
         return self._upstream.loader("skipped_count").skipped_count
 
     def start_prefetch(self) -> None:
-        """Have the work begin now, in the background, and not with the first `next`."""
+        """Start to read and transfer now, in the background, instead of at the first `next`."""
         if self._run is None and not self._ended:
             self._begin()
 
     def get_state(self) -> Any:
-        """The upstream iterator's state after the batch that you received last.
+        """Return the upstream iterator's state after the batch that you received last.
 
         Raises:
             TypeError: the upstream iterator has no state.
@@ -146,29 +164,34 @@ class DeviceFeeder(StreamPositionAPI):
         return self.here().get_state()
 
     def set_state(self, state: Any, strict: bool = True) -> None:
-        """Go to the place that `get_state` told, of a feeder or of an upstream iterator; as `DataLoaderIterator.set_state`.
+        """Move to the position of a state, which may be from a feeder or from an upstream iterator.
+
+        See `DataLoaderIterator.set_state`.
 
         Raises:
-            CheckpointError: it is no state, or another pipeline's; the feeder stays where it was.
-            InUseError: as `next`.
+            CheckpointError: it is not a state, or it belongs to another pipeline. The feeder keeps
+                its position.
+            InUseError: as for `next`.
         """
         self._go_to(lambda: self._upstream.set_state(state, strict))
 
     def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
-        """Go on after a run on another number of shards; as `DataLoaderIterator.set_states`.
+        """Continue a run that had another number of shards; see `DataLoaderIterator.set_states`.
 
         Raises:
-            CheckpointError: a state is missing, or another pipeline's; the feeder stays where it was.
-            InUseError: as `next`.
+            CheckpointError: a state is missing, or belongs to another pipeline. The feeder keeps
+                its position.
+            InUseError: as for `next`.
         """
         self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps))
 
     def close(self) -> None:
-        """Stop all work; the state can still be read. May be called twice.
+        """Stop all work. The state can still be read. May be called twice.
 
-        Waits for a transfer that has begun, and some seconds for a source that is asked for a record; one that takes longer
-        is left to its thread, which closes it when it returns; closing again waits for that again. An iterator that you passed
-        stays open, and goes back to where you stand if it has a state.
+        Waits until a transfer that has begun is done, and up to 5 seconds for a source that is
+        reading a record. A source that takes longer is left to its thread, which closes it
+        afterwards; another `close` waits for it again. An iterator that you passed stays open, and
+        returns to your position if it has a state.
         """
         if self._done:
             return
@@ -198,14 +221,14 @@ class DeviceFeeder(StreamPositionAPI):
         return run
 
     def _new_run(self) -> Run:
-        """From where the upstream iterator stands. It does not know the feeder, so that to drop that ends it."""
+        """Make a run that starts where the upstream iterator is. The run has no reference to the feeder."""
         own, upstream, agreement = self._description, self._upstream, self._agreements.next()
         stepper = Stepper(own, upstream, self._transfer, agreement)
         intake = Intake(upstream, own.transform, ends_with_error=upstream.goes_back or agreement is not None)
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def here(self) -> Any:
-        """The upstream iterator itself is asked only while nobody else uses it."""
+        """Return the user's position, without using the upstream iterator while a run uses it."""
         upstream = self._upstream
         return upstream.mark() if upstream.user_mark is None else upstream.user_mark
 
@@ -223,7 +246,7 @@ class DeviceFeeder(StreamPositionAPI):
         self._ended = self._empty = False
 
     def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
-        """An end or an error came in place of a batch; or None: the run was stopped."""
+        """Handle an end or an error in place of a batch, or None if the run was stopped. Raises in each case."""
         if isinstance(item, Failed):
             try:
                 self._raise(ready, item)
@@ -247,13 +270,13 @@ class DeviceFeeder(StreamPositionAPI):
             del failed
 
     def _warn(self) -> None:
-        """Tell here what the transfer thread noticed: a warning belongs to a line of the user's."""
+        """Issue the warning that the transfer thread has noted, so that it refers to a line of the user's code."""
         message, self._transfer.warning = self._transfer.warning, None
         if message is not None:
             warn(message)
 
     def _leave_run(self) -> None:
-        """Have the run's threads end, without waiting. Ctrl-C may come anywhere: there is always one who knows the run."""
+        """Tell the run's threads to end, without waiting for them."""
         if self._run is not None:
             self._left = self._run
             self._run = None
@@ -262,7 +285,10 @@ class DeviceFeeder(StreamPositionAPI):
             self._finalizer.detach()
 
     def _settle(self, seconds: float = math.inf) -> bool:
-        """Have the run end, and wait until nobody but the caller uses the upstream iterator; False after `seconds`."""
+        """End the run, and wait until no thread uses the upstream iterator.
+
+        Return False if that takes longer than `seconds`.
+        """
         self._leave_run()
         if self._left is None or not self._left.join(seconds):
             return self._left is None

@@ -1,6 +1,6 @@
-"""The options of a feeder, which all its parts read; and the import of jax, which nothing makes before a feeder is described.
+"""The options of a feeder, used by all its parts; and the import of jax, which happens when a feeder is described.
 
-In: the user's arguments. Out: the same, checked.
+In: the user's arguments. Out: the same arguments, checked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from ...errors import MissingExtraError
 
 
 def jax_for(what: str) -> Any:
-    """The module `jax`, which `what` needs. Raises MissingExtraError: it is not installed."""
+    """Return the module `jax`, which `what` needs.
+
+    Raises:
+        MissingExtraError: jax is not installed.
+    """
     try:
         import jax
     except ImportError as error:

@@ -1,6 +1,7 @@
-"""The queue between two threads of a running feeder, and what passes through it.
+"""The queue between two threads of a running feeder, and its items.
 
-In: a batch on the host, a batch on its devices, the end, or an error. Out: the same, in order.
+In: a batch on the host, a batch on its devices, the end of the stream, or an error. Out: the same
+items, in order.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Times(NamedTuple):
-    """When things happened to one batch, in seconds of `time.perf_counter`."""
+    """Times of the steps in the making of one batch, in seconds of `time.perf_counter`."""
 
     read_from: float
     read_to: float
@@ -24,7 +25,7 @@ class Times(NamedTuple):
 
 @dataclass(slots=True)
 class Loaded:
-    """A batch on the host, transformed."""
+    """A batch on the host, after `transform`."""
 
     batch: Any
     mark: Any  # where the upstream iterator stands after it
@@ -44,32 +45,36 @@ class Delivered:
 
 @dataclass(slots=True)
 class End:
-    """The upstream iterator has ended, or the run has."""
+    """The end of the upstream iterator, or of the run."""
 
     mark: Any = None  # where the upstream iterator stands
 
 
 @dataclass(slots=True)
 class Failed:
-    """There is an error in place of a batch."""
+    """An error in place of a batch."""
 
     error: BaseException
     final: bool = True  # the run ends with it; otherwise the next batch follows
 
 
 class HandOver:
-    """A queue of at most `limit` items, from one thread to one other; any thread may close it.
+    """A queue of at most `limit` items from one thread to one other thread. Any thread may close it.
 
-    Who takes an item looks at it first, and removes it when all else is done: by `del items[0]` and `taken += 1`, which call
-    nothing, so that no signal's handler runs there. An interrupt before them loses nothing, as the item is still there.
+    The receiver first looks at an item, and removes it after everything else is done, by `del
+    items[0]` and `taken += 1`. These call no function, so no signal handler runs between them. An
+    interrupt before them loses nothing, as the item is still there.
 
-    Waiting is done in `SimpleQueue.get`. What rings (`put`) may be called from anywhere, finalizers in the middle of a garbage
-    collection included.
+    Waiting is done in `SimpleQueue.get`. A signal to the waiting thread ("ring") is a `put` there,
+    which may be called from anywhere, also from finalizers during garbage collection.
 
     Races:
-    * Who changes something rings after that; who waits looks again after each ring. A ring too many costs one look.
-    * Nobody rings where a ring waits to be heard: it will be heard after the change.
-    * An interrupt between `make_room` and the removal gives the room early, not twice: there is one item too many for a while.
+    * A thread that changes something rings afterwards; a waiting thread checks again after each
+      ring. An additional ring costs one check.
+    * No thread rings if an earlier ring has not been noticed yet: it will be noticed after the
+      change.
+    * An interrupt between `make_room` and the removal makes the room early, not twice: for a while
+      there is one item too many.
     """
 
     def __init__(self, limit: int) -> None:
@@ -83,41 +88,41 @@ class HandOver:
         self._freed: SimpleQueue[None] = SimpleQueue()
 
     def wait_for_room(self) -> bool:
-        """Wait until there is room for one more, or it is closed; whether there is room."""
+        """Wait until there is room for one more item. Return True then, or False if the queue was closed."""
         while self._put - self._given_room >= self._limit and not self.closed:
             self._freed.get()
         return not self.closed
 
     def wait_for_close(self) -> None:
-        """For the thread that puts, when it has nothing more to put."""
+        """Wait until the queue is closed. For the sending thread, after its last item."""
         while not self.closed:
             self._freed.get()
 
     def put(self, item: Any) -> None:
-        """Put an item; there is room for it."""
+        """Append an item. The caller has waited for room."""
         self._put += 1
         self.items.append(item)
         _ring(self._filled)
 
     def first(self) -> Any:
-        """Wait for an item, and leave it there; None if it is closed."""
+        """Wait for an item, and return it without removing it; None if the queue was closed."""
         while not self.items and not self.closed:
             self._filled.get()
         return None if self.closed else self.items[0]
 
     def make_room(self) -> None:
-        """The first item is about to be removed."""
+        """Give the sender room for one more item, because the first one is about to be removed."""
         self._given_room = self.taken + 1
         _ring(self._freed)
 
     def remove(self) -> None:
-        """Remove the first item; for threads that no interrupt comes to."""
+        """Remove the first item. For threads that are never interrupted by signals."""
         self.make_room()
         del self.items[0]
         self.taken += 1
 
     def close(self) -> None:
-        """Have both threads wait no longer."""
+        """Close the queue, so that no thread waits any more."""
         self.closed = True
         _ring(self._filled)
         _ring(self._freed)

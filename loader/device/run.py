@@ -1,16 +1,19 @@
 """The two threads of a running feeder.
 
-In: an upstream iterator. Out: batches on their devices, in order, each with a mark of the place after it; last an end or error.
+In: an upstream iterator. Out: batches on their devices, in order, each with the position after it;
+then the end or an error.
 
     reader thread:    upstream iterator → transform         ─► loaded, at most `host_buffer` batches
-    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer` batches ─► the user
+    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer`
+    batches ─► the user
 
-Two threads, so that a slow record does not hold up batches that are on the host already, nor a transfer the reading. They know
-the run, not the feeder: a feeder that is dropped stops them, by closing the queues at which they wait.
+There are two threads, so that a slow record does not delay batches that are already on the host,
+and a transfer does not delay reading. The threads have a reference to the run, but not to the
+feeder. A feeder that is deleted stops them by closing the queues at which they wait.
 
-At interpreter exit all runs are stopped, and waited for, before jax takes its devices down. Ordinary threads would be waited
-for before that is possible, for ever; so these are daemons. A reader in a source that does not return is left where it is: it
-never gets to run Python again.
+At interpreter exit, all runs are stopped and waited for before jax shuts its devices down. Python
+would wait for ordinary threads before that is possible, for ever; so these threads are daemons. A
+reader whose source does not return is abandoned: it never runs Python code again.
 """
 
 from __future__ import annotations
@@ -33,20 +36,21 @@ from .upstream import Upstream
 EXIT_SECONDS = 1.0
 """Seconds that interpreter exit waits for a source."""
 
+# Changed and copied by single calls into C: there is no lock, which an interrupt might leave taken.
 _runs: set[weakref.ref[Run]] = set()
-"""All that there are. Changed and copied by single calls into C: there is no lock, which an interrupt might leave taken."""
+"""All runs that exist."""
 
 
 @dataclass(frozen=True)
 class Intake:
-    """The reader thread's work on each batch."""
+    """The work of the reader thread on each batch: read it from the upstream iterator, and transform it."""
 
     upstream: Upstream  # belongs to that thread until it has ended
     transform: Callable[[Any], Any] | None
     ends_with_error: bool  # otherwise the batch after the error follows
 
     def next(self) -> Loaded | End | Failed:
-        """The next batch, the end, or an error in its place."""
+        """Return the next batch, the end, or an error in its place."""
         try:
             return self._next()
         except BaseException as error:
@@ -71,7 +75,11 @@ class Intake:
 
 
 class Run:
-    """From one beginning to one end. The user takes from `ready`: `Delivered`, `Failed`; last `End`, or a final `Failed`."""
+    """A run of the two threads, from its beginning to its end.
+
+    The user takes `Delivered` and `Failed` items from `ready`. The last item is an `End`, or a
+    `Failed` that is final.
+    """
 
     def __init__(self, intake: Intake, stepper: Stepper, host_buffer: int, device_buffer: int) -> None:
         self._intake = intake
@@ -101,17 +109,20 @@ class Run:
         return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:
-        """Have the threads end soon; does not wait."""
+        """Tell the threads to end soon, without waiting for them."""
         self._loaded.close()
         self.ready.close()
 
     def abandon(self) -> None:
-        """Stop, and leave the upstream iterator as it is: the interpreter ends."""
+        """Stop without moving the upstream iterator, because the interpreter ends."""
         self._abandoned = True
         self.stop()
 
     def join(self, seconds: float = math.inf) -> bool:
-        """Wait for a transfer that has begun and, at most `seconds`, for the source; whether it has returned."""
+        """Wait until the transfer thread has ended.
+
+        Then return True if the reader thread ends within `seconds`, else False.
+        """
         wait_until(lambda: not self._transferrer.is_alive())
         return wait_until(lambda: not self._reader.is_alive(), seconds)
 
@@ -166,7 +177,7 @@ def _is_last(item: Loaded | Delivered | End | Failed | None) -> bool:
 
 
 def leave_to(iterator: Any) -> None:
-    """Wait until runs that were stopped no longer read from an iterator, so that another run can.
+    """Wait until runs that were stopped no longer read from an iterator, so that another run can use it.
 
     Raises:
         ValueError: a run that was not stopped reads from it.
@@ -185,7 +196,7 @@ def _all_runs() -> list[Run]:
 
 
 def _stop_all() -> None:
-    """At interpreter exit."""
+    """Stop all runs, at interpreter exit."""
     runs = _all_runs()
     for run in runs:
         run.abandon()

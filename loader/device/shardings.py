@@ -1,7 +1,8 @@
-"""The sharding of each leaf of a batch.
+"""Find the sharding of each leaf of a batch.
 
-In: what the user passed: a device, a sharding, `(mesh, axis names)`, or a tree of these; the leaves of a batch. Out: one
-sharding for each leaf, checked. Imports jax; what is known of a batch's layout is computed once for all batches like it.
+In: a device, a sharding, `(mesh, axis names)` or a tree of these, from the user; and the leaves of
+a batch. Out: one checked sharding for each leaf. Imports jax. What depends only on the layout of a
+batch is computed once for all batches of that layout.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
 
 
 def as_shardings(target: Any) -> Any:
-    """Turn the user's argument into a sharding, or a tree of shardings.
+    """Convert the user's argument to a sharding, or to a tree of shardings.
 
     Raises:
-        TypeError: something in it is neither a device nor a sharding.
-        ValueError: `(mesh, axis names)` names an axis that the mesh has not.
+        TypeError: a part of it is neither a device nor a sharding.
+        ValueError: `(mesh, axis names)` names an axis that the mesh does not have.
     """
     if target is None or (isinstance(target, list) and target and all(isinstance(each, jax.Device) for each in target)):
         what = "None" if target is None else "a list of devices"
@@ -65,7 +66,7 @@ def _as_sharding(target: Any) -> Sharding:
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:
-    """The shorthand: the names of the axes over which the leading axis is divided, or a whole PartitionSpec."""
+    """Convert `(mesh, axes)`: `axes` are the axis names for the leading axis, or a whole PartitionSpec."""
     spec = axes if isinstance(axes, PartitionSpec) else PartitionSpec(axes)
     names = [name for entry in spec for name in _names(entry)]
     unknown = [name for name in names if name not in mesh.shape]
@@ -83,20 +84,26 @@ def _described(mesh: Mesh) -> str:
 
 
 class Stays:
-    """In place of a sharding: the leaf stays on the host."""
+    """Marker in place of a sharding: the leaf stays on the host."""
 
 
 STAYS = Stays()
 
 
 def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep: bool) -> list[Any]:
-    """The sharding of each leaf; a sharding in the tree is that of all leaves below it.
+    """Return the sharding of each leaf of a batch. A sharding in the tree applies to all leaves below it.
 
-    A leaf with fewer axes than a `PartitionSpec` has entries takes the first of them; a number is on every device. With `keep`,
-    None and a key that is missing mean `STAYS`.
+    If a leaf has fewer axes than a `PartitionSpec` has entries, only the first entries are used. A
+    number is put on every device. With `keep`, None or a missing key in the tree means `STAYS`.
+
+    Args:
+        shardings: a sharding or a tree of them.
+        structure: structure of the batch.
+        ranks: number of axes of each leaf.
+        keep: leaves without a sharding stay on the host.
 
     Raises:
-        ShardingError: the tree of shardings is not one for this batch.
+        ShardingError: the tree of shardings does not fit the batch.
     """
     batch = structure.unflatten(range(structure.num_leaves))
     if keep:
@@ -111,7 +118,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
 
 
 def _completed(shardings: Any, batch: Any) -> Any:
-    """Shardings with `STAYS` where there is None, or a key of the batch is missing."""
+    """Return the shardings with `STAYS` in place of each None and each missing key of the batch."""
     if isinstance(shardings, (list, tuple)) and type(shardings) is type(batch) and len(shardings) == len(batch):
         parts = [_completed(*pair) for pair in zip(shardings, batch)]
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
@@ -130,7 +137,7 @@ def _completed(shardings: Any, batch: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def with_rank(sharding: Sharding, rank: int) -> Sharding:
-    """The sharding for a leaf with so many axes."""
+    """Return the sharding for a leaf with `rank` axes."""
     if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
         return sharding
     first = PartitionSpec(*tuple(sharding.spec)[:rank])
@@ -139,7 +146,10 @@ def with_rank(sharding: Sharding, rank: int) -> Sharding:
 
 @lru_cache(maxsize=256)
 def parts_of(sharding: NamedSharding, rank: int) -> tuple[int, tuple[int, ...]]:
-    """Divide a leaf with `rank` axes: pieces of its leading axis that this process holds, and of each axis of all."""
+    """Return the number of pieces of the leading axis that this process holds, and the number of pieces of each axis.
+
+    `rank` is the number of axes of the leaf.
+    """
     entries = [*sharding.spec, *[None] * rank][:rank]
     whole = tuple(_size(sharding.mesh, entry) for entry in entries)
     held = sharding.addressable_devices_indices_map(whole).values()
@@ -151,9 +161,9 @@ def _size(mesh: Mesh, entry: Any) -> int:
 
 
 def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape of the array that the processes' leaves make together: rows come from each, other axes are whole everywhere.
+    """Return the shape of the global array that the leaves of all processes form together; None if jax has to find it.
 
-    None: jax has to find out.
+    Rows come from each process; all other axes are complete in each process.
     """
     if not isinstance(sharding, NamedSharding) or not shape:
         return None
@@ -162,27 +172,27 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def rows_divisor(sharding: Sharding, rank: int) -> int:
-    """Number that this process's rows must be a multiple of."""
+    """Return the number of which the number of this process's rows must be a multiple."""
     return parts_of(sharding, rank)[0] if isinstance(sharding, NamedSharding) else 1
 
 
 def divides_rows(sharding: Sharding, rank: int) -> bool:
-    """True if a leaf with `rank` axes is divided along its leading one, be it in one part."""
+    """Return True if a leaf with `rank` axes is divided along its leading axis, even if into a single part."""
     if isinstance(sharding, NamedSharding):
         return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))
     return bool(rank) and not sharding.is_fully_replicated
 
 
 def is_everywhere(sharding: Sharding) -> bool:
-    """True if a leaf is whole on all devices of a mesh."""
+    """Return True if each device of a mesh holds the whole leaf."""
     return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
 
 
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
-    """See that a leaf can be divided: its rows over the parts that this process holds, other axes over all.
+    """Check that a leaf can be divided: its rows over the parts that this process holds, other axes over all parts.
 
     Raises:
-        ShardingError: it cannot; the message names the nearest sizes that can.
+        ShardingError: it cannot be divided. The message names the nearest sizes that can.
     """
     if not isinstance(sharding, NamedSharding):
         return  # others are rare; jax explains those
@@ -211,21 +221,21 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
 
 
 def told(name: str) -> str:
-    """A leaf in messages; a batch that is no tree has one without a name."""
+    """Describe a leaf in messages. The name is empty if the batch is a single array."""
     return f"the batch's leaf {shorten(name)}" if name else "the batch"
 
 
 def processes_of(shardings: Any) -> list[int]:
-    """The processes that hold a part of any leaf, ascending."""
+    """Return the indices of the processes that hold a part of any leaf, sorted."""
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
 
 
 def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
-    """For each process, which parts of the leading axis its devices hold.
+    """Return, for each process, the numbers of the parts of the leading axis that its devices hold.
 
     Raises:
-        ShardingError: it is no sharding over a mesh, or is not divided along the leading axis in parts of one size.
+        ShardingError: the sharding has no mesh.
     """
     if not isinstance(sharding, NamedSharding):
         raise ShardingError(f"{short_repr(sharding)} has no mesh; pass a NamedSharding or (mesh, axis names).")

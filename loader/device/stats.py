@@ -1,7 +1,8 @@
-"""The user's waiting time by its reasons.
+"""Divide the user's waiting time by its reasons.
 
-In: for each batch, when the user waited and when it was read, transformed, agreed on and transferred. Out: seconds of waiting
-for each of these. What of the wait falls into none of them is hand-over: queues and the waking up of threads.
+In: for each batch, when the user waited, and when it was read, transformed, agreed on and
+transferred. Out: seconds of waiting for each of these. The rest of a wait is "hand-over": queues,
+and the waking up of threads.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
 from .queue import Times
 
 KEPT = 1000
-"""Steps that `FeederStats.last` holds."""
+"""Number of steps that `FeederStats.last` holds."""
 
 
 class BatchTimes(NamedTuple):
-    """A batch that the user received: when they waited for it, and when it was made."""
+    """Times of a batch that the user received: when they asked for it, when they got it, and when it was made."""
 
     asked: float
     taken: float
@@ -30,20 +31,22 @@ class BatchTimes(NamedTuple):
 
 
 OPERATION_LINES = 3
-"""Of a table, that tell what the loader's work took."""
+"""Number of lines about the loader's work in the printed table."""
 
 
 @dataclass(frozen=True)
 class FeederStats:
-    """The result of `feeder.stats()`; `print` it for a table of at most 15 lines.
+    """The result of `feeder.stats()`. `print` it for a table of at most 15 lines.
 
     Attributes:
-        steps: batches that the user received.
-        elapsed: seconds in which these were received, the user's own work in between included.
-        total: of all of them.
-        last: of each of the last 1,000, oldest first.
-        batches: when these were waited for, read, transformed, agreed on and transferred, by `time.perf_counter`.
-        loader: what the iterator that it reads from tells of the work, which is ahead of the user; None: it tells nothing.
+        steps: number of batches that the user received.
+        elapsed: seconds from the first to the last of these, including the user's own work.
+        total: waiting times of all steps together.
+        last: waiting times of each of the last 1,000 steps, oldest first.
+        batches: times at which these steps' batches were waited for, read, transformed, agreed on
+            and transferred, in seconds of `time.perf_counter`.
+        loader: statistics of the `DataLoader`'s iterator, which is ahead of the user; None if the
+            feeder reads from something else.
     """
 
     steps: int
@@ -54,7 +57,7 @@ class FeederStats:
     loader: IteratorStats | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the single batches, as plain values for JSON."""
+        """Return everything except the single steps, as plain values for JSON."""
         return {
             "steps": self.steps,
             "elapsed": self.elapsed,
@@ -91,11 +94,11 @@ _PARTS = (
     ("transfer", "send fewer bytes (uint8, converted on the device), or larger batches less often."),
     ("hand-over", "batches come in time, but many and small; make larger ones, or use some at once."),
 )
-"""The parts of a wait, in the order of `StepTimes`, and what to do where one is the largest."""
+"""The parts of a wait, in the order of `StepTimes`; each with advice if it is the largest."""
 
 
 def split(began: float, ended: float, times: Times) -> StepTimes:
-    """Divide a wait from `began` to `ended` by its reasons.
+    """Divide a wait from `began` to `ended` by its reasons. All times are seconds of `time.perf_counter`.
 
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)
@@ -116,7 +119,7 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 
 
 class Watch:
-    """Adds up. Notes are made by the consumer's thread; any may ask. Sums are made then, as `next` should cost little."""
+    """Collects the times of batches. The consumer's thread adds notes; any thread may ask for results."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -144,7 +147,7 @@ class Watch:
             self._steps += count
 
     def snapshot(self, loader: Snapshot | None) -> Snapshot:
-        """Counts and times of the steps, with the amounts and the stages of the loader."""
+        """Return counts and times of the steps, with the amounts and the stages of the loader's snapshot."""
         with self._adding:
             self._add_up()
             total = StepTimes(*self._total)

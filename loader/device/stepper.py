@@ -1,6 +1,6 @@
-"""One step of a feeder: from a batch on the host to one on the devices, as all hosts agree.
+"""Make one step of a feeder: take a batch on the host to its devices, as all hosts agree.
 
-In: what the reader thread gives. Out: what the user takes. Runs on the transfer thread.
+In: items of the reader thread. Out: items for the user. Runs on the transfer thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Stopped = Callable[[], bool]
 
 
 class Stepper:
-    """Makes the steps of one run; without an `agreement` no other process has a part in it."""
+    """Makes the steps of one run. With `agreement=None`, no other process takes part."""
 
     def __init__(
         self, description: FeederOptions, upstream: Upstream, transfer: Transfer, agreement: Agreement | None
@@ -42,7 +42,7 @@ class Stepper:
         self._most_rows: dict[str, int] = {}  # by the batch's layout, where no pipeline says how many rows are usual
 
     def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
-        """Turn an item into what the user takes; None when `stopped()` came true while others were waited for."""
+        """Turn an item of the reader into one for the user; None if `stopped()` became True meanwhile."""
         agree_from = time.perf_counter()
         prepared = self._prepared(item) if isinstance(item, Loaded) else None
         if isinstance(prepared, Failed):
@@ -115,10 +115,11 @@ class Stepper:
         return Offer("batch", self._on_uneven, known.rows, usual, known.divisor, known.described, steady)
 
     def _usual(self, item: Loaded, arrangement: Arrangement) -> int:
-        """The rows that a short batch is filled up to; 0 where it stays as it is.
+        """Return the number of rows to which a short batch is filled up; 0 if it is not filled up.
 
-        The pipeline alone decides it, so that a resumed run has the same shapes. Where batches do not come from a pipeline,
-        it is the most rows of earlier batches with the same layout.
+        Only the pipeline decides it, so that a resumed run has the same shapes. If batches do not
+        come from a pipeline, it is the largest number of rows of earlier batches with the same
+        layout.
         """
         if self._on_uneven != "pad" or arrangement.rows < 0:
             return 0
@@ -129,7 +130,10 @@ class Stepper:
         return most
 
     def _empty(self, stopped: Stopped) -> Prepared | None:
-        """A batch without rows, to be filled up, like those that this process had or another one has."""
+        """Return a batch without rows, to be filled up with zeros; None if `stopped()` became True before.
+
+        Its structure is that of earlier batches of this process, or of another one.
+        """
         if self._template is None and self._agreement is not None:
             self._template = self._agreement.template(stopped)
         return None if self._template is None else self._transfer.prepare(self._template)
@@ -138,7 +142,7 @@ class Stepper:
         return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:
-        """The run ends here, by an error or not; that of others is no failure of its own."""
+        """Leave the agreement. An error of another host does not count as a failure of this one."""
         if self._agreement is not None:
             failed = error is not None and not isinstance(error, HostsError)
             self._agreement.leave(self._failure(error) if failed and error is not None else None)

@@ -1,10 +1,11 @@
-"""Host trees become trees of `jax.Array`.
+"""Turn host trees into trees of `jax.Array`.
 
-In: trees of NumPy arrays and numbers. Out: trees of jax.Array, on their devices, transferred. Used by the feeder's transfer
-thread alone.
+In: trees of NumPy arrays and numbers. Out: trees of `jax.Array`, completely transferred to their
+devices. Only the feeder's transfer thread uses this module.
 
-No copy on the host is made here. On CPU, jax uses an array that is 64-byte aligned as it is, and keeps it, and so its slab's
-lease, until the jax.Array dies. On other devices the host's arrays must stay until the transfer is done; this waits for that.
+It makes no copy on the host. On CPU, jax uses a 64-byte aligned array without a copy, and keeps it,
+and so the lease of its memory, until the `jax.Array` dies. For other devices, the host's arrays
+must stay unchanged until the transfer is done; this module waits for that.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from .trees import flatten
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The facts that all batches of the same structure, shapes and dtypes share."""
+    """Facts about all batches with the same structure, shapes and dtypes."""
 
     structure: Structure
     kinds: list[tuple[tuple[int, ...], Any]]  # shape and dtype of each leaf
@@ -54,7 +55,7 @@ class Arrangement:
 
     @cached_property
     def described(self) -> str:
-        """The leaves that go, without the number of rows: what must be the same on all hosts."""
+        """Description of the leaves that go to devices, without the number of rows. It must be equal on all hosts."""
         return "; ".join(self._described(number, *self.kinds[number]) for number in self.going)
 
     def _described(self, number: int, shape: tuple[int, ...], dtype: Any) -> str:
@@ -64,13 +65,16 @@ class Arrangement:
 
 @dataclass(slots=True)
 class Prepared:
-    """A batch taken apart."""
+    """A batch split into its leaves, with the facts about batches like it."""
 
     leaves: list[Any]
     arrangement: Arrangement
 
     def template(self) -> Any:
-        """The same tree without rows: what a process that has no batch fills up with zeros. Leaves without rows stay."""
+        """Return the same tree without rows. A process that has no batch fills it up with zeros.
+
+        Leaves that have no rows keep their values.
+        """
         going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
         leaves = [
             _kept(leaf[:0] if number in with_rows else leaf) if number in going else None
@@ -79,9 +83,10 @@ class Prepared:
         return self.arrangement.structure.unflatten(leaves)
 
     def constants(self) -> dict[str, bytes]:
-        """The leaves without rows that go to devices, by name: all batches must have the same, if they are filled up.
+        """Return the bytes of the leaves that go to devices and have no rows, by name.
 
-        A process that has no batch any more would put another value on its devices.
+        If batches are filled up, these leaves must be equal in all batches. Otherwise a process
+        without a batch would put another value on its devices.
         """
         arrangement = self.arrangement
         constant = [number for number in arrangement.going if number not in arrangement.with_rows]
@@ -89,10 +94,10 @@ class Prepared:
 
 
 class Transfer:
-    """Brings batches to devices.
+    """Transfers batches to devices.
 
     Raises:
-        ValueError: page-locked memory is not for these shardings.
+        ValueError: `pinned_host` is used with devices of several processes.
     """
 
     def __init__(self, description: FeederOptions) -> None:
@@ -108,12 +113,12 @@ class Transfer:
         self.warning: str | None = None  # about the first that was; for the user's thread
 
     def prepare(self, batch: Any) -> Prepared:
-        """Take a batch apart, and see where its leaves go.
+        """Split a batch into leaves, and find the sharding of each.
 
         Raises:
-            TypeError: a leaf cannot go to a device.
-            OverflowError: a Python int does not fit in one.
-            ShardingError: the shardings are not for such a batch.
+            TypeError: a leaf cannot be put on a device.
+            OverflowError: a Python int is too large for a device.
+            ShardingError: the shardings do not fit the batch.
         """
         leaves, structure = flatten(batch)
         for number, leaf in enumerate(leaves):
@@ -164,10 +169,13 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
-        """The batch on its devices, filled up with zeros to `rows` unless that is None; and the mask.
+        """Transfer a batch, and return it on its devices, with the mask or None.
+
+        The batch is filled up with zeros to `rows` rows, unless `rows` is None. The mask is False
+        for rows that were filled in.
 
         Raises:
-            ShardingError: a leaf cannot be divided.
+            ShardingError: a leaf cannot be divided over its devices.
         """
         arrangement = prepared.arrangement
         going = [prepared.leaves[number] for number in arrangement.going]
@@ -191,10 +199,11 @@ class Transfer:
 
 
 def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int]) -> tuple[int | None, int, list[int]]:
-    """The leaf that gives the number of rows, that number, and the leaves that have these rows.
+    """Return the leaf that defines the number of rows (or None), that number, and the leaves with these rows.
 
-    That is the first leaf which is divided along its leading axis, or else the first that has one. Where some leaf is divided,
-    one that is whole on every device is no part of the batch's axis, though it may be as long.
+    It is the first leaf that is divided along its leading axis, or else the first that has an axis.
+    If some leaf is divided, a leaf that is whole on every device has no rows of the batch, even if
+    it has the same length.
     """
     leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
     if leading is None:
@@ -205,7 +214,7 @@ def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int
 
 
 def _check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[int]) -> None:
-    """See that there is one number of rows to fill up."""
+    """Check that all leaves with rows have the same number of rows."""
     sizes = {shapes[index][0]: names[index] for index in divided or range(len(shapes)) if shapes[index]}
     if len(sizes) > 1:
         each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])
@@ -225,7 +234,7 @@ def _content(leaf: Any) -> bytes:
 
 
 def _number(value: Any, structure: Structure, number: int) -> Any:
-    """A Python number as an array; jax would wrap an int that does not fit."""
+    """Convert a Python number to an array. An int that does not fit is an error, as jax would wrap it."""
     if isinstance(value, int):
         limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
         if not limits.min <= value <= limits.max:
@@ -237,7 +246,7 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
 
 
 def _narrower(dtype: Any) -> Any:
-    """The dtype that devices hold integers in, if it has fewer bits than theirs; else None."""
+    """Return the dtype in which devices hold integers of a dtype, if it has fewer bits; else None."""
     if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return None
     held = jax.dtypes.canonicalize_dtype(dtype)
@@ -245,7 +254,7 @@ def _narrower(dtype: Any) -> Any:
 
 
 def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
-    """The warning of the first integer that does not fit on devices; None if all do."""
+    """Return a warning about the first integer that devices cannot hold; None if they can hold all."""
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
         ends = (leaf.min(), leaf.max()) if np.size(leaf) else ()
@@ -273,7 +282,7 @@ def _kind(dtype: Any) -> str:
 
 
 def _is_supported(dtype: Any) -> bool:
-    """True if jax has arrays of a dtype; its own, such as bfloat16 and those of random keys, too."""
+    """Return True if jax has arrays of a dtype, including its own dtypes such as bfloat16 and random keys."""
     if not isinstance(dtype, np.dtype):
         return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended)) if not isinstance(dtype, type) else False
     if not dtype.isnative:
@@ -297,10 +306,10 @@ def _filled(leaf: Any, wanted: int) -> Any:
 
 
 def to_devices(leaves: Sequence[Any], shardings: Sequence[Any], pinned_host: bool) -> list[Any]:
-    """Arrays on their devices, the transfer done.
+    """Transfer arrays to their devices, and wait until that is done.
 
-    With `pinned_host` they go through page-locked memory of the host, from which a GPU may be able to read faster than from
-    ordinary memory. That costs a copy on the host, and was never measured on a GPU: so it is off unless asked for.
+    With `pinned_host` they go through page-locked memory of the host, from which a GPU may read
+    faster than from ordinary memory. That costs a copy on the host.
     """
     if pinned_host:
         staged = [sharding.with_memory_kind("pinned_host") for sharding in shardings]
@@ -313,7 +322,7 @@ def _wait(arrays: list[Any]) -> list[Any]:
 
 
 def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
-    """Arrays on their way to their devices: of the local part of each, where other processes hold the rest."""
+    """Begin the transfer of arrays. If other processes hold the rest of a leaf, transfer this process's part."""
     if all(sharding.is_fully_addressable for sharding in shardings):
         one_for_all = shardings and all(sharding is shardings[0] for sharding in shardings)  # faster than one for each
         return list(jax.device_put(list(leaves), shardings[0] if one_for_all else list(shardings)))

@@ -1,7 +1,7 @@
-"""Trees of batches for devices: as JAX has them.
+"""Flatten batches for devices, with the tree classes that JAX knows.
 
-In: a batch. Out: its leaves and its structure. Classes that are registered with JAX in this process are nodes here, as they
-were registered. Workers do not import JAX, so `Batch` does not know these classes.
+In: a batch. Out: its leaves and its structure. Classes that are registered with JAX in this process
+are nodes. Workers do not import JAX, so `Batch` does not know these classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _node_of(leaf: Any) -> Node | None:
 
 
 def _taken_apart(tree: Any) -> tuple[list[Any], Any]:
-    """The children of a node, and JAX's structure of it alone."""
+    """Return the children of a node, and JAX's structure of this node alone."""
     children, structure = jax.tree_util.tree_flatten(tree, is_leaf=lambda each: each is not tree)
     return children, structure
 
@@ -33,5 +33,5 @@ NAMESPACE = _NODES.namespace
 
 
 def flatten(batch: Any) -> tuple[list[Any], Structure]:
-    """Leaves, and the structure that puts them together again. None is structure, not a leaf."""
+    """Return the leaves of a batch, and the structure that builds it again. None is structure, not a leaf."""
     return flatten_as(batch, nodes=_NODES)

@@ -1,7 +1,8 @@
 """The iterator that a feeder reads from, and the position of the feeder's user in it.
 
-In: the iterator of a loader, or any other. Out: one face for both. A mark of the place that follows is taken for every batch,
-by the thread that reads; it is asked only when the user asks, on the user's thread.
+In: the iterator of a loader, or any other. Out: the same interface for both. The reading thread
+takes a mark (a position) after every batch; its state is computed only when the user asks for it,
+on the user's thread.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Upstream:
-    """Any iterator, with a state or without. The feeder's threads know this, and never the feeder."""
+    """Wrapper of any iterator, with or without a state. The feeder's threads refer to it, and not to the feeder."""
 
     def __init__(self, iterator: Any, owned: bool) -> None:
         self.iterator = iterator
@@ -37,43 +38,54 @@ class Upstream:
         self.only_stacks = len(last) == 1 and last[0].only_stacks  # so that no function can change the number of rows
 
     def loader(self, what: str) -> DataLoaderIterator:
-        """The iterator of a `DataLoader`, for `what` only such has. Raises TypeError: it is another one."""
+        """Return the iterator if it is that of a `DataLoader`. `what` names the caller's purpose in the error.
+
+        Raises:
+            TypeError: it is another iterator.
+        """
         if self.host_iterator is None:
             raise _no_loader(what, a_kind_of(self.iterator))
         return self.host_iterator
 
     def mark(self) -> Any:
-        """The iterator's position: it has the methods of `StreamPosition`, or refuses."""
+        """Return the iterator's position.
+
+        The result has the methods of `StreamPosition`; some raise if it has no state.
+        """
         host = self.host_iterator
         return OtherMark(self.iterator, self.goes_back) if host is None else host.here()
 
     def told_at(self, mark: Any) -> str:
-        """The name of the iterator and, if known, the position of a mark."""
+        """Describe the iterator and, if known, the position of a mark."""
         host = self.host_iterator
         return f"source={type(self.iterator).__name__}" if host is None else mark.told(host.snapshot().worker_count)
 
     def set_state(self, state: Any, strict: bool) -> None:
-        """Have the stream go on from a state."""
+        """Move the iterator to a state.
+
+        Raises:
+            TypeError: the iterator has no `get_state` and `set_state`.
+        """
         if not self.goes_back:
             raise _no_state("set_state", a_kind_of(self.iterator))
         self.iterator.set_state(*((state,) if self.host_iterator is None else (state, strict)))
 
     def steady(self, mark: Any) -> int:
-        """The number of batches, from the one before the mark, that certainly have equal lengths; at least 1.
+        """Return the number of batches, from the one before the mark on, that certainly have equal lengths; at least 1.
 
-        Those are the whole batches that are left of an aligned pipeline that ends with its `Batch`.
+        These are the whole batches left in an aligned pipeline whose last operation is its `Batch`.
         """
         if not self.only_stacks or not mark.pipeline.aligned or mark.skipped:
             return 1
         return 1 + int(mark.pipeline.leaf.left_from(mark.cursor.positions[0]) // mark.pipeline.stages[0].unit)
 
     def usual_rows(self, mark: Any, rows: int, transformed: bool) -> int:
-        """The rows that a batch is to be filled up to, as the pipeline alone decides it; 0 for a whole batch.
+        """Return the number of rows to which a batch is filled up; 0 for a whole batch. The pipeline alone decides it.
 
         Args:
-            mark: of the place after the batch.
-            rows: that it has, after all functions.
-            transformed: a function of the feeder may have changed their number.
+            mark: position after the batch.
+            rows: rows of the batch, after all functions.
+            transformed: True if the feeder's `transform` may have changed the number of rows.
         """
         size = self.batch_size
         if size is None or rows >= size:
@@ -84,7 +96,7 @@ class Upstream:
         return size if table.row.max(initial=-1) + 1 < size else 0
 
     def go_back(self) -> None:
-        """The iterator has read ahead of the user: have it go back, if it can."""
+        """Move the iterator back to the user's position, if it has a state."""
         if self.user_mark is None:
             return
         if self.host_iterator is not None:
@@ -93,21 +105,21 @@ class Upstream:
             self.iterator.set_state(self.user_mark.get_state())
 
     def leave(self) -> None:
-        """Close the iterator, or have it go back if others have it, too."""
+        """Close the iterator; or, if the user passed it, move it back to the user's position."""
         if not self._owned:
             self.go_back()
         elif (close := getattr(self.iterator, "close", None)) is not None:
             close()
 
     def way_out(self) -> None:
-        """The last thing that a reader does: nobody may be there to wait for it."""
+        """Leave the iterator, at the end of the reader thread, if no other thread may do it."""
         if self.gone or not self._owned:
             with contextlib.suppress(Exception):  # whoever is there does the same, and hears of it
                 self.leave()
 
 
 class OtherMark:
-    """A place in an iterator of which nothing is known but, perhaps, its state."""
+    """Position in an iterator that is not a loader's. It has at most the iterator's state."""
 
     def __init__(self, iterator: Any, goes_back: bool) -> None:
         self._kind = a_kind_of(iterator)
@@ -125,7 +137,10 @@ class OtherMark:
 
 
 def _last_operations(pipeline: Pipeline) -> tuple[Operation, ...]:
-    """The last `Batch` of a pipeline and the operations after it; () if these may make several batches of one, or none."""
+    """Return the last `Batch` of a pipeline and the operations after it.
+
+    Returns () if these operations may turn one batch into several or none.
+    """
     if pipeline.top.stage is None:
         return ()
     operations = pipeline.stages[pipeline.top.stage].operations

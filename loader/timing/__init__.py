@@ -1,1 +1,1 @@
-"""Counts and times of the work: when each task was done and by whom, and what its operations took."""
+"""Counts and times of the work: when each task was done and by which worker, and the times of its operations."""

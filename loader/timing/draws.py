@@ -1,4 +1,4 @@
-"""Finds operations of a stage that draw from global random generators."""
+"""Find operations of a stage that draw from global random generators."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from ...common.generators.global_random import states
 from ...operations.protocol import Element, Step
 
+# Chosen: those of some records take less than a millisecond.
 LOOKS = 24
-"""Looks at the generators in the first task of a stage in a worker. Chosen: some records', in less than a millisecond."""
+"""Number of checks of the generators in a worker's first task of a stage."""
 
 NAMES = ("Python's `random`", "`np.random`", "`torch`")
 
 
 class DrawWatch:
-    """Finds the operations of a stage that draw from global generators, by looking before and after the first few calls."""
+    """Finds operations that draw from global generators, by comparing their states around the first calls."""
 
     def __init__(self) -> None:
         self._left = LOOKS
@@ -25,7 +26,11 @@ class DrawWatch:
         self._drew: dict[int, str] = {}
 
     def around(self, step: Step, place: int) -> Step:
-        """A step that looks: what was drawn before it was by the operation before, what is drawn after that by its own."""
+        """Wrap a step with checks of the generators' states.
+
+        A change before the step is charged to the operation before it, a change during the step to
+        the step's own operation.
+        """
 
         def watched(element: Element) -> None:
             if self._left > 0:
@@ -51,7 +56,7 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """The places of operations that drew, each with the name of a generator."""
+        """Return the indices of the operations that drew numbers, each with the name of the generator."""
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]
 

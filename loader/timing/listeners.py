@@ -1,6 +1,7 @@
-"""Tells tools of the loops that a program begins.
+"""Notify tools of the loops that a program begins.
 
-In: an iterator or a feeder that begins a run. Out: calls of those who listen; there are none but in a tool's own process.
+In: an iterator or a feeder that begins a run. Out: calls of the registered listeners. Only a tool's
+own process has any.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ _LISTENERS: list[Callable[[Any], None]] = []
 
 
 def begins(run: Any) -> None:
-    """Something that a user iterates begins to."""
+    """Call all listeners with an iterator or a feeder that begins to run."""
     for tell in _LISTENERS:
         tell(run)
 
 
 @contextmanager
 def listening(tell: Callable[[Any], None]) -> Iterator[None]:
-    """Within it `tell` is called with what begins, on the thread that iterates, in the order in which it begins."""
+    """Call `tell` with every run that begins inside the context, on the thread that iterates."""
     _LISTENERS.append(tell)
     try:
         yield

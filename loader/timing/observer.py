@@ -1,8 +1,7 @@
-"""Adds up, in the user's process, what workers noted of their tasks, what became of them, and who waited for whom.
+"""Add up, in the user's process, the times of tasks that workers measured, and the times that were spent waiting.
 
-In: blocks as they are taken, and what happens to workers. Out: sums, and the last tasks one by one. A task costs a row in the
-ledger; rows are added up when there are many, or when somebody asks. They lie in memory that is used again and again: objects
-that are kept would cost several times as much, in memory that no cache holds.
+In: blocks when they are received, and events of workers. Out: sums, and the last tasks one by one.
+Each task costs a row in a ledger. Rows are added up when there are many, or when somebody asks.
 """
 
 from __future__ import annotations
@@ -21,20 +20,22 @@ from .snapshot import Snapshot, StageNames, WorkerStats
 from .sums import Rows, StageSums, worker_stats
 from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
 
+# Chosen: some seconds of many small tasks, in a quarter of a megabyte.
 KEPT = 2000
-"""Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
+"""Number of tasks that are kept one by one."""
 
 _INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks", "read_bytes")
 _FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
 _ROW = Struct(f"={len(_INTS)}q{len(_FLOATS)}d")
 _DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name in _FLOATS)])
 
+# Chosen.
 KEPT_EVENTS = 200
-"""Starts and ends of workers that are kept. Chosen."""
+"""Number of starts and ends of workers that are kept."""
 
 
 class Waits:
-    """When the user's thread was in `next`."""
+    """Seconds that the user's thread spent in `next`, and the time between."""
 
     def __init__(self) -> None:
         self._seconds = 0.0  # of the waits that ended
@@ -43,7 +44,7 @@ class Waits:
         self._pauses = 0.0, 0.0  # the two longest times away: the second longest, and the longest
 
     def end(self, now: float) -> None:
-        """The wait that had begun ends."""
+        """Note that the current wait ended at time `now`."""
         began = now if self.began is None else self.began
         self._since = self._since or began
         away = began - (self._until or began)
@@ -52,23 +53,23 @@ class Waits:
         self._seconds, self._until, self.began = self.until(now), now, None
 
     def until(self, now: float) -> float:
-        """Seconds that were waited, those of a wait that has not ended included."""
+        """Return the seconds of all waits, including a current one until `now`."""
         began = self.began
         return self._seconds + (0.0 if began is None else now - began)
 
     @property
     def seconds(self) -> float:
-        """Seconds that were waited, in waits that ended."""
+        """Seconds of all waits that have ended."""
         return self._seconds
 
     @property
     def elapsed(self) -> float:
-        """Seconds from the first wait to the end of the last."""
+        """Seconds from the beginning of the first wait to the end of the last."""
         return self._until - self._since
 
     @property
     def paused(self) -> float:
-        """Seconds of the two longest times that the user was away, since they were last forgotten."""
+        """Seconds of the two longest times between waits, since `forget_pauses` was called last."""
         return sum(self._pauses if self.began is None else self._with(self.began - (self._until or self.began)))
 
     def _with(self, away: float) -> tuple[float, float]:
@@ -76,12 +77,12 @@ class Waits:
         return second, longest
 
     def forget_pauses(self) -> None:
-        """Look for the longest times anew."""
+        """Forget the longest times between waits."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 
 class Ledger:
-    """Rows are written by one thread; `count` of them so far."""
+    """Ring buffer with a row for each of the last tasks. One thread writes; `count` is the number of rows written."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -89,7 +90,7 @@ class Ledger:
         self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
 
     def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
-        """Write a row in the place of the oldest one."""
+        """Write a row in place of the oldest one."""
         worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _, read_bytes = times
         at = self.count % KEPT * _ROW.size
         ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes
@@ -97,7 +98,7 @@ class Ledger:
         self.count += 1
 
     def last_tasks(self) -> Iterator[tuple[Any, ...]]:
-        """Block, stage, start, stop, worker, moments and, in the order of `TaskTimes`, the times of the last tasks."""
+        """Yield the last tasks: block, stage, start, stop, worker, moments, and times in the order of `TaskTimes`."""
         for row in self.since(0).tolist():
             block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes = row[: len(_INTS)]
             *moments, began, ended, reading, packing, under_way = row[len(_INTS) :]
@@ -105,25 +106,25 @@ class Ledger:
             yield block, stage, start, stop, worker, moments, times
 
     def since(self, number: int) -> Rows:
-        """A copy of the rows from this number on, at most the last `KEPT`, oldest first."""
+        """Return a copy of the rows from number `number` on, oldest first; at most the last `KEPT`."""
         count = self.count
         return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
 
 class SharedBytes:
-    """Bytes of memory that is shared with the workers of one executor."""
+    """Bytes of memory shared with the workers of one executor: now, and at most so far."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
 
     def add(self, change: int) -> None:
-        """So many bytes more, or fewer, are shared."""
+        """Add a change of the shared bytes; it may be negative."""
         self.now += change
         self.most = max(self.most, self.now)
 
 
 class Observer:
-    """Watches one iterator from its start, or from a state on. Its thread makes notes; any may ask."""
+    """Watches one iterator from its start or from a restored state. Its thread writes notes; any thread may read."""
 
     def __init__(self) -> None:
         self.waits = Waits()
@@ -139,11 +140,11 @@ class Observer:
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def stage(self, number: int) -> StageSums:
-        """The sums of a stage; whoever takes its blocks counts these in them."""
+        """Return the sums of a stage, to which the receiver of its blocks adds."""
         return self._stages.setdefault(number, StageSums())
 
     def note(self, number: int, task: Any, block: Any) -> None:
-        """The rows of a task that was timed were taken: block `number`."""
+        """Note that the rows of a timed task were received; `number` is the number of its block."""
         times: TaskTimes = block.times
         start, stop = (task.start, task.stop) if hasattr(task, "start") else (0, times.inputs)
         self._ledger.write(number, task.stage, start, stop, times, block.moments)
@@ -156,17 +157,17 @@ class Observer:
             self._add_up()
 
     def worker_started(self, worker: int) -> None:
-        """A worker is being made."""
+        """Note that a worker is being started."""
         self.started += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, "started"))
 
     def worker_ended(self, worker: int, how: str) -> None:
-        """A worker is gone that was not asked to end."""
+        """Note that a worker has ended without being asked to; `how` says how."""
         self.ended += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
     def after(self, former: Observer) -> Observer:
-        """This one, of the workers of a former run: their number, and the memory that is shared with them."""
+        """Take the number of workers and the shared memory from the observer of a former run; return this observer."""
         self.worker_count, self.slabs = former.worker_count, former.slabs
         return self
 
@@ -175,7 +176,7 @@ class Observer:
         return dict(self._stages)
 
     def last_tasks(self) -> tuple[TaskEvent, ...]:
-        """The last tasks whose blocks were taken, in that order."""
+        """Return the last tasks whose blocks were received, in that order."""
         made_of = dict(self._made_of)
         return tuple(
             TaskEvent(
@@ -185,7 +186,7 @@ class Observer:
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """Counts and times of stages with these names, with `more` that the iterator knows."""
+        """Return counts and times of the stages, whose names are given. `more` are further fields of `Snapshot`."""
         stages, elapsed = sorted(self.stages().items()), self.waits.elapsed
         return Snapshot(
             elapsed=elapsed,
@@ -198,7 +199,7 @@ class Observer:
         )
 
     def worker_stats(self) -> WorkerStats:
-        """The work of workers between the first of the last tasks and the last one."""
+        """Return the work of workers from the first to the last of the kept tasks."""
         return worker_stats(self._ledger.since(0), self.started, self.ended, self.slabs.now, self.slabs.most)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:

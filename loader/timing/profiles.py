@@ -1,6 +1,7 @@
-"""Names what a thread does in profiles of `jax.profiler`.
+"""Name the work of a thread in profiles of `jax.profiler`.
 
-In: a name. Out: what puts it into the profile that is being taken, if one is. jax is not imported for it.
+In: a name. Out: a context that adds the name to a profile, if one is being taken. Does not import
+jax.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _NOWHERE = nullcontext()
 
 
 def profiled(name: str) -> AbstractContextManager[object]:
-    """Name what this thread does within the context."""
+    """Return a context in which the work of this thread has a name in profiles."""
     kind = getattr(
         sys.modules.get("jax.profiler"), "TraceAnnotation", None
     )  # None: nobody has imported it, or not wholly

@@ -1,4 +1,4 @@
-"""Counts and times of a loop: what stats, log, metrics, the terminal's line, reports and verdicts read."""
+"""Counts and times of a loop, for stats, logs, metrics, the progress line, reports and verdicts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class OperationStats:
-    """The time of an operation, which is timed now and then.
+    """Times of an operation, which is timed for some tasks only.
 
     Attributes:
-        number: of the operation in the pipeline.
-        name: the operation, in words.
-        seconds: of workers, over all tasks: its share of the tasks that were timed, times what all took.
-        per_input: seconds for each position or row that came to its stage.
-        timed: positions or rows of the stage for which it was timed; with none of them the seconds are 0.
-        slowest: seconds of its slowest call among these; 0 from the first operation on that takes several elements.
-        slowest_tag: what names the record of that call; see `Pipeline.place_of`. -1: none.
+        number: number of the operation in the pipeline.
+        name: description of the operation.
+        seconds: seconds of all workers in all tasks, estimated from the tasks in which it was
+            timed.
+        per_input: seconds for each position or row that entered its stage.
+        timed: number of positions or rows of the stage for which it was timed. If it is 0, the
+            seconds are 0.
+        slowest: seconds of its slowest timed call. 0 for the first operation that takes several
+            elements, and those after it.
+        slowest_tag: number that names the record of the slowest call, see `Pipeline.place_of`; -1
+            if none.
     """
 
     number: int
@@ -31,27 +35,32 @@ class OperationStats:
 
 @dataclass(frozen=True)
 class StageStats:
-    """The tasks of a stage whose results your process took. Seconds are those of all workers together, unless it is said.
+    """The tasks of a stage whose results your process has received.
+
+    Seconds are those of all workers together, unless noted.
 
     Attributes:
-        number: of the stage.
-        tasks: how many were done.
-        inputs: positions, or rows of earlier stages, that they were about.
-        rows: that came out.
-        nbytes: of these. Of rows that are no batches, the first of a task stands for the others.
-        reads: the inputs are positions, whose records it reads.
-        ends: the rows are elements, or are joined to be elements.
-        busy: all of it.
-        reading: of `busy`, in which records were read or waited for; a batch that is taken straight from columns is part of it.
-        packing: of `busy`, in which rows were made ready for your process.
-        under_way: in which records were being read, of all reads together: divided by the time, how many were under way.
-        between: of `busy`, spent in headrace itself between operations.
-        cpu_share: of the time of operations, the part in which workers were not waiting: for a disk, a lock or a sleep. 1.0
-            where nothing was timed.
-        waited: seconds of your process, in which it waited for results.
-        queued: seconds that tasks waited for a worker, on average.
-        ahead: tasks that were finished before they were asked for, on average over the time.
-        operations: each, in order.
+        number: number of the stage.
+        tasks: number of tasks.
+        inputs: number of positions, or rows of earlier stages, in these tasks.
+        rows: number of rows that came out.
+        nbytes: bytes of these rows. If rows are not batches, the first row of a task stands for the
+            others.
+        reads: True if the inputs are positions, whose records the stage reads.
+        ends: True if the rows are elements, or are joined to become elements.
+        busy: seconds of all tasks.
+        reading: part of `busy` in which records were read or waited for. It includes making batches
+            straight from columns.
+        packing: part of `busy` in which rows were prepared for sending to your process.
+        under_way: seconds of all reads together. Divided by the elapsed time, it is the mean number
+            of concurrent reads.
+        between: part of `busy` that headrace itself spent between operations.
+        cpu_share: part of the operations' time in which workers were not waiting for a disk, a lock
+            or a sleep. 1.0 if no operation was timed.
+        waited: seconds in which your process waited for results.
+        queued: mean seconds that a task waited for a worker.
+        ahead: mean number of tasks that were finished before their results were asked for.
+        operations: times of each operation, in order.
     """
 
     number: int
@@ -78,14 +87,15 @@ class WorkerStats:
     """The work of workers, over the last 2,000 tasks.
 
     Attributes:
-        count: workers that did any of them.
+        count: number of workers that did any of these tasks.
         busy: share of their time in which they did tasks.
-        starved: share in which they had none, as your process had all that it wanted ahead.
-        hand_over: share in which one was on its way to them.
-        started: worker processes that were made since the start.
-        ended: of these, the ones that ended by themselves or were killed.
-        slab_bytes: of memory that they share with your process now.
-        most_slab_bytes: the same at its largest.
+        starved: share in which they had no task, because your process had all results that it
+            wanted ahead.
+        hand_over: share in which a task was on its way to them.
+        started: worker processes started since the beginning.
+        ended: number of these that ended by themselves or were killed.
+        slab_bytes: bytes of memory that they share with your process now.
+        most_slab_bytes: largest value of `slab_bytes` so far.
     """
 
     count: int
@@ -99,15 +109,15 @@ class WorkerStats:
 
 
 class StepTimes(NamedTuple):
-    """Seconds for which the user waited, and what for; the parts add up to `waited`.
+    """Seconds for which the user waited, and for what. The parts add up to `waited`.
 
     Attributes:
-        waited: in `next`.
-        reading: the host iterator had yet to give the batch.
-        transforming: `transform` had yet to return.
-        agreeing: other hosts had yet to say what they have.
-        transfer: the batch was on its way to the devices.
-        hand_over: the rest: queues and the waking up of threads.
+        waited: seconds in `next`.
+        reading: seconds until the host iterator returned the batch.
+        transforming: seconds in which `transform` ran.
+        agreeing: seconds in which other hosts had not yet said what they have.
+        transfer: seconds in which the batch was transferred to the devices.
+        hand_over: the rest: queues, and the waking up of threads.
     """
 
     waited: float
@@ -119,27 +129,30 @@ class StepTimes(NamedTuple):
 
 
 PARTS_OF_A_WAIT = ("waited", "reading", "transforming", "agreeing", "transfer", "hand_over")
-"""The fields of `StepTimes`."""
+"""The names of the fields of `StepTimes`."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Counts and times of a loop since its start, or since the last `set_state`; from `snapshot()` of an iterator or a feeder.
+    """Counts and times of a loop since its start or the last `set_state`; from `snapshot()` of an iterator or a feeder.
 
-    It costs less than `stats()`, which adds the single tasks. Records, bytes and stages are of the tasks whose results your
-    process took, which may be some more than you received the elements of.
+    It costs less than `stats()`, which adds the single tasks. Records, bytes and stages are counted
+    for tasks whose results your process has received. Some of their elements may not have been
+    delivered to you yet.
 
     Attributes:
-        steps: elements that you received.
-        elapsed: seconds in which you received them, your own work in between included.
-        waited: seconds of these that you spent in `next`. Without workers your thread does the operations there.
-        worker_count: of the loader, now.
-        skipped: records or batches left out because they failed.
-        stages: what the tasks of each stage took; none with `ExecutionOptions(observe=False)`.
-        records: positions whose records were read.
-        nbytes: bytes of the records that were read, also of those that operations left out; estimated where sizes differ.
-        shared_bytes: memory that workers share with your process now.
-        feeding: of a device feeder, the parts of `waited`.
+        steps: number of elements that you received.
+        elapsed: seconds in which you received them, including your own work.
+        waited: seconds of these that you spent in `next`. Without workers, your thread runs the
+            operations there.
+        worker_count: current number of workers of the loader.
+        skipped: number of records or batches that were skipped because they failed.
+        stages: times of each stage's tasks; empty with `ExecutionOptions(observe=False)`.
+        records: number of positions whose records were read.
+        nbytes: bytes of the records that were read, including those that operations dropped. An
+            estimate if sizes differ.
+        shared_bytes: bytes of memory that workers share with your process now.
+        feeding: the parts of `waited`, for a device feeder; otherwise None.
     """
 
     steps: int
@@ -154,7 +167,7 @@ class Snapshot:
     feeding: StepTimes | None = None
 
     def since(self, before: Snapshot) -> Snapshot:
-        """With what was added after `before`; all of it, if the loop began anew."""
+        """Return the counts since an earlier snapshot; or this snapshot, if the loop began anew in between."""
         added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
         return self if any(added[name] < 0 for name in _COUNTED[:-1]) else replace(self, **added)
 
@@ -163,7 +176,7 @@ _COUNTED = ("steps", "elapsed", "waited", "records", "nbytes")  # the last one i
 
 
 class StageNames(NamedTuple):
-    """A stage in words."""
+    """Names and facts about a stage."""
 
     first: int  # number of its first operation in the pipeline
     operations: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""The sums over the tasks of a stage, and the work of workers between them.
+"""Sums over the tasks of a stage, and the work of workers.
 
-In: the times of tasks, as columns. Out: sums, and stats.
+In: the times of tasks, as columns of an array. Out: sums, and statistics.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from .snapshot import OperationStats, StageNames, StageStats, WorkerStats
 from .times import OperationTimes, SlowestCall
 
 Rows: TypeAlias = NDArray[Any]
-"""One for each task; the columns have the names of what they tell."""
+"""Structured array with one row for each task, and named columns."""
 
 
 @dataclass(slots=True)
 class StageSums:
-    """Sums over all tasks of a stage, those too that were not timed and that others represent. Seconds, unless it is said."""
+    """Sums over all tasks of a stage. Tasks that were not timed are represented by timed ones.
+
+    Values are seconds, unless their comment says otherwise.
+    """
 
     batches: bool = False  # the rows are made of several inputs, the last one maybe of fewer
     tasks: int = 0  # number
@@ -60,17 +63,17 @@ class StageSums:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows of all tasks, estimated from the timed ones: by input for batches, else by row."""
+        """Bytes of the rows of all tasks, estimated from the timed tasks: per input for batches, otherwise per row."""
         of_all, timed = (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
         return round(self.timed_nbytes * of_all / timed) if timed else 0
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of the records of all tasks, estimated from the timed ones."""
+        """Bytes of the records of all tasks, estimated from the timed tasks."""
         return round(self.timed_read_bytes * self.inputs / self.timed_inputs) if self.timed_inputs else 0
 
     def add_look(self, look: OperationTimes, tasks: int) -> None:
-        """Add a task that was timed operation by operation, and that represents `tasks` of them."""
+        """Add a task whose operations were timed one by one. It represents `tasks` tasks."""
         self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs
         self.looked += look.seconds
@@ -83,7 +86,7 @@ class StageSums:
                 self.slowest[worst.operation] = worst
 
     def stats(self, number: int, names: StageNames, elapsed: float) -> StageStats:
-        """For users, after `elapsed` seconds of the loop."""
+        """Return the statistics of the stage, after `elapsed` seconds of the loop."""
         whole = self.inputs / self.stood_for if self.stood_for else 1.0  # nothing stands for the last tasks yet
         busy, reading, packing = whole * self.busy, whole * self.reading, whole * self.packing
         work = busy - reading - packing
@@ -119,12 +122,16 @@ class StageSums:
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
-    """The sum over all tasks that these represent, of seconds that are not below 0."""
+    """Return the sum of seconds over all tasks that the timed ones represent. Negative values count as 0."""
     return float(np.maximum(each, 0.0) @ tasks["tasks"])
 
 
 def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
-    """Shares of the time from the first of some tasks to the last; with the other `counts` of `WorkerStats`."""
+    """Return the work of workers from the first of some tasks to the last.
+
+    `counts` are the remaining fields of `WorkerStats`: `started`, `ended`, `slab_bytes`,
+    `most_slab_bytes`.
+    """
     last: dict[int, float] = {}
     busy = starved = hand_over = 0.0
     names = ["worker", "submitted", "began", "ended", "tasks"]

@@ -1,6 +1,6 @@
-"""Times that a worker notes of a task: plain numbers, which travel with its block.
+"""Times of a task as a worker measures them: plain numbers, which are sent with the task's block.
 
-In: nothing. Out: times, in seconds of `time.perf_counter`, which all processes of one machine share on Linux.
+Times are seconds of `time.perf_counter`, which all processes of a machine share on Linux.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 Moments: TypeAlias = tuple[float, float, float]
-"""When a task was submitted, its block asked for, and that taken, in seconds of `time.perf_counter` in the user's process."""
+"""Times at which a task was submitted, its block was asked for, and the block was received.
+
+In seconds of `time.perf_counter` in the user's process.
+"""
 
 
 class SlowestCall(NamedTuple):
-    """The call of an operation, for one element, that took longest."""
+    """The longest call of an operation for one element."""
 
     seconds: float
     operation: int  # its place in the stage
@@ -20,7 +23,7 @@ class SlowestCall(NamedTuple):
 
 
 class OperationTimes(NamedTuple):
-    """The times of operations, from a task that was timed operation by operation: now and then, as that takes time itself."""
+    """Times of each operation in one task. Measured for some tasks only, because measuring takes time itself."""
 
     inputs: int  # of the task that were pushed through the operations meanwhile
     seconds: float  # that this took, without `extra`
@@ -31,7 +34,7 @@ class OperationTimes(NamedTuple):
 
 
 class TaskTimes(NamedTuple):
-    """When a worker did a task, and what it was about."""
+    """When a worker did a task, and counts of the task."""
 
     worker: int
     began: float
@@ -47,23 +50,23 @@ class TaskTimes(NamedTuple):
     read_bytes: int = 0  # of the records that were read, estimated from some of them
 
     def moved(self, seconds: float) -> TaskTimes:
-        """The same by the clock of another machine, which is ahead by `seconds`."""
+        """Return the times by the clock of another machine, which is ahead by `seconds`."""
         return self._replace(began=self.began + seconds, ended=self.ended + seconds)
 
 
 class TaskEvent(NamedTuple):
-    """A task that was done, and whose block was taken.
+    """A task that was done, and whose block was received.
 
     Attributes:
-        block: number of its rows, among those of the iterator.
-        stage: number of the stage.
-        start: its positions are `[start, stop)`; of a task on rows, `stop - start` is their number.
-        stop: see `start`.
-        made_of: for a task on rows, the numbers of the blocks that these are of.
-        submitted: when it was given to the workers.
-        asked: when the rows were asked for.
-        taken: when they were there.
-        times: what the worker noted.
+        block: number of its block, among the blocks of the iterator.
+        stage: number of its stage.
+        start: first position of the task. For a task on rows, 0.
+        stop: end of its positions, exclusive. For a task on rows, the number of rows.
+        made_of: for a task on rows, the numbers of the blocks that the rows are from.
+        submitted: time at which it was submitted to the workers.
+        asked: time at which its rows were asked for.
+        taken: time at which the rows were received.
+        times: times that the worker measured.
     """
 
     block: int
@@ -81,7 +84,7 @@ class TaskEvent(NamedTuple):
 
 
 class WorkerEvent(NamedTuple):
-    """Something that happened to a worker."""
+    """An event in the life of a worker."""
 
     at: float
     worker: int

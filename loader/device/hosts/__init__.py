@@ -1,1 +1,1 @@
-"""Several processes: the shard that each loads, and their agreement on each step."""
+"""Feeders in several processes: the shard that each process loads, and their agreement on each step."""

@@ -1,15 +1,19 @@
-"""The processes of a run agree on each step before it is transferred, so that all have the same number of batches.
+"""Let the processes of a run agree on each step before the transfer, so that all have the same number of batches.
 
 In: what this process has for a step. Out: a verdict, the same on all processes.
 
-They leave word in the store, ahead of the training, on the feeder's transfer thread: never by a collective of the devices,
-which could come between those of the training step on another host. Where all know that the next n batches are whole (an
-endless aligned loader: for ever), they agree once for all n.
+The processes exchange messages in the key-value store of jax's coordination service, on the
+feeder's transfer thread and ahead of the training. They do not use a collective operation of the
+devices, which could come between the collectives of the training step on another host. If all
+processes know that the next n batches are whole, they agree once for all n; for an endless aligned
+loader, n is infinite.
 
-Keys are `headrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the same processes are numbered
-as they are made, and runs of a feeder as they begin (anew after an error or `set_state`), in the same order on all of
-these. Who has read the words of a later step has read those of all former ones: so the first process deletes a block once all
-are past it, and the last one to leave a run deletes what is left.
+Keys are `headrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the
+same processes are numbered in the order in which they are made, and the runs of a feeder in the
+order in which they begin (a run begins after an error or `set_state`). The order is the same on all
+processes. A process that has read the messages of a step has read those of all earlier steps. So
+the first process deletes a block of steps once all processes are past it, and the last process to
+leave a run deletes the rest.
 """
 
 from __future__ import annotations
@@ -28,11 +32,11 @@ from .template import from_text, to_text
 from .verdict import Go, Offer, Refuse, Verdict, decide
 
 WAIT_MS = 200
-"""Milliseconds between two looks of a waiting process whether it should stop."""
+"""Milliseconds after which a waiting process checks whether it should stop."""
 
 
 class KeyValueStore:
-    """The store. Raises `HostsError` when it is made and jax runs without its coordination service."""
+    """The key-value store of jax's coordination service. Raises `HostsError` if jax runs without that service."""
 
     def __init__(self) -> None:
         self._client = _client()
@@ -41,7 +45,7 @@ class KeyValueStore:
         self._client.key_value_set(key, value)
 
     def get(self, key: str, wait_ms: int = WAIT_MS) -> str | None:
-        """The text of a key, once it is there; None if that takes longer than `wait_ms`."""
+        """Return the text of a key, as soon as it is there; None if that takes longer than `wait_ms` milliseconds."""
         try:
             return str(self._client.blocking_key_value_get(key, wait_ms))
         except RuntimeError as error:
@@ -50,14 +54,14 @@ class KeyValueStore:
             return None
 
     def there(self, folder: str) -> dict[str, str]:
-        """The texts that are in a folder now, by the last part of their keys."""
+        """Return the texts that are in a folder now, by the last part of their keys."""
         return {key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)}
 
     def delete(self, folder: str) -> None:
         self._client.key_value_delete(folder)
 
     def count(self, key: str) -> int:
-        """Add one to a number; the sum, or 0 with a jax that cannot count."""
+        """Add one to the number of a key, and return the new number; 0 if this version of jax cannot count."""
         increment = getattr(self._client, "key_value_increment", None)
         return 0 if increment is None else int(increment(key, 1))
 
@@ -78,14 +82,14 @@ def _client() -> Any:
 
 
 BLOCK = 64
-"""Steps whose messages between hosts are deleted together."""
+"""Number of steps whose messages are deleted together."""
 
 _feeder_numbers: dict[str, int] = Counter()
-"""How many feeders there were, by the name of their processes."""
+"""Number of feeders made so far, by the name of their group of processes."""
 
 
 class Agreement:
-    """Agrees for one run with the other processes. Only its transfer thread uses it."""
+    """The agreement of one run with the other processes. Only the run's transfer thread uses it."""
 
     def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
         self._store = KeyValueStore()
@@ -102,7 +106,10 @@ class Agreement:
         self.spoiled = False  # what was agreed on could not be done here: the others have gone on without this process
 
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
-        """The verdict for the next step, when all have said what they have; None when `stopped()` comes true first."""
+        """Return the verdict for the next step, after all processes have sent their offers.
+
+        Returns None if `stopped()` becomes True before.
+        """
         if self._certain:
             verdict = self._as_promised(offer)
             if verdict is not None:
@@ -120,7 +127,7 @@ class Agreement:
         return verdict
 
     def _as_promised(self, offer: Offer) -> Verdict | None:
-        """The verdict that was given for this step already; None if there must be another word on it."""
+        """Return the verdict that was given in advance for this step; None if the processes must agree again."""
         assert self._agreed is not None
         promised, verdict = self._agreed
         if (offer.kind, offer.rows, offer.layout) == ("batch", promised.rows, promised.layout):
@@ -151,7 +158,10 @@ class Agreement:
         return {int(process): Offer(**json.loads(word)) for process, word in words.items() if word is not None}
 
     def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
-        """The word of a process, be it that it has gone; None when `stopped()` comes true first."""
+        """Wait for the message of a process about a step, or about its end.
+
+        None if `stopped()` becomes True before.
+        """
         while not stopped():
             word = self._store.get(folder + process)
             if word is None and (gone := self._store.there(f"{self._folder}gone/").get(process)) is not None:
@@ -161,33 +171,33 @@ class Agreement:
         return None
 
     def _forget(self) -> None:
-        """Delete the block before this one: all have given their word on a later step, and so are past it."""
+        """Delete the messages of the block of steps before the current one, which all processes have passed."""
         block = self._step // BLOCK
         if self._me == self._processes[0] and block > self._kept_from:
             self._store.delete(f"{self._folder}{self._kept_from}/")
             self._kept_from = block
 
     def give_template(self, template: Any) -> None:
-        """Let a process that never has a batch know what one looks like. Given once."""
+        """Publish the structure of a batch, for processes that never have one. Only the first call has an effect."""
         if not self._gave_template:
             self._store.set(f"{self._folder}template/{self._me}", to_text(template))
             self._gave_template = True
 
     def template(self, stopped: Callable[[], bool]) -> Any:
-        """The template of some process with a batch; None when `stopped()` comes true first.
+        """Return the structure of a batch of another process; None if `stopped()` becomes True before.
 
         Raises:
-            HostsError: it has a class that this process does not know.
+            HostsError: the batch has a class that this process has not imported.
         """
         process = self._with_batches[0]
         text = self._wait_for(f"{self._folder}template/", str(process), stopped)
         return None if text is None else from_text(text)
 
     def leave(self, failure: Offer | None) -> None:
-        """The run ends here, or this process's part in it: tell those who may ask later, and delete its keys if all have left.
+        """Leave the run, with a failure or None. Tell the other processes, and delete the run's keys if all have left.
 
-        After a failure of its own in the middle of certain steps nobody has left: the others do not ask, and the step can be
-        tried again.
+        If this process fails in the middle of steps that were agreed in advance, it does not leave:
+        the others do not wait for it, and the step can be tried again.
         """
         if failure is not None and self._certain and not self.spoiled:
             return
@@ -199,9 +209,10 @@ class Agreement:
 
 
 class Agreements:
-    """The agreements of a feeder with the other `processes` that hold a part of its batches; none where there are no others.
+    """Makes the agreements of a feeder with the other processes that hold a part of its batches.
 
-    There is one for each run, or for several, where errors were in the middle of certain steps.
+    Each run has an agreement of its own, except that a run continues the last one if that failed in
+    the middle of steps that were agreed in advance.
     """
 
     def __init__(self, me: int, processes: Sequence[int]) -> None:
@@ -221,10 +232,11 @@ class Agreements:
         self._last: Agreement | None = None
 
     def next(self) -> Agreement | None:
-        """For the run that begins; None: it is alone.
+        """Return the agreement for the run that begins; None if no other process takes part.
 
         Raises:
-            HostsError: the last run failed with a batch that the other processes have.
+            HostsError: in the last run, this process failed with a batch that the other processes
+                have delivered.
         """
         if self._last is not None and self._last.spoiled:
             raise HostsError(
@@ -236,7 +248,7 @@ class Agreements:
         return self._last
 
     def forget(self) -> None:
-        """The next run begins elsewhere, or there is none."""
+        """Leave the last run, because the next one begins at another position, or because there is none."""
         if self._last is not None and not self._last.left:
             self._last.leave(None)
         self._last = None

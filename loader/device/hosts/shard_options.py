@@ -1,7 +1,8 @@
-"""Assigns one shard to all processes whose devices hold the same rows of a batch.
+"""Assign the same shard to all processes whose devices hold the same rows of a batch.
 
-In: a sharding. Out: the shard of this process. Model parallelism over several processes needs this; where the rows of
-a batch are divided over all processes, it gives what `ShardByJaxProcess` gives, in the order of the rows.
+In: a sharding. Out: the shard of this process. Model parallelism over several processes needs this.
+If the rows of a batch are divided over all processes, the result is that of `ShardByJaxProcess`,
+but in the order of the rows.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from ..options import jax_for
 
 
 def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_index: int | None = None) -> ShardOptions:
-    """The shard that this process should load so that batches can be put on a sharding.
+    """Return the shard that this process has to load so that its batches can be put on a sharding.
 
-    Processes whose devices hold the same rows of the leading axis get the same shard; shards are numbered in the order of
-    their rows.
+    Processes whose devices hold the same rows of the leading axis get the same shard. Shards are
+    numbered in the order of their rows.
 
     Args:
-        sharding: a `Sharding`, or `(mesh, axis names)`, that of the batches.
+        sharding: sharding of the batches: a `Sharding`, or `(mesh, axis names)`.
         drop_remainder: as in `ShardOptions`.
-        process_index: another process than this one.
+        process_index: process for which to return the shard. None: this process.
 
     Raises:
         MissingExtraError: jax is not installed.
-        ShardingError: a process holds none of the rows, or rows of two processes overlap without being the same, so that no
-            number of equal shards would do.
+        ShardingError: a process holds none of the rows, or the rows of two processes overlap
+            without being equal, so that no number of equal shards is possible.
 
     >>> import jax, headrace
     >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
@@ -44,11 +45,15 @@ def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_in
 
 
 def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, int]:
-    """Index and number of shards of a process.
+    """Return the shard index of a process, and the number of shards.
 
     Args:
-        process: its index.
-        parts: for each process, which parts of the leading axis its devices hold.
+        process: index of the process.
+        parts: for each process, the numbers of the parts of the leading axis that its devices hold.
+
+    Raises:
+        ShardingError: the process has no part, or the parts of processes are of unequal size or
+            overlap partly.
 
     >>> shard_of(2, {0: frozenset([0, 1]), 1: frozenset([0, 1]), 2: frozenset([2, 3]), 3: frozenset([2, 3])})
     (1, 2)

@@ -1,7 +1,10 @@
-"""The structure of a batch as a text that other processes read. In: a tree without rows. Out: JSON; and the tree again.
+"""Write the structure of a batch as text that other processes read.
 
-The text comes over a network. So it names no code: arrays are numbers, dtypes are NumPy's, and a class of the user's is looked
-up among those that this process has imported already, and must be a named tuple or a dataclass.
+In: a tree without rows. Out: JSON; and the tree again.
+
+The text comes over a network, so it names no code to run. Arrays are numbers, and dtypes are
+NumPy's. A class of the user's is looked up among the modules that this process has imported, and
+must be a named tuple or a dataclass.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ from ....operations.trees import is_leaf
 
 _SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "deque": deque}
 _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str, list, tuple, dict, set)}
-"""What makes the missing values of a `defaultdict`."""
+"""Types that may be the default factory of a `defaultdict`, by name."""
 
 
 def to_text(tree: Any) -> str:
-    """A tree of arrays as JSON; of a class that JSON cannot tell, its name alone.
+    """Return a tree of arrays as JSON. Only the name is written of a class that JSON cannot describe.
 
     >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
     {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}
@@ -35,7 +38,11 @@ def to_text(tree: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """The tree of a text. Raises HostsError: it is of a class that this process does not know, or is no such text."""
+    """Return the tree of a text.
+
+    Raises:
+        HostsError: the text is invalid, or it names a class that this process has not imported.
+    """
     try:
         return _tree(json.loads(text))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -45,7 +52,7 @@ def from_text(text: str) -> Any:
 
 
 def _told(tree: Any) -> Any:
-    """One node as `[kind, …]`."""
+    """Return a node of the tree as `[kind, …]`."""
     kind = type(tree)
     if tree is None:
         return None

@@ -1,6 +1,7 @@
-"""The hosts' decision on one step, from the offer of each: a pure function.
+"""Decide on one step from the offers of all hosts. A pure function.
 
-In: an offer of each process. Out: one verdict, the same on all of them, as it depends on the offers alone.
+In: an offer of each process. Out: one verdict. It is the same on all processes, because it depends
+only on the offers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OnUneven = Literal["error", "drop", "pad"]
 
 @dataclass(frozen=True)
 class Offer:
-    """The offer of one process for a step: a batch, the end of its stream, an error; or its feeder was closed."""
+    """The offer of one process for a step: a batch, the end of its stream, an error, or that its feeder was closed."""
 
     kind: Literal["batch", "end", "failed", "closed"]
     policy: OnUneven = "error"  # its `on_uneven`
@@ -31,7 +32,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class Go:
-    """Deliver the batch, filled up to `rows` if that is not None; the next `certain` ones need no agreement."""
+    """Verdict: deliver the batch, filled up to `rows` rows unless that is None.
+
+    The next `certain` batches need no agreement.
+    """
 
     rows: int | None = None
     certain: int = 0
@@ -39,12 +43,12 @@ class Go:
 
 @dataclass(frozen=True)
 class Stop:
-    """The stream ends here, on all hosts."""
+    """Verdict: the stream ends here, on all hosts."""
 
 
 @dataclass(frozen=True)
 class Refuse:
-    """An error, on all hosts."""
+    """Verdict: raise an error, on all hosts."""
 
     message: str
 
@@ -53,7 +57,7 @@ Verdict = Go | Stop | Refuse
 
 
 def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
-    """Decide on a step, from the offers by process.
+    """Return the verdict on step number `step`, from the offers of all processes by process index.
 
     >>> decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=8)}, 3)
     Go(rows=None, certain=0)
@@ -96,7 +100,7 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _padded(offers: Mapping[int, Offer], rows: set[int]) -> Go:
-    """All go on, with as many rows as usual, or so many more that they divide."""
+    """Let all processes deliver a batch with the usual number of rows, rounded up so that it can be divided."""
     wanted = max(*rows, *(offer.usual for offer in offers.values()))
     divisor = math.lcm(*(offer.divisor for offer in offers.values()))
     certain = min(offer.steady for offer in offers.values()) - 1 if rows == {wanted} else 0
