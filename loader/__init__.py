@@ -1,4 +1,4 @@
-"""The loader: runs source, sampler and operations, and knows the place in the stream."""
+"""The loader: it runs source, sampler and operations, and knows the position in the stream."""
 
 from typing import TYPE_CHECKING
 

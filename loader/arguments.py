@@ -48,7 +48,13 @@ class LoaderOptions(TypedDict, total=False):
 
 
 def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse arguments that `DataLoader` or `load` (`function`) does not accept: positional ones, and unknown names.
+    """Raise an error for arguments that `DataLoader` or `load` does not accept: positional ones, and unknown names.
+
+    Args:
+        function: name of the function, "DataLoader" or "load".
+        unnamed: positional arguments.
+        unknown: names of unknown keyword arguments.
+        known: names of all arguments.
 
     Raises:
         TypeError: there is such an argument. The message says what to write instead.
@@ -62,7 +68,11 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
 
 
 def as_list(name: str, operations: Any) -> Sequence[Any]:
-    """Return operations, if they are in a list. Raises TypeError otherwise."""
+    """Return `operations` if they are a list or a tuple.
+
+    Raises:
+        TypeError: they are not.
+    """
     if isinstance(operations, (list, tuple)):
         return operations
     raise TypeError(
@@ -71,10 +81,10 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
 
 def sampler_alone(**others: Any) -> None:
-    """Refuse arguments of `load` that define an order, if a sampler is given.
+    """Check that no argument of `load` defines an order in addition to its sampler.
 
     Raises:
-        TypeError: one of them is not None.
+        TypeError: one of the arguments is not None.
     """
     for name, value in others.items():
         if value is not None:
@@ -85,7 +95,7 @@ def sampler_alone(**others: Any) -> None:
 
 
 def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the balance of a loader on a source. Arguments as in `load`.
+    """Return the `Balance` of a loader, or None if it is not balanced. The arguments are those of `load`.
 
     Raises:
         TypeError: `balance` has a wrong type, or `lengths` are given without it.
@@ -111,7 +121,7 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _packed_costs(source: Any, cost: Cost | None) -> Any:
-    """Return the costs of packed rows, `float64[records]`, if the source, or a part of a mix, has packed rows; else None."""
+    """Return the costs of packed rows, `float64[records]`; None if neither the source nor a part has any."""
     if not isinstance(source, MixedSource):
         own = getattr(source, "packed_costs", None)
         return None if own is None else own(cost)
@@ -122,7 +132,7 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
-    """Return True if failing records are skipped, or the function that decides it."""
+    """Return True if failing records are skipped, False if they raise, or the user's function that decides it."""
     if not callable(on_error):
         one_of("on_error", on_error, "raise", "skip")
     if max_errors is not None:
@@ -133,7 +143,11 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
 
 
 def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None) -> None:
-    """Raise SeedError if the global generators are to be seeded, and there is no seed."""
+    """Check that the sampler has a seed if the global random generators are to be seeded.
+
+    Raises:
+        SeedError: it has none.
+    """
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
             "seed_globals=True seeds by the sampler's seed, and it has none; pass seed= to it, IndexSampler(…, seed=0)."
@@ -141,7 +155,7 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
 
 
 def warn_of_no_effect(execution: ExecutionOptions) -> None:
-    """Warn of arguments without effect in their combination."""
+    """Warn of `timeout` or `worker_init_fn` if there is no worker process for which they have an effect."""
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
@@ -157,7 +171,7 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
 
 
 def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
-    """Warn if several shards fetch each block of a shuffle from a store."""
+    """Warn if several shards fetch the same blocks of a `BlockShuffle` from a store."""
     if not isinstance(shuffle, BlockShuffle) or getattr(source, "announce", None) is None:
         return
     readers = shuffle.readers_of_a_block(shard_count)
@@ -173,7 +187,7 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
 
     Args:
         operations: operations of a pipeline.
-        batch: its number among the batches; None: there is only one.
+        batch: number of the `Batch` among all batches, which may be negative. None: there is only one.
 
     Raises:
         TypeError, ValueError: as in `with_batch_size`.

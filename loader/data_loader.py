@@ -1,4 +1,4 @@
-"""The loader describes a stream: source, sampler, operations. It holds no open file or thread; `iter(loader)` runs it."""
+"""The loader describes a stream: source, sampler, operations. It has no open file or thread; `iter(loader)` runs it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoaderDescription:
-    """Arguments of a loader."""
+    """What a loader was made of."""
 
     pipeline: Pipeline
     execution: ExecutionOptions
@@ -56,7 +56,7 @@ class LoaderDescription:
 
 
 class LoaderMethods(Remarks):
-    """Base of loaders: all of a `DataLoader` except `__len__`, because loaders under Grain's names have none."""
+    """All of a `DataLoader` except `__len__`. Loaders under Grain's names derive from it and have none."""
 
     _description: LoaderDescription
     _asked_as = "DataLoader"
@@ -203,7 +203,8 @@ class LoaderMethods(Remarks):
         """Return the same loader without the steps `[start_step, stop_step)` of each range, for example after a loss spike.
 
         Steps keep their numbers. Several calls add up. The state stores the ranges, so that a resumed run skips them too.
-        Nothing of them is read, unless a `Filter` or `FlatMap` decides what a step is. All shards should skip the same steps.
+        Skipped records are not read, unless a `Filter` or `FlatMap` decides what a step is. All shards should skip the
+        same steps.
 
         Raises:
             TypeError: `ranges` are not pairs of integers.
@@ -258,9 +259,9 @@ class LoaderMethods(Remarks):
 class DataLoader(LoaderMethods):
     """Records of a source, in a sampler's order, run through operations.
 
-    The stream depends on these alone: never on `worker_count`, buffers, timing or restarts. A loader is immutable. Each
+    The stream depends only on these, not on `worker_count`, buffers, timing or restarts. A loader is immutable. Each
     `iter(loader)` is an independent run from the start. For a loop per epoch use `loader.epochs(…)`: a second
-    `for batch in loader` would repeat the same shuffled epoch, which is a warning.
+    `for batch in loader` repeats the same shuffled epoch, and causes a warning.
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably also `__getitems__(keys)`. A list, an
@@ -270,23 +271,23 @@ class DataLoader(LoaderMethods):
         worker_count: 0 (default): work in the calling thread, and read ahead on threads. Other numbers: work in this number of
             processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as help. "cluster", with Ray: as many as the
             cluster has resources for, at any time.
-        worker_buffer_size: finished batches that are held ready for each worker (default 1); of small batches, as many as make
-            8 to 16 MB.
-        shard_options: the part of the stream for this process. None (default): that of the sampler.
+        worker_buffer_size: finished batches that are kept ready for each worker (default 1). If batches are small, as many
+            are kept ready as have 8 to 16 MB together.
+        shard_options: the part of the stream for this process. None (default): the sampler's `shard_options`.
         read_options: how records are read ahead. None (default): `ReadOptions()`.
         enable_profiling: Grain's name for `observe="log"`. False (default) leaves it to `observe`.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster,
             on this machine and others. Arrays from actors are read-only.
         timeout: maximum seconds of a task (a batch, or a span of records) in a worker process. Then the worker is killed, and
             the task is tried again, three times in all. None (default): no limit. Work in your own process, or on threads,
-            cannot be stopped; there it is a warning.
+            cannot be stopped; there, a timeout has no effect, and causes a warning.
         on_error: "raise" (default), or "skip" to skip records (and, after a batch, batches) that cannot be read, whose
             operations fail, or that end or hang their worker process at each of three tries. They are logged and counted in
-            `iterator.skipped_count`, and the records after them move up. Or a function `(error, keys)` that returns "raise" or
-            "skip" for each failure. It gets the exception and a list of the keys of the records that would be skipped (for a
-            mix, pairs of part and key). It runs in workers, and may be called more than once for a failure.
+            `iterator.skipped_count`, and the next records take their places. Or a function `(error, keys)` that returns
+            "raise" or "skip" for each failure. It gets the exception and a list of the keys of the records that would be
+            skipped (for a mix, pairs of part and key). It runs in workers, and may be called more than once for a failure.
         max_errors: maximum number of skipped records, before `TooManyErrorsError`. None (default): any number.
-        ray_options: needs of each actor, as arguments of Ray's `.options()`. Default: a CPU.
+        ray_options: resources of each actor, as arguments of Ray's `.options()`. Default: one CPU.
         address: address of the Ray cluster, "host:port" or "auto". None (default): the cluster that this process has joined, or
             that the environment variable RAY_ADDRESS names; otherwise one is started on this machine.
         observe: True (default): time tasks and operations, for `iterator.stats()`; costs less than 1 %. "log": also write its
@@ -297,15 +298,15 @@ class DataLoader(LoaderMethods):
             The sampler needs a seed. Not for threads, which share the generators. False (default): each worker process has
             its own states, and an operation that is seen to draw from them causes a warning. It is better to use the
             generator that `RandomMapTransform` passes.
-        hang_seconds: seconds after which an unfinished task is a warning in the log, repeated after the same time
-            (default 60; None: never). It names the operation, the record and the line of code that is being executed, in your
-            process or in a worker.
-        growth: when appended records of a source, or of parts, with `growing=True` are added; see `GrowthOptions`. None:
-            "epoch".
+        hang_seconds: seconds after which a warning about an unfinished task is logged, and again each time these seconds
+            have passed (default 60; None: never). It names the operation, the record and the line of code that is being
+            executed, in your process or in a worker.
+        growth: for sources, or parts of a mix, with `growing=True`: when appended records join the stream; see
+            `GrowthOptions`. None (default): "epoch".
         omit: records to omit: an array, list or set of their keys; the path of a file of keys, one a line or `.npy`; or a
             function of a file name and a row, which is called once for all records. The other records keep their order. States
-            of runs that omitted fewer records can be resumed. Random operations draw by the new places. None (default): only
-            the records that the source says are gone.
+            of runs that omitted fewer records can be resumed. The random numbers of a record depend on its new place. None
+            (default): only the records that the source says are gone.
 
     Raises:
         TypeError: an argument has a wrong type, or a name of another library.
@@ -361,11 +362,11 @@ def load(
         shard_options: the part of the stream for this process. Default: all of it.
         transformations: operations before the batch.
         batch_size: number of elements in a batch. None (default): single elements.
-        drop_remainder: True: drop a last batch that is not full. The lengths of shards have their own `drop_remainder`.
-        balance: how shards get records of equal cost in each global batch. None (default): not at all. True: the cost is the
-            length. A function of an array of lengths, such as `attention(a, b)`: it returns the costs. Or a `Balance`.
-        lengths: lengths for `balance`. None (default): those that the source tells. An array: one for each record. A string:
-            the name of a field. A function: returns the length of a record; then all records are read here.
+        drop_remainder: True: drop a last batch that is not full. For shards of unequal length, see `ShardOptions`.
+        balance: gives shards records of equal cost in each global batch. None (default): no balance. True: the cost of a
+            record is its length. A function of an array of lengths, such as `attention(a, b)`: returns costs. Or a `Balance`.
+        lengths: lengths for `balance`. None (default): from the source. An array: one for each record. A string: the name of
+            a field with the length. A function: returns the length of a record; then all records are read here.
         sampler: as in `DataLoader`, instead of `num_epochs`, `shuffle`, `seed`, `balance` and `lengths`. Default None.
         *unnamed: refused: all arguments but the source need names.
         **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.

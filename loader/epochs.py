@@ -1,4 +1,4 @@
-"""Loop per epoch: one iterator after another, with one state for all of them."""
+"""Loop over epochs: one iterator after another, with one state for all of them."""
 
 from __future__ import annotations
 
@@ -56,14 +56,17 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return the same epochs, not begun, with iterators that another function makes of each epoch's loop."""
+        """Return the same epochs, not begun.
+
+        `open_loader` makes the iterator of each epoch from the epoch's loader.
+        """
         return Epochs(self._loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:
         return self._open_loader(self._loader_of(number))
 
     def __next__(self) -> Kind:
-        """Return the iterator of the next epoch; after a restore, of the rest of the restored epoch."""
+        """Return the iterator of the next epoch. After a restore, that is the rest of the restored epoch."""
         if self._closed:
             raise ClosedError("the epochs were closed; take new ones, loader.epochs(…), and give them the state.")
         if self._begun:
@@ -87,32 +90,34 @@ class Epochs(Resumable, Generic[Kind]):
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch, from 0, whose batches you have; after its loop has ended, of the next one."""
+        """Number of the epoch, from 0, whose batches you receive; after the end of its loop, of the next epoch."""
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
-        """Start the work for the present epoch now, in the background."""
+        """Start the work for the current epoch now, in the background."""
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()
 
     def get_state(self) -> bytes:
-        """Return the state, as JSON, like that of iterators. `iter(loader)` does not accept it."""
+        """Return the state as JSON bytes. `iter(loader)` does not accept it."""
         state: bytes = self._state_after() if self._batches.ended else self._batches.get_state()
         return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
-        """Move to a state from `get_state`, of these or other epochs, in any epoch; as for iterators.
+        """Move to a state from `get_state`, of these or other epochs of the pipeline. Arguments as for iterators.
 
         Raises:
-            CheckpointError: it is not a state of epochs, or belongs to another pipeline. The place stays the same.
+            CheckpointError: it is not a state of epochs, or belongs to another pipeline. The
+                position stays the same.
         """
         self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
     def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
-        """Resume after a run on another number of shards; as for iterators.
+        """Resume after a run on another number of shards. Arguments as for iterators.
 
         Raises:
-            CheckpointError: a state is missing, or belongs to another pipeline or epoch. The place stays the same.
+            CheckpointError: a state is missing, or belongs to another pipeline or epoch. The
+                position stays the same.
         """
         read = parsed(states)
         self._go_to(epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict, equal_steps))
@@ -137,7 +142,11 @@ class Epochs(Resumable, Generic[Kind]):
 
 
 def epoch_of(state: LoaderState) -> int:
-    """Return the epoch of a state of a loop per epoch. Raises CheckpointError for a state of `iter(loader)`."""
+    """Return the epoch number of a state.
+
+    Raises:
+        CheckpointError: the state is from `iter(loader)`, not from `loader.epochs(…)`.
+    """
     sampler = state.fingerprint["sampler"]
     epoch = sampler.get("epoch") if isinstance(sampler, dict) else None
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:
@@ -149,11 +158,16 @@ def epoch_of(state: LoaderState) -> int:
 
 
 def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
-    """Return the number of epochs for a pipeline; None if it is endless.
+    """Return the number of epochs of a pipeline; None if it is endless.
+
+    Args:
+        pipeline: pipeline of the loader.
+        count: number that the user asked for. None: all epochs of the sampler.
 
     Raises:
         TypeError: `count` is not an integer.
-        ValueError: the sampler has fewer epochs; or records are added during an epoch.
+        ValueError: the sampler has fewer epochs; or the source takes in appended records during an
+            epoch.
         EmptyStreamError: an epoch has too few records for a batch.
     """
     leaf = pipeline.leaf
@@ -183,7 +197,7 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     """Return the pipeline of one epoch. A growing source has the records that exist when the epoch begins.
 
     Raises:
-        CheckpointError: the epoch does not exist.
+        CheckpointError: the number of the epoch is too large.
     """
     pipeline = as_epoch_begins(pipeline, epoch)
     leaf = pipeline.leaf

@@ -14,7 +14,7 @@ OnError: TypeAlias = Callable[[Exception, list[Any]], Literal["skip", "raise"]]
 
 @dataclass(frozen=True)
 class Asked:
-    """User's function that decides about each failure."""
+    """The user's function that decides about each failure."""
 
     function: OnError
 
@@ -23,16 +23,16 @@ class Asked:
 
 
 Skips: TypeAlias = bool | Asked
-"""True if failing records are skipped, False if every failure ends the stream, or who decides it."""
+"""True: failing records are skipped. False: every failure ends the stream. `Asked`: the user's function decides."""
 
 
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
-    """Return None if the records are to be skipped, or the exception that ends the stream.
+    """Return None if the failing records are to be skipped, or the exception that ends the stream.
 
     Args:
         skips: setting of the pipeline.
-        error: exception of the records.
-        keys: returns the keys of the records that would be skipped.
+        error: exception that the records caused.
+        keys: function that returns the keys of the records that would be skipped.
     """
     if not isinstance(skips, Asked):
         return None if skips else error

@@ -13,23 +13,27 @@ from types import FrameType
 from typing import Any, ClassVar
 
 _PAUSES = (1e-4, 5e-3)
-"""Minimum and maximum seconds between two checks of `wait_until`."""
+"""Smallest and largest seconds between two checks in `wait_until`."""
 
 _SIGNALS = tuple(sorted(signal.valid_signals(), key=lambda number: (number != signal.SIGINT, number)))
-"""All signals, Ctrl-C first."""
+"""All signals, SIGINT (Ctrl-C) first."""
 
 
 class Uninterrupted:
-    """Context manager in which a SIGINT is recorded. Its handler is called once, at the end. Other handlers are called at once.
+    """Context manager that delays Ctrl-C and exceptions of signal handlers until its end.
 
-    Exceptions of handlers are raised at the end. Handlers are exchanged instead of blocking signals, because another thread
-    would get blocked signals, and Python would pass them to this one. Of nested sections the outermost counts. Nothing is done
-    in threads other than the main one, where no handler runs, nor for handlers that are not Python's. After one interrupt
-    was delayed, the next one passes through at once, so that nobody waits for ever.
+    A SIGINT is recorded, and its handler is called once at the end. Handlers of other signals are
+    called at once; their exceptions are raised at the end. If sections are nested, the outermost
+    one decides. After one interrupt was delayed, the next one is handled at once, so that nobody
+    waits for ever.
+
+    Nothing is done in threads other than the main one, because no handlers run there, and for
+    handlers that are not Python functions. Handlers are replaced instead of blocking signals:
+    another thread would get a blocked signal, and Python would pass it to the main thread.
     """
 
     holding: ClassVar[Uninterrupted | None] = None
-    """Outermost section that the main thread is in."""
+    """Outermost section that the main thread is in; None if it is in no section."""
 
     came = False
     _error: BaseException | None = None
@@ -52,7 +56,7 @@ class Uninterrupted:
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
+        """Handle a signal: record a SIGINT, or call the original handler."""
         handler, is_second = self._formers[number], self.holds
         if number == signal.SIGINT and not is_second:
             self.came = True
@@ -66,7 +70,7 @@ class Uninterrupted:
 
     @property
     def holds(self) -> bool:
-        """True if an interrupt is being delayed."""
+        """True if an interrupt or an exception is being delayed."""
         return self.came or self._error is not None
 
     def __exit__(self, *_: object) -> None:
@@ -97,7 +101,7 @@ class Uninterrupted:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Wait until a condition is true, at most `seconds`, or until an interrupt is delayed. Returns the condition."""
+    """Wait until `condition()` is True. Return True then, or False after `seconds` or if an interrupt is delayed."""
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():
         if time.monotonic() > until or _interrupted():

@@ -1,6 +1,6 @@
-"""What the user's loop holds: it opens executors, delivers elements, and knows where the user stands.
+"""The iterator of the user's loop: it starts executors, delivers elements, and knows the user's position.
 
-In: a pipeline. Out: elements, and at any moment the state from which the stream goes on.
+In: a pipeline. Out: elements, and at any moment a state from which the stream can continue.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("headrace")
 
+# Chosen.
 LOG_SECONDS = 60.0
-"""Between two tables in the log. Chosen."""
+"""Seconds between two tables in the log."""
 
 
 class Passes:
-    """The runs of one loader. Any thread may end one: all that changes is whether something is true."""
+    """Counts whether the runs of one loader came to their end. Any thread may end a run."""
 
     ended = False  # a run has come to its end
     _warned = False
 
     def begin(self, pipeline: Pipeline) -> None:
-        """A run gives its first element; a warning if that is of a random epoch which was run to its end before."""
+        """Note that a run gives its first element. Warn if it repeats a random epoch that was run before."""
         leaf = pipeline.leaf
         one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
         draws = getattr(leaf.sampler, "shuffle", False) or any(
@@ -68,9 +69,11 @@ class Passes:
 class DataLoaderIterator(StreamPositionAPI, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
-    Use it from one thread at a time. After an exception of an operation the state is still that of the last element
-    delivered, so the next `next` tries the same element again; `set_state` goes elsewhere. Close it, or use it as a
-    context manager, to stop its threads at once; dropping it does the same.
+    Use it from one thread at a time. If an operation raises an exception, the state is still that after the last
+    element
+    delivered, so the next `next` tries the same element again. `set_state` moves to another position. To stop its
+    threads
+    at once, close it, use it as a context manager, or delete it.
     """
 
     _asked_as = "DataLoaderIterator"
@@ -104,7 +107,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._index = 0  # … and its place there
 
     def __next__(self) -> Any:
-        """The next element; with a `Batch` in the pipeline, a batch."""
+        """Return the next element. If the pipeline ends with a `Batch`, that is a batch."""
         elements = self._running.elements or self._begin()
         while True:
             try:
@@ -141,14 +144,16 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def skipped_count(self) -> int:
-        """Records or batches left out because they failed, with `on_error="skip"`, since the start or the last `set_state`.
+        """Number of records or batches skipped because they failed, since the start or the last `set_state`.
 
-        They are counted as work gets to them.
+        Failures ahead of your position are included.
         """
         return self._skipped.count
 
     def stats(self) -> IteratorStats:
-        """What took the time since the start, or the last `set_state`; `print` it for a table. Any thread may ask.
+        """Return what the time was spent on since the start or the last `set_state`. `print` it for a table.
+
+        Any thread may call this.
 
         >>> import headrace
         >>> iterator = iter(headrace.load(range(8), batch_size=2, num_epochs=1))
@@ -166,7 +171,10 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         )
 
     def snapshot(self) -> Snapshot:
-        """Counts and times since the start, or the last `set_state`, for less than `stats()` costs. Any thread may ask."""
+        """Return counts and times since the start or the last `set_state`, for less than `stats()` costs.
+
+        Any thread may call this.
+        """
         return self._observer.snapshot(
             _names(self._pipeline),
             steps=self._step - self._first_step,
@@ -176,12 +184,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def pipeline(self) -> Pipeline:
-        """What runs, for tools that look into it."""
+        """The pipeline that runs, for tools."""
         return self._pipeline
 
     @property
     def execution(self) -> ExecutionOptions:
-        """How it runs; a tool may set it before the work begins."""
+        """The execution options. A tool may set other ones before the work begins."""
         return self._execution
 
     @execution.setter
@@ -191,12 +199,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def as_made(self) -> tuple[Pipeline, SkippedSteps]:
-        """What the loader has, whatever state was set since; for tools."""
+        """The pipeline and the skipped steps of the loader, without any restored state. For tools."""
         return self._loaders, self._loaders_skipped_steps
 
     @property
     def host_iterator(self) -> DataLoaderIterator:
-        """What makes the elements: itself. Of a device feeder, what it reads from."""
+        """The iterator that makes the elements: itself. A device feeder returns the iterator that it reads from."""
         return self
 
     @property
@@ -205,44 +213,50 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._execution.workers if found is None else found
 
     def start_prefetch(self) -> None:
-        """Have the work begin now, in the background as far as there is one, and not with the first `next`."""
+        """Start the work now instead of at the first `next`, as far as it runs in the background."""
         if self._running.elements is None:
             self._begin()
 
     def get_state(self) -> bytes:
-        """Where the user stands: JSON of less than 1,000 bytes for ordinary pipelines. Costs microseconds."""
+        """Return the position as JSON bytes: under 1,000 for ordinary pipelines. Takes microseconds."""
         return self.here().get_state()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
-        """Go to the place that `get_state` told, on this or another iterator, at any time, with any `worker_count`.
+        """Move to the position of a state from `get_state` of this or another iterator.
 
-        Nothing is read to get there. With another batch size the stream goes on with the next record.
+        It may be called at any time, with any `worker_count`. Nothing is read for that. With another batch size, the
+        stream continues with the next record.
 
         Args:
-            state: what `get_state` gave.
-            strict: False goes on although source, sampler or operations are not those of the state.
+            state: result of `get_state`.
+            strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: the bytes are no state, or that of another source, sampler, shard or list of operations;
-                the iterator stays where it was.
+            CheckpointError: the bytes are not a state, or belong to another source, sampler, shard or list of
+                operations.
+                The iterator keeps its position.
         """
         self._go_to(LoaderState.from_json(state), strict)
 
     def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
-        """Go on after a run on another number of shards, with what none of them delivered: each record exactly once.
+        """Continue a run of another number of shards: deliver, once, each record that none of them delivered.
 
-        All new shards call this, each with the states of all former shards. These may stand at different steps. If they
-        stand at equal ones and the global batch size stays, the same global batches go on. Nothing is read to get there,
-        unless a shard stood inside a window or batch of what a `Filter` or `FlatMap` gave: that is read to its end.
+        Each new shard calls this with the states of all former shards, which may be at different steps. If they are
+        at equal
+        steps and the global batch size is unchanged, the same global batches follow. Nothing is read for that, with
+        one
+        exception: if a shard was inside a window or batch made from the output of a `Filter` or `FlatMap`, this is
+        read.
 
         Args:
-            states: what `get_state` gave on each of the former shards, in any order.
+            states: results of `get_state` on each of the former shards, in any order.
             strict: as in `set_state`.
-            equal_steps: True restores from the state of any one shard, if all shards stood at the same step and none had
-                come to its end. Not for pipelines whose operations drop, multiply or pack records.
+            equal_steps: True restores from the state of any one shard, if all shards were at the same step and none
+                had
+                ended. Not for pipelines whose operations drop, multiply or pack records.
 
         Raises:
-            CheckpointError: a state is missing, or is of another run or pipeline. The iterator stays where it was.
+            CheckpointError: a state is missing, or is from another run or pipeline. The iterator keeps its position.
 
         >>> import headrace
         >>> def shard(index, count):
@@ -265,14 +279,14 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._go_to(merge_shard_states(loaders, read, strict, run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """`set_state` for what `state_dict` gave."""
+        """Move to the position of a result of `state_dict`; see `set_state`."""
         self._go_to(LoaderState.from_dict(state))
 
     def close(self) -> None:
-        """Stop all work; the state can still be read. May be called twice.
+        """Stop all work. The state can still be read. May be called twice.
 
         Raises:
-            InUseError: another thread, or the code that a signal's handler interrupts, is in `next`.
+            InUseError: another thread is inside `next`, or a signal handler calls this while it interrupts `next`.
         """
         was_open, self._closed = not self._closed, True
         try:
@@ -318,13 +332,13 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self.here().told(self._worker_count)
 
     def go_back(self, mark: StreamPosition) -> None:
-        """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
+        """Move to an earlier position of this iterator, without forgetting the skipped records."""
         skipped = self._skipped
         self._go_to(mark.state, strict=False)
         self._skipped = skipped
 
     def _take_in(self, change: OrderChangedError) -> Elements:
-        """Go on, where the user stands, with the order that holds now."""
+        """Continue at the user's position with an order that has changed, because records were appended or omitted."""
         from .state.resume import resumed
 
         loaders, state = grown(self._loaders, self.here().state, change)
@@ -371,7 +385,10 @@ def _names(pipeline: Pipeline) -> list[StageNames]:
 
 
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
-    """The elements of a pipeline from a cursor on, made in this thread; in groups as the plan has them."""
+    """Yield the elements of a pipeline from a cursor on, made in this thread. Groups are as in the plan.
+
+    Each item is the element, the rows that it was taken from, and its index in these.
+    """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),
         Observer(),

@@ -1,4 +1,4 @@
-"""Options of a loader that change speed and memory, but never the stream."""
+"""Options of a loader that change speed and memory, but not the stream."""
 
 from __future__ import annotations
 
@@ -25,22 +25,29 @@ class WorkersLike(Protocol):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Read-ahead for sources that wait for disks or networks: number of threads, records and bytes.
+    """Limits of reading ahead, for sources that wait for disks or networks: numbers of threads, records and bytes.
 
-    All options are per place that works: the user's process with `worker_count=0` or with worker threads, which share them, and
-    each worker process or actor. Records that cost next to nothing are read by the thread that needs them, whatever these
-    options are. This is measured while the loader runs.
+    The limits hold for each process that works: each worker process or actor; or, with `worker_count=0` or worker
+    threads,
+    the user's process as a whole. Records that cost next to nothing are read by the thread that needs them, whatever
+    the
+    options are. The loader measures this while it runs.
 
     Attributes:
-        num_threads: number of concurrent reads, for any batch size (default 16). 0: read records when they are needed. A source
-            may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
-        prefetch_buffer_size: maximum number of records that are read ahead, or are being read (default 500); 0 for none. For
-            asynchronous sources it also limits concurrent reads. Batches by budget are read whole, at least one by each
-            thread. If it is less than the number of threads, which is a warning, some threads are idle.
-        prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at whichever
-            limit is reached first. One read may exceed it. Batches that worker processes make ahead of your loop take no more
-            than that together, or one for each worker if this is more. The first batches tell how large they are; until
-            then, each worker makes as many as `worker_buffer_size` says.
+        num_threads: number of concurrent reads, for any batch size (default 16). 0: read records when they are
+            needed. A
+            source may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
+        prefetch_buffer_size: maximum number of records that are read ahead or are being read (default 500); 0 for
+            none.
+            For asynchronous sources it also limits concurrent reads. Batches by budget are read whole, at least one
+            by each
+            thread. A number smaller than `num_threads` leaves some threads idle, and causes a warning.
+        prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at
+            whichever limit is reached first. One read may exceed it. It is also the limit for all batches together
+            that
+            worker processes make ahead of your loop, but each worker may always have one. Until the first batches
+            show
+            their size, each worker makes as many as `worker_buffer_size` says.
 
     Raises:
         ValueError: a number of threads or records is negative, or the number of bytes is not positive.
@@ -54,7 +61,7 @@ class ReadOptions:
     prefetch_buffer_bytes: int | None = 256 << 20
 
     in_place: ClassVar[bool] = True
-    """False: read on threads only, however fast the source is, if there are any threads."""
+    """False: read on threads only, if there are any, however fast the source is."""
 
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
@@ -73,10 +80,10 @@ class ReadOptions:
 
 
 def as_read_options(options: Any) -> ReadOptions:
-    """Return `ReadOptions`, also from another library's object with the same attributes; None gives the defaults.
+    """Return `ReadOptions` for an object of another library with the same attributes; the defaults for None.
 
     Raises:
-        TypeError: `options` is neither.
+        TypeError: `options` has no such attributes.
     """
     if options is None or isinstance(options, ReadOptions):
         return options or ReadOptions()
@@ -88,7 +95,7 @@ def as_read_options(options: Any) -> ReadOptions:
 
 
 INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=False)
-"""True inside a task. What is iterated there runs in the same thread, without workers of its own."""
+"""True inside a task. A loader that is iterated there runs in the same thread, without workers of its own."""
 
 
 def _most_by_default() -> int:
@@ -98,16 +105,19 @@ def _most_by_default() -> int:
 
 @dataclass(frozen=True)
 class Auto:
-    """Number of workers that is found while the stream runs, for `worker_count`. "auto" is the same with the defaults.
+    """Number of workers that is found while the stream runs, for `worker_count`. "auto" means `Auto()`.
 
-    It begins with no worker, or one. More are tried as long as the stream gets faster and your loop waits at all; then longer
-    buffers are tried. After at most 30 seconds, not counting pauses such as compilation, nothing changes any more. The stream
-    is the same as with any number.
+    The search begins with no worker, or with one. More are tried as long as the stream gets faster and your loop has
+    to
+    wait; then longer buffers are tried. The search ends after at most 30 seconds, not counting pauses such as
+    compilation. The stream is the same with any number of workers.
 
     Attributes:
-        most: maximum number of workers. Default: four for each CPU, but at most 32, or one for each CPU if that is more. Work
-            that waits for disks or networks can use more workers than there are CPUs.
-        most_bytes: maximum memory that worker processes share with yours, for batches on their way. None (default): no limit.
+        most: maximum number of workers. The default is four for each CPU, but at most 32, or one for each CPU if that
+            is
+            more. Work that waits for disks or networks can use more workers than there are CPUs.
+        most_bytes: maximum bytes of memory that worker processes share with yours, for batches on their way. None
+            (default): no limit.
 
     Raises:
         TypeError: an argument is not an int.
@@ -208,7 +218,7 @@ class ExecutionOptions:
 
     @property
     def workers(self) -> int:
-        """Number of workers; the largest if it changes; 1 if only the cluster knows."""
+        """Number of workers; the largest number if it changes; 1 with "cluster"."""
         if isinstance(self.worker_count, Auto):
             return self.worker_count.most
         return self.worker_count if isinstance(self.worker_count, int) else 1
@@ -245,7 +255,7 @@ OURS = (
     "lifetime",
     "get_if_exists",
 )
-"""Arguments of Ray's `.options()` that the workers set themselves."""
+"""Arguments of Ray's `.options()` that headrace sets itself."""
 
 
 def _ray_options(options: Any, kind: str) -> Mapping[str, Any] | None:

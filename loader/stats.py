@@ -1,4 +1,4 @@
-"""The stats of an iterator: a snapshot with the single tasks, as a table with advice."""
+"""The statistics of an iterator: a snapshot with the single tasks, printed as a table with advice."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from .timing.snapshot import Snapshot, StageStats, WorkerStats
 from .timing.times import TaskEvent, WorkerEvent
 
 LITTLE = 0.05
-"""Of the time: a loop that waits for less gains nothing by faster batches."""
+"""Share of the time. A loop that waits for less gains nothing from faster batches."""
 
 MUCH = 0.5
-"""Of the time of work: what takes more is what is waited for."""
+"""Share of the work. Work that takes more is named as the reason for waiting."""
 
 AHEAD = 1.2
-"""Reads that take so many times as long as they are waited for are done ahead of the work, by others."""
+"""Factor. If reads together take this many times as long as workers wait for them, they are done ahead of the work."""
 
 NAME = 27
-"""Characters of a name in a table."""
+"""Number of characters of a name in a table."""
 
 OPERATION_LINES = 6
-"""Of a table, that tell what work took."""
+"""Number of lines of a table about operations."""
 
 
 @dataclass(frozen=True)
 class IteratorStats(Snapshot):
-    """A `Snapshot` with what workers did and the single tasks, from `iterator.stats()`; `print` it for a table of 15 lines.
+    """A `Snapshot`, and the work of the workers and the single tasks; from `iterator.stats()`. `print` it for a table.
 
     Attributes:
-        workers: what the workers did. Without workers it is your thread; None: nothing is known.
-        tasks: the last 2,000 tasks, one by one; none with `ExecutionOptions(observe=False)`.
-        worker_events: the last starts of worker processes, and ends that nobody wanted.
-        decision: why your thread makes the batches although workers were asked for, as a sentence; "" if it does not.
+        workers: what the workers did; without workers, what your thread did. None: nothing is
+            known.
+        tasks: the last 2,000 tasks, one by one; empty with `ExecutionOptions(observe=False)`.
+        worker_events: the last starts of worker processes, and ends that were not asked for.
+        decision: sentence that says why your thread makes the batches although workers were asked
+            for; "" if it does not.
     """
 
     workers: WorkerStats | None = None
@@ -46,24 +48,24 @@ class IteratorStats(Snapshot):
 
     @property
     def reads_under_way(self) -> float:
-        """Reads of records under way at a time, on average."""
+        """Mean number of concurrent reads of records."""
         return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
 
     def _waits_for_reads(self) -> bool:
-        """Workers spend over half of their time waiting for records that are read ahead."""
+        """Return True if workers spend over half of their time waiting for records that are read ahead."""
         reading = sum(stage.reading for stage in self.stages)
         ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
         return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)
 
     @property
     def _start(self) -> float:
-        """Seconds in which the first element was waited for while the workers had not begun; 0 if that was long ago."""
+        """Seconds that the user waited for the first element until workers began; 0 if that task is not kept."""
         if not self.tasks or self.tasks[0].block:
             return 0.0
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the single tasks and events, as plain values for JSON."""
+        """Return everything except the single tasks and events, as plain values for JSON."""
         plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=()))
         del plain["tasks"], plain["worker_events"], plain["feeding"]
         return plain
@@ -80,7 +82,7 @@ class IteratorStats(Snapshot):
         )
 
     def lines(self, operations: int) -> list[str]:
-        """The work in at most three lines, and `operations` lines for operations."""
+        """Return at most three lines about all work, and `operations` lines about operations."""
         if not self.stages or self.workers is None:
             return [f"  {'workers':27} {self.worker_count:9}"]
         return [
@@ -105,7 +107,9 @@ class IteratorStats(Snapshot):
 
 
 def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[str]:
-    r"""Seconds, and the shares of the time that they are.
+    r"""Return the lines of a table of seconds, with their shares of `elapsed`.
+
+    `what` is the first part of the title; each row is a name and its seconds.
 
     >>> print("\n".join(table("3 steps", 2.0, [("waited", 0.5), ("your own work", 1.5)])))
     3 steps in 2.000 s              seconds   share
@@ -121,7 +125,7 @@ def _row(name: str, seconds: float, whole: float) -> str:
 
 
 def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
-    """Counts, and each per second.
+    """Return a line with counts, and each count per second.
 
     >>> throughput(64_000, 500, 2_000_000, 2.0)
     '64,000 records, 2.0 MB: 32,000 records/s, 250.0 steps/s, 1.0 MB/s'
@@ -132,7 +136,7 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
-    """The shares of the workers' time; nothing without workers, whose work is the user's wait."""
+    """Return a line about the shares of the workers' time; no line if there are no workers."""
     if worker_count == 0:
         return []
     memory = f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
@@ -144,7 +148,7 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
 
 
 def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
-    """A title and at most `most` lines: the operations, or the longest ones and the sum of the others."""
+    """Return a title and at most `most` lines about operations: all, or the longest ones and the sum of the others."""
     work = sum(stage.busy for stage in stages)
     rows = _rows(stages)
     if len(rows) > most:
