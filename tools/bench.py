@@ -1,8 +1,8 @@
-"""`headrace bench PROGRAM.py[:name]`: tell what the step of a program waits for.
+"""`headrace bench PROGRAM.py[:name]`: say what the training step of a program waits for.
 
-The verdict goes to standard output. Output of the program itself is dropped. With a name, batches are taken from that loader.
-Without a name, the program runs as in a shell, with its own steps, until enough of them were seen. Then it is interrupted as by
-Ctrl-C.
+The verdict goes to standard output. Output of the program itself is dropped. With a name, batches
+are taken from that loader. Without a name, the program runs as in a shell, with its own steps,
+until enough of them were measured. Then it is interrupted as by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from .programs import Program, told_of
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Run the command. Checks first, before the program runs, that output files can be written."""
+    """Run the command `bench`, and return its exit status.
+
+    Before the program runs, it is checked that the output files can be written.
+    """
     if options.html is not None and options.html == options.timeline:
         raise OutputError(f"{options.html} cannot be the page and the timeline, too; name two files.")
     if options.html is not None:

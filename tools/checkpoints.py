@@ -26,14 +26,18 @@ MOST_NAMED = 1000  # Missing files that are named, at most: a name may claim any
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """States of one run at one step."""
+    """The states of one run at one step, from all of its processes or from some."""
 
     path: Path  # of the folder, or of the one file
     states: Sequence[LoaderState]  # by their shards
     missing: tuple[str, ...] = ()  # names of the files of processes whose states are not there
 
     def check_complete(self) -> None:
-        """Raise CheckpointError if the states of some processes are missing."""
+        """Check that no process's state is missing.
+
+        Raises:
+            CheckpointError: some are missing. The message names their files.
+        """
         if self.missing:
             raise CheckpointError(
                 f"{shorten(self.path)} lacks {first_few(self.missing)}: it holds the states of some processes only; "
@@ -77,7 +81,7 @@ class Checkpoint:
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Run the command `checkpoint inspect`."""
+    """Run the command `checkpoint inspect`, and return its exit status."""
     found = list(checkpoints(options.path))
     print(json.dumps([each.to_dict() for each in found]) if options.json else "\n\n".join(map(str, found)))
     sys.stdout.flush()  # what is there is told before what is not
@@ -87,7 +91,7 @@ def inspect(options: argparse.Namespace) -> int:
 
 
 def print_differences(options: argparse.Namespace) -> int:
-    """Run the command `checkpoint diff`."""
+    """Run the command `checkpoint diff`. Return its exit status: 1 if the checkpoints differ."""
     changes = compared(options.one, options.two)
     if options.json:
         print(json.dumps({"same": not changes, "differences": changes}))
@@ -97,7 +101,7 @@ def print_differences(options: argparse.Namespace) -> int:
 
 
 def compared(one: Path, two: Path) -> list[str]:
-    """Compare two checkpoints. Returns one line for each difference.
+    """Compare two checkpoints. Return one line of text for each difference.
 
     Raises:
         CheckpointError: a path contains several checkpoints, or lacks the states of some processes.
@@ -119,10 +123,12 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
 
     Args:
         path: the path. With `step`, it may also be a folder of several checkpoints.
-        step: choose the last checkpoint that is not after this step, or the first one if all are.
+        step: use the last of several checkpoints that is not after this step, or the first one if
+            all are after it.
 
     Raises:
-        CheckpointError: there is no checkpoint, there are several, or the states of some processes are missing.
+        CheckpointError: there is no checkpoint, there are several, or the states of some processes
+            are missing.
     """
     found = list(checkpoints(path))
     if step is not None:
@@ -173,7 +179,7 @@ def _read(file: Path) -> LoaderState:
 
 
 def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
-    """Describe the states of a checkpoint, by subject."""
+    """Describe the states of a checkpoint: a dict of a subject, such as "epoch", to its value in words."""
     first, lineage = states[0], states[0].lineages[0]
     earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
     left_out = [f"{start:,} to {stop - 1:,}" for start, stop in _left_out(first)]
@@ -190,14 +196,14 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
-    """Return the number of records seen by these states and by earlier runs. Skipped records count."""
+    """Return the number of records that these states and earlier runs have read. Records of skipped steps count."""
     lineage = states[0].lineages[0]
     before = lineage.total - lineage.length(0) if lineage.layers else 0
     return before + sum(state.cursor.positions[0] for state in states)
 
 
 def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
-    """Return the skipped steps as ranges `[start, stop)`."""
+    """Return the steps that were skipped with `skip()`, as ranges `[start, stop)`."""
     return union((*state.skipped.absorbed, *state.skipped.steps))
 
 
@@ -206,7 +212,7 @@ def _joined(words: Any) -> str:
 
 
 def _epoch(state: LoaderState) -> str:
-    """Describe the epoch, and the place in it, of the next record of a shard."""
+    """Describe the epoch of a shard's next record, and how far through the epoch it is."""
     sampler = state.fingerprint.get("sampler") or {}
     records = sampler.get("records") or sampler.get("length") if isinstance(sampler, dict) else None
     if type(records) is not int or not 0 < records < ENDLESS:

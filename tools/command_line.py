@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _whole(least: int, text: str) -> int:
-    """Parse an integer that is at least `least`."""
+    """Parse an integer of at least `least`, for argparse."""
     try:
         count = int(text)
     except ValueError:
@@ -83,7 +83,7 @@ def _whole(least: int, text: str) -> int:
 
 
 def _positive(what: str, text: str) -> float:
-    """Parse a positive, finite number of something."""
+    """Parse a positive, finite number, for argparse. `what` names its unit in the error."""
     try:
         value = float(text)
     except ValueError:
@@ -94,7 +94,7 @@ def _positive(what: str, text: str) -> float:
 
 
 def _command(help_: str, run: str, *options: _Option, epilog: str | None = None) -> Any:
-    """Return a command that runs `module:function`."""
+    """Return an entry of the table of commands. `run` is "module:function", which runs the command."""
     return help_, run, options, epilog
 
 

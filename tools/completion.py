@@ -9,7 +9,11 @@ from ..errors import MissingExtraError
 
 
 def print_script(options: argparse.Namespace) -> int:
-    """Run the command `completion`."""
+    """Run the command `completion`, and return its exit status.
+
+    Raises:
+        MissingExtraError: shtab is not installed.
+    """
     from .command_line import _parser
 
     try:

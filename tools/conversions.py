@@ -12,7 +12,7 @@ from ..errors import ConversionError
 
 
 def convert_files(options: argparse.Namespace) -> int:
-    """Run the command `convert`."""
+    """Run the command `convert`, and return its exit status."""
     try:
         made = convert(
             options.source[0] if len(options.source) == 1 else options.source,
@@ -53,7 +53,7 @@ _SAME = (
 
 
 def _option(text: str) -> tuple[str, Any]:
-    """Parse an option: a number, or text.
+    """Parse an option of a file writer, NAME=VALUE. The value is an int if it looks like one.
 
     >>> _option("group_size=4"), _option("compression=zstd"), _option("zstd")
     (('group_size', 4), ('compression', 'zstd'), ('zstd', ''))
@@ -63,7 +63,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def verify_files(options: argparse.Namespace) -> int:
-    """Run the command `verify`."""
+    """Run the command `verify`. Return its exit status: 1 if a file is wrong or missing."""
     wrong = verify(options.target)
     for text in wrong:
         print(text)

@@ -26,7 +26,7 @@ _NAME_A_LOADER = "name a loader, or a function without arguments that makes one"
 
 
 class FirstLoop(BaseException):
-    """Signal that stops a program before its first loop. `except Exception` in the program does not catch it."""
+    """Raised in a program to stop it before its first loop. `except Exception` in the program does not catch it."""
 
 
 LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
@@ -34,7 +34,7 @@ LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
 
 @dataclass(frozen=True)
 class Program:
-    """Python file, optionally with the name of a loader in it, or of a function that makes one."""
+    """A Python file, optionally with the name of a loader in it, or of a function that makes one."""
 
     path: Path
     name: str | None = None
@@ -51,7 +51,12 @@ class Program:
 
     @contextmanager
     def loader(self, arguments: Sequence[str] = ()) -> Iterator[Any]:
-        """Yield the loader that the program defines, while its module exists. `if __name__ == "__main__"` is not entered.
+        """Return a context with the loader that the program defines. Its module exists inside the context.
+
+        Code under `if __name__ == "__main__"` is not run.
+
+        Args:
+            arguments: command line arguments of the program.
 
         Raises:
             ProgramError: the program cannot be read, fails, or has no such loader.
@@ -61,17 +66,22 @@ class Program:
 
     @contextmanager
     def run(self, module: str, arguments: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
-        """Yield the names of the program after it ran as a module of this name; `__main__` runs all that a shell would run."""
+        """Return a context with the names that the program defines, after it ran as the module `module`.
+
+        As `__main__`, it runs everything that a shell would run.
+        """
         with as_module(self.path, module, arguments) as own:
             self.execute(own)
             yield vars(own)
 
     @contextmanager
     def first_loop(self, arguments: Sequence[str]) -> Iterator[Any]:
-        """Yield the iterator or feeder of the first loop over a loader before it begins. The program runs as in a shell.
+        """Return a context with the iterator or feeder of the program's first loop, before that begins.
+
+        The program runs as in a shell, up to this loop.
 
         Raises:
-            ProgramError: the program fails before, or has no loop.
+            ProgramError: the program fails before, or has no loop over a loader.
         """
         loops: list[Any] = []
 
@@ -95,7 +105,11 @@ class Program:
             loops[0].close()
 
     def execute(self, own: ModuleType) -> None:
-        """Run the program in a module that was made for it. Raises ProgramError if it cannot be read, or fails."""
+        """Run the program in an empty module made for it.
+
+        Raises:
+            ProgramError: the file cannot be read, or the program fails.
+        """
         with told_of(self.path):
             try:
                 code = compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
@@ -133,7 +147,7 @@ class Program:
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:
-    """Return the names of loaders in a program. Of a loader with several names, the first counts."""
+    """Return the names of the loaders in a program. If a loader has several names, the first one is returned."""
     found: dict[int, str] = {}
     for name, value in names.items():
         if isinstance(value, LOADERS):
@@ -143,9 +157,9 @@ def loaders_in(names: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """Yield an empty module for a program, with the path, arguments and folder that a program in a shell has.
+    """Return a context with an empty module for a program. `sys.argv` and `sys.path` are as in a shell.
 
-    Worker processes receive its definitions by value, as for every program.
+    Worker processes receive the module's definitions by value, as for every program.
     """
     own = ModuleType(name)
     own.__file__ = str(path)
@@ -166,7 +180,7 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 
 @contextmanager
 def told_of(path: Path) -> Iterator[None]:
-    """Turn exceptions of a program into an error that names the line.
+    """Return a context that turns exceptions of a program into an error that names the program's line.
 
     Raises:
         ProgramError: the program raised an exception, or exited with a status other than 0.

@@ -1,6 +1,7 @@
-"""Facts for a fault report: versions, the platform, and a pipeline in words.
+"""Facts for a fault report: versions, the platform, and a description of a pipeline.
 
-It contains no data, paths or environment, and no name from the program: only numbers, and names of headrace's classes.
+It contains no data, paths or environment, and no name from the program: only numbers, and names of
+headrace's classes.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _about_execution(description: Any) -> Iterator[str]:
 
 
 def _kind(thing: Any) -> str:
-    """Return the name of an object's class if it is one of headrace.
+    """Return the name of an object's class if it is built in or one of headrace's; else "a class of the program".
 
     >>> _kind([]), _kind(Program("train.py")), _kind(argparse.Namespace())
     ('list', 'Program', 'a class of the program')

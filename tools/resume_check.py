@@ -1,4 +1,4 @@
-"""Resume a loader at every step. If the stream is not the same, find the first operation that gives other results."""
+"""Resume a loader at every step. If the stream differs, find the first operation with other results."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ Loader: TypeAlias = "LoaderMethods | MapDataset[Any] | IterMethods[Any]"
 
 RESUMED_WITH_WORKERS = 4  # Steps at which worker processes are started anew: each start takes a third of a second
 
+# Chosen: a few records may agree by chance.
 RECORDS_MORE = 100
-"""Number of records after the first difference on which operations are tried, because a few may agree by chance."""
+"""Number of records after the first difference on which operations are tried."""
 
 AFTER = 2  # Elements compared after each resume
 
 
 @dataclass(frozen=True)
 class ResumeReport:
-    """What `check_resume` compared, and found equal.
+    """What `check_resume` compared and found equal.
 
     Attributes:
-        steps: elements of the stream.
+        steps: number of elements of the stream.
         resumed: number of times that the stream was resumed.
-        worker_counts: numbers of workers with which it ran and was resumed.
+        worker_counts: numbers of workers with which the stream was run and resumed.
     """
 
     steps: int
@@ -54,24 +55,27 @@ class ResumeReport:
 def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
     """Check that a pipeline gives the same stream, bit for bit, wherever it is resumed and with any number of workers.
 
-    The first `steps` elements are made once, once more with the same operations, and then with each of `worker_counts`. The
-    stream is then resumed, and two elements are compared each time: without workers from the state before every step, with
-    workers from the states before four steps, as workers take time to start. All runs but the first two use fresh copies of
-    the operations, made by cloudpickle, as a restarted program does. So the check finds state that operations keep between
-    calls. The same records are read several times. Checksums are stored, not batches.
+    The first `steps` elements are made once, once more with the same operations, and then with each
+    of `worker_counts`. The stream is then resumed many times, and two elements are compared each
+    time: without workers at every step; with workers at four steps, because workers take time to
+    start. All runs but the first two use fresh copies of the operations, made by cloudpickle, as a
+    restarted program does. So the check finds state that operations keep between calls. The same
+    records are read several times. Checksums are stored, not batches.
 
     Args:
-        loader: a `DataLoader`, a `MapDataset` or an `IterDataset`. Its own `worker_count` does not matter.
+        loader: a `DataLoader`, a `MapDataset` or an `IterDataset`. Its own `worker_count` is not
+            used.
         steps: number of elements to check.
-        worker_counts: numbers of workers to run and resume with; 0 is no process.
+        worker_counts: numbers of workers with which to run and resume; 0 is without worker
+            processes.
 
     Returns:
-        What was compared, and found equal.
+        What was compared and found equal.
 
     Raises:
-        TypeError: `loader` is none of these; it may be an iterator.
-        NotDeterministicError: something differs. Names the first operation, in order, that gives other results for the same
-            records, or the source.
+        TypeError: `loader` is none of these, for example an iterator.
+        NotDeterministicError: something differs. The message names the first operation, in order,
+            that gives other results for the same records, or the source.
 
     >>> import headrace
     >>> headrace.check_resume(headrace.load(range(100), shuffle=True, seed=1, batch_size=8), steps=5, worker_counts=[0])
@@ -107,13 +111,16 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
 
 
 def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
-    """Return an iterator with this number of workers over a pipeline of the loader's."""
+    """Return an iterator with `workers` workers over a pipeline of the loader."""
     execution = dataclasses.replace(loader.execution, worker_count=workers)
     return DataLoaderIterator(pipeline, execution, loader.max_errors, loader.skipped_steps)
 
 
 def _fresh(pipeline: Pipeline) -> Pipeline:
-    """Copy a pipeline as processes would, except its sources. Returns it unchanged if it cannot be pickled."""
+    """Copy a pipeline, except its sources, by pickling it as worker processes do.
+
+    Unchanged if it cannot be pickled.
+    """
     sources = [leaf.source for leaf in pipeline.leaves]
     buffer = io.BytesIO()
     try:
@@ -125,7 +132,7 @@ def _fresh(pipeline: Pipeline) -> Pipeline:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickler that writes a number for each shared object."""
+    """Pickler that writes a number in place of each shared object."""
 
     def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
         super().__init__(file)
@@ -136,7 +143,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that restores the shared objects."""
+    """Unpickler that puts the shared objects in place of their numbers."""
 
     def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
         super().__init__(file)
@@ -147,7 +154,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _first_run(loader: LoaderDescription, pipeline: Pipeline, steps: int) -> tuple[list[Any], list[bytes]]:
-    """Return checksums of the first elements (and of the end of the stream, if it comes), and the state before each element."""
+    """Run the first steps. Return checksums of the elements, and the state before each element.
+
+    If the stream ends, the last checksum is for its end.
+    """
     checksums, states = [], []
     with _opened(loader, 0, pipeline) as iterator:
         state = iterator.get_state()
@@ -184,11 +194,14 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
         stop = _position(iterator) + RECORDS_MORE
 
     def part_of(count: int) -> Pipeline:
-        """Return the first `count` operations, as fresh copies."""
+        """Return the pipeline with the first `count` operations, as fresh copies."""
         return _fresh(dataclasses.replace(with_operations(whole, whole.operations[:count]), identity=None))
 
     def run(part: Pipeline, workers: int = 0, state: bytes | None = None) -> tuple[list[tuple[Any, str]], list[bytes]]:
-        """Run a part. Returns its elements as checksums, each with the keys of its records, and the states before them."""
+        """Run a part of the pipeline. Return its elements and the states before them.
+
+        Each element is a checksum and a text with the keys of its records.
+        """
         made: list[tuple[Any, str]] = []
         with _opened(loader, workers, part) as iterator:
             if state is not None:
@@ -245,7 +258,7 @@ def _position(iterator: DataLoaderIterator) -> int:
 
 
 def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:
-    """Return the keys of the records of the first elements that differ."""
+    """Return the keys of the records of the first elements that differ, as text; None if all are equal."""
     for left, right in zip_longest(one, two):
         if left is None or right is None or left[0] != right[0]:
             return str((left or right)[1])
@@ -271,7 +284,7 @@ def _checksum_of_leaf(leaf: Any) -> Any:
 
 
 class _Opaque:
-    """Object of any class. It equals objects that say so, that have the same pickle, or that cannot be told apart."""
+    """A value of any class. It equals values that say so, that have the same pickle, or that cannot be pickled."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -287,7 +300,10 @@ class _Opaque:
 
 
 def _pickled(value: Any) -> bytes:
-    """Return the pickle of an object after one round trip, so that earlier round trips make no difference."""
+    """Return the pickle of an object after one round trip; its class name if it cannot be pickled.
+
+    After a round trip, earlier round trips make no difference.
+    """
     try:
         return cloudpickle.dumps(pickle.loads(cloudpickle.dumps(value)))  # type: ignore[no-any-return]
     except Exception:

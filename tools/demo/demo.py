@@ -1,4 +1,4 @@
-"""The command `demo`. It prints about ten lines that tell whether a killed training equals an undisturbed one."""
+"""The command `demo`. It prints about ten lines on whether a killed and resumed training equals an undisturbed one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .ledger import TrainingLedger, resumed_by_step_count
 from .trainer import BATCH_SIZE, SAVE_EVERY, STEPS, TRAINER_DIES_AT, WORKERS_DIE_AT, is_for_test
 
 WORKERS = (2, 3)
-"""Numbers of workers of the killed run, before and after."""
+"""Number of workers in the run that is killed, and in the run that resumes it."""
 
 
 def run_demo(options: argparse.Namespace) -> int:
@@ -54,7 +54,17 @@ def run_demo(options: argparse.Namespace) -> int:
 
 
 def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: int = 0) -> Iterator[dict[str, Any]]:
-    """Train in a new process. Yields the events until it ends or dies."""
+    """Train in a new process. Yield its events until it ends or dies.
+
+    Args:
+        folder: folder with the digits, and for the checkpoint.
+        workers: number of workers.
+        workers_die_at: step after which all workers are killed; 0 for never.
+        trainer_dies_at: step after which the training process kills itself; 0 for never.
+
+    Raises:
+        HeadraceError: the process ended in another way than planned.
+    """
     numbers = {"workers": workers, "workers-die-at": workers_die_at, "trainer-dies-at": trainer_dies_at}
     given = [f"--{name}={number}" for name, number in numbers.items()]
     command = [sys.executable, "-P", "-m", f"{__package__}.trainer", str(folder), *given]
@@ -71,7 +81,7 @@ def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: 
 
 
 def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) -> None:
-    """Add events to a ledger, and show progress in a line."""
+    """Add the events of a training to a ledger, and show its progress in a line named `what`."""
     with tqdm(total=STEPS, desc=f"{what:>11}", unit=" steps", disable=None, leave=True) as bar:
         for event in events:
             step = event.get("step", STEPS)
@@ -94,7 +104,7 @@ def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) 
 
 
 def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
-    """Print the differences of two trainings. Returns True if there are none."""
+    """Print the differences of two trainings. Return True if there are none."""
     losses, records = undisturbed.differences(killed)
     same_weights = undisturbed.weights == killed.weights != ""
     print("Compared with the run that nothing happened to:")
@@ -112,7 +122,7 @@ def _first(steps: list[int]) -> str:
 
 
 def others(count: int) -> None:
-    """Print what would be lost if workers had orders of their own, for the same kill."""
+    """Print, for comparison, which records a loader would lose or repeat that gives each worker its own order."""
     lost = resumed_by_step_count(count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS)
     before, after = WORKERS
     print(

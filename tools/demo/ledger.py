@@ -1,4 +1,4 @@
-"""Records of a training by step, and comparisons between trainings."""
+"""A ledger of a training: its losses and records by step. Comparison of two trainings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass
 class TrainingLedger:
-    """Training, as its events tell it. Steps that are repeated after a resume replace the earlier ones."""
+    """Results of a training by step. Steps that are repeated after a resume replace the earlier ones."""
 
     losses: dict[int, str] = field(default_factory=dict)
     records: dict[int, list[int]] = field(default_factory=dict)
@@ -20,12 +20,12 @@ class TrainingLedger:
     tested: int = 0
 
     def forget_after(self, step: int) -> None:
-        """Forget the steps after one from which a training resumes."""
+        """Forget all steps after this one, because the training resumes from it."""
         self.losses = {one: loss for one, loss in self.losses.items() if one <= step}
         self.records = {one: numbers for one, numbers in self.records.items() if one <= step}
 
     def differences(self, other: TrainingLedger) -> tuple[list[int], list[int]]:
-        """Return the steps whose losses differ, and those whose records differ."""
+        """Return two lists: the steps whose losses differ, and the steps whose records differ."""
         steps = sorted({*self.losses, *other.losses})
         losses = [step for step in steps if self.losses.get(step) != other.losses.get(step)]
         records = [step for step in steps if self.records.get(step) != other.records.get(step)]
@@ -34,7 +34,7 @@ class TrainingLedger:
 
 @dataclass(frozen=True)
 class LostRecords:
-    """Errors in the epoch of a resume: records that came twice or never, and records that were read in vain."""
+    """Errors in the epoch of a resume: numbers of records that came twice, never, or were read to be skipped."""
 
     twice: int
     never: int
@@ -42,9 +42,16 @@ class LostRecords:
 
 
 def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple[int, int]) -> LostRecords:
-    """Return the errors of a loader whose workers each batch their own part, and which resumes by skipping steps.
+    """Simulate a loader whose workers each batch a part of the records, and that resumes by skipping steps.
 
-    It runs with the first number of workers up to the step, and then with the second number.
+    Returns how many records it loses or repeats. It runs with the first number of workers up to the
+    step, and then with the second.
+
+    Args:
+        count: number of records.
+        batch_size: records in a batch.
+        step: step at which it is killed and resumed.
+        workers: number of workers before and after.
     """
     before = epoch = 0
     while step >= before + len(batches := _by_workers(count, batch_size, epoch, workers[0])):
@@ -60,7 +67,11 @@ def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple
 
 
 def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[list[int]]:
-    """Return the batches of an epoch in which each worker has every n-th record of the shuffle, and workers take turns."""
+    """Return the batches of an epoch, as lists of record numbers.
+
+    Each worker batches every n-th record of the shuffled order, and the workers' batches come in
+    turn.
+    """
     order = np.random.default_rng((0, epoch)).permutation(count)
     parts = [order[worker::workers] for worker in range(workers)]
     own = [[part[at : at + batch_size].tolist() for at in range(0, len(part), batch_size)] for part in parts]

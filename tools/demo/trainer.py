@@ -1,6 +1,7 @@
-"""Training of the demo, in its own process. It reads digits and a checkpoint, and prints one JSON line per event.
+"""The training of the demo, in its own process. It reads digits and a checkpoint, and prints one JSON line per event.
 
-It kills its own workers, and then itself, at given steps. When it runs again, it resumes from the checkpoint.
+It kills its own workers, and later itself, at given steps. If it is started again, it resumes from
+the checkpoint.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def is_for_test(numbers: np.ndarray) -> np.ndarray:
-    """Return True for each fifth record, which is never trained on."""
+    """Return a boolean mask that is True for every fifth record. These records are not used for training."""
     mask: np.ndarray = numbers % 5 == 0
     return mask
 
 
 def batches_of(digits: dict[str, np.ndarray], worker_count: int, folder: Path) -> IterDataset[Any]:
-    """Return the endless stream of batches: shuffled anew in each epoch, with each digit shifted at random."""
+    """Return the endless stream of batches. Each epoch has its own shuffle, and each digit is shifted at random."""
     trained = ~is_for_test(digits["number"])
     training = MapDataset.source({name: column[trained] for name, column in digits.items()})
     batches = training.shuffle(seed=0).repeat().random_map(_moved, seed=0).batch(BATCH_SIZE).to_iter_dataset()
@@ -50,12 +51,12 @@ def _moved(record: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _note_worker(folder: Path, index: int, count: int) -> None:
-    """Write the process ID of a new worker, so that it can be killed."""
+    """Create a file named after the process id of a new worker, so that the worker can be killed."""
     (folder / f"worker-{os.getpid()}").touch()
 
 
 def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at: int) -> Iterator[dict[str, Any]]:
-    """Train, and yield the events until the end."""
+    """Train, and yield the events until the end. The arguments are as in `demo.start`."""
     jax = jax_for("headrace demo")
     digits = dict(np.load(folder / "digits.npz"))
     update, logits = _model(jax)
@@ -82,7 +83,7 @@ def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at:
 
 
 def _kill_workers(folder: Path) -> int:
-    """Kill all workers of this process. Returns their number."""
+    """Kill all workers of this process. Return their number."""
     notes = list(folder.glob("worker-*"))
     for note in notes:
         note.unlink()
@@ -91,14 +92,14 @@ def _kill_workers(folder: Path) -> int:
 
 
 def _save(folder: Path, weights: dict[str, Any], loader_state: bytes) -> None:
-    """Save model and loader state in one file, atomically."""
+    """Save the model and the loader's state in one file, atomically."""
     with (folder / "unfinished").open("wb") as file:
         np.savez(file, loader_state=np.frombuffer(loader_state, np.uint8), **weights)
     (folder / "unfinished").replace(folder / "checkpoint.npz")
 
 
 def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
-    """Return weights and loader state from the checkpoint, or new ones."""
+    """Return the weights and the loader's state from the checkpoint; new weights and b"" if there is none."""
     if (folder / "checkpoint.npz").exists():
         weights = dict(np.load(folder / "checkpoint.npz"))
         return weights, weights.pop("loader_state").tobytes()
@@ -109,7 +110,7 @@ def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
 
 
 def _model(jax: Any) -> tuple[Any, Any]:
-    """Return a training step (gradient descent with momentum) and a network of two layers."""
+    """Return two functions: a training step (gradient descent with momentum), and a network of two layers."""
 
     def logits(weights: Any, images: Any) -> Any:
         return jax.nn.relu(images.reshape(len(images), -1) @ weights["first"]) @ weights["second"]
@@ -130,7 +131,7 @@ def _model(jax: Any) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    """Print the events of a training."""
+    """Train, and print the events as JSON lines."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     for name in ("workers", "workers-die-at", "trainer-dies-at"):

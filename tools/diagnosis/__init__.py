@@ -1,1 +1,1 @@
-"""Measure a loop, judge what its steps wait for, and propose what would change that."""
+"""Measure a loop, judge what its steps wait for, and propose changes."""

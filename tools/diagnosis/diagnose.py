@@ -1,4 +1,4 @@
-"""Run a loader for some steps, and tell what they wait for."""
+"""Run a loader for some steps, and say what the steps wait for."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ Prepare: TypeAlias = Callable[[Any], None]
 WARM = 0.2  # Share of the steps that are made first: buffers fill, and files are opened
 
 
+# Chosen: a short pause of the machine does not dominate a measurement then.
 SHORTEST = 0.3
-"""Minimum seconds of a measurement, unless the stream ends, so that a short pause of the machine does not dominate it."""
+"""Minimum seconds of a measurement, unless the stream ends before."""
 
 GRACE_SECONDS = 1.0
 """Seconds after the time limit after which a loop that does not return is interrupted."""
@@ -38,18 +39,19 @@ LEAST, TASKS = 3, 4  # Steps, and tasks of workers, that tell something
 
 
 def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None, seconds: float = 30.0) -> Diagnosis:
-    """Tell why a step waits for its batch, and what would change it. `print` the result.
+    """Find out why a step waits for its batch, and what would change that. `print` the result.
 
-    Takes batches from the loader as it is, with its workers, and drops them: first as fast as they come; then, with
-    `step_seconds`, with a sleep of this length after each. To measure the loop of a whole program, use
-    `headrace bench PROGRAM.py`.
+    Takes batches from the loader, with its own workers, and drops them: first as fast as they come;
+    then, with `step_seconds`, with a sleep of this length after each batch. To measure the loop of
+    a whole program, use `headrace bench PROGRAM.py`.
 
     Args:
-        loader: a `DataLoader`, a `MapDataset`, an `IterDataset`, or one of these on devices, `loader.to_device(…)`.
+        loader: a `DataLoader`, a `MapDataset`, an `IterDataset`, or one of these on devices,
+            `loader.to_device(…)`.
         steps: number of batches to measure (default 100), after a few batches to warm up.
-        step_seconds: duration of your own step, in seconds. None (default): unknown. Then the verdict is about how fast batches
-            come.
-        seconds: maximum seconds to measure (default 30). It may end with fewer steps.
+        step_seconds: duration of your own step in seconds. None (default): unknown. Then the
+            verdict is about how fast batches come.
+        seconds: maximum seconds to measure (default 30). The measurement may end with fewer steps.
 
     Raises:
         TypeError: `loader` is not a loader of headrace, or an argument has a wrong type.
@@ -72,7 +74,10 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
 
 
 def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
-    """Measure the batches of a loader in one thread. `source.reads` is what the loader itself reads ahead.
+    """Measure the making of batches in one thread, without workers and without reading ahead.
+
+    In the result, `source.reads` is the number of concurrent reads that the loader itself would
+    make.
 
     Raises:
         TypeError, ProgramError: as in `diagnose`.
@@ -132,7 +137,7 @@ def _loop(loader: Any) -> Iterator[Any]:
 
 
 class Looks:
-    """Looks at a loop: at its beginning, after warm-up, and now."""
+    """Observations of a loop ("looks"): at its beginning, after warm-up, and when they are asked for."""
 
     def __init__(self, loop: Any, steps: int) -> None:
         self.loop = loop
@@ -146,7 +151,7 @@ class Looks:
         return int(self.loop.snapshot().steps)
 
     def have_enough(self) -> bool:
-        """Return True if the loop has made the requested steps since warm-up, and enough tasks for them."""
+        """Return True if the loop has made the requested steps since warm-up, and enough tasks for a measurement."""
         if self.steps < self._next:
             return False
         look = Look.at_loop(self.loop)
@@ -158,7 +163,7 @@ class Looks:
         return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
     def alike(self, other: Looks) -> bool:
-        """Return True if another loop runs over the same loader, or over another epoch of it."""
+        """Return True if the other loop runs over the same loader, or over another epoch of it."""
         return self._runs == other._runs
 
     @property
@@ -170,7 +175,11 @@ class Looks:
         return self._looks[0], Look.at_loop(self.loop)
 
     def best(self) -> tuple[Look, Look]:
-        """Return the latest look that is at least three steps old, and a look now. Raises ProgramError without one."""
+        """Return the two looks to measure between: one that is at least three steps old, and one now.
+
+        Raises:
+            ProgramError: the loop has made too few steps.
+        """
         after = Look.at_loop(self.loop)
         for before in reversed(self._looks):
             if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:

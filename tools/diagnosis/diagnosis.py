@@ -25,18 +25,20 @@ from .measured import Measured, WorkPart
 MOST_PARTS = 6
 MOST_CHANGES = 5  # Lines of a table, and of what would change it
 BUSY = 0.25
-"""Share of the processors that other programs may use before the verdict says that the machine was busy."""
+"""Share of the processors. If other programs use more, the text says that the machine was busy."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Verdict on a step, and what would change it. `print` it.
+    """What a step waits for, and what would change it. `print` it for a table.
 
     Attributes:
-        finding: what the step waits for: its `kind`, and its `stage`, such as an operation's name.
-        changes: what would change it. The first one is the remedy for the finding.
+        finding: what the step waits for: its `kind`, and its `stage`, such as the name of an
+            operation.
+        changes: proposed changes. The first one is the remedy for the finding.
         measured: the measured numbers, per step.
-        possible: seconds of a step that only takes batches; 0 if this was not measured.
+        possible: seconds per step if batches are only taken, without the user's own work; 0 if this
+            was not measured.
     """
 
     finding: Finding
@@ -46,7 +48,7 @@ class Diagnosis:
 
     @classmethod
     def of(cls, measured: Measured, possible: float = 0.0) -> Diagnosis:
-        """Judge measurements. Equal numbers give equal verdicts."""
+        """Return the diagnosis of a measurement. Equal numbers give equal diagnoses."""
         finding = found(measured)
         return cls(finding, changes(measured, finding), measured, possible)
 
@@ -140,7 +142,7 @@ def _keeps_up(measured: Measured, fastest: float) -> str:
 
 
 def _cause(measured: Measured, finding: Finding) -> str:
-    """Describe what the step waits for, and where that work is done."""
+    """Describe what the step waits for, and where that work is done: in workers, a feeder or the user's thread."""
     if finding.kind in _FED:
         name, text = _FED[finding.kind]
         return text.format(format_seconds(getattr(measured.feeding, name)))
@@ -232,4 +234,4 @@ _FED = {
     "hosts": ("agreeing", "other hosts are {} later with each batch"),
     "transfer": ("transfer", "the transfer to the devices takes {} a batch"),
 }
-"""Findings in a device feeder: name of the wait, and its description."""
+"""For each kind of finding in a device feeder: the attribute of `Feeding` that it is about, and its description."""

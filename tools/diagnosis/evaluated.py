@@ -1,6 +1,7 @@
-"""Split reading into operations, for a source that is a dataset with operations of its own: a part of a mix, or a zip.
+"""Split the reading of a source into operations, if the source is itself a dataset with operations.
 
-Some records are read once more, to find the share of each operation.
+Such a source is a part of a mix, or a zip. Some records are read once more, to find each
+operation's share of the time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ READING = "reading"
 
 
 class Clock:
-    """Clock that charges time to the node at work: to its operation's name, or to reading."""
+    """A clock that charges time to the operation that is running, by its name, or to reading."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -49,7 +50,7 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Clocked(Node):
-    """Node whose reads are timed."""
+    """A node of a dataset whose reads are timed."""
 
     node: Node
     clock: Clock
@@ -70,7 +71,10 @@ class Clocked(Node):
 
 
 def read_apart(measured: Measured, leaf: Leaf) -> Measured:
-    """Return the measurement with these operations as parts of their own. Unchanged if there are none, or if they fail here."""
+    """Return the measurement with the source's own operations as separate parts.
+
+    Returns it unchanged if there are no such operations, or if they fail here.
+    """
     if leaf.in_order or not any(isinstance(node, Applied) for node in _nodes(leaf.source)):
         return measured
     try:
@@ -80,7 +84,7 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
 
 
 def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
-    """Keep the total time of reading, and divide it by the shares of operations that are found here."""
+    """Read some records again with a clock, and divide the measured time of reading by the shares found."""
     clock, reading = Clock(), measured.seconds_of("reading")
     _clocked(leaf.source, clock).__getitems__(keys_in_order(leaf, leaf.total // 2, count))
     seconds = {name: each for name, each in clock.seconds.items() if name in clock.records}
@@ -110,7 +114,7 @@ def _nodes(source: Any) -> Iterator[Node]:
 
 
 def _clocked(source: Any, clock: Clock) -> Any:
-    """Return the same source with timed reads."""
+    """Return the same source, with its reads timed by the clock."""
     if isinstance(source, MixedSource):
         return MixedSource({name: _clocked(part, clock) for name, part in source.parts.items()})
     if isinstance(source, (Evaluated, MapDataset)):
@@ -119,7 +123,7 @@ def _clocked(source: Any, clock: Clock) -> Any:
 
 
 def _timed(value: Any, clock: Clock) -> Any:
-    """Return a node, or several nodes, over timed nodes."""
+    """Return a node, or a tuple of nodes, in which every node is timed."""
     if isinstance(value, Node):
         fields = {each.name: _timed(getattr(value, each.name), clock) for each in dataclasses.fields(value)}
         return Clocked(dataclasses.replace(value, **fields), clock)

@@ -1,6 +1,6 @@
-"""Collect facts about a pipeline for a verdict, and measure its source in the sampler's order and in sequence.
+"""Collect facts about a pipeline for a verdict, and time its source in the sampler's order and in key order.
 
-Records are read only in `timed`.
+Only `timed` reads records.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
 
 
 def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
-    """Add the time that the sampler takes for a key. Unchanged if the sampler cannot be called here."""
+    """Add the time that the sampler takes for one key. Return the facts unchanged if the sampler fails here."""
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
         return source
@@ -79,9 +79,12 @@ def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
 
 
 def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
-    """Add the time of a record in the sampler's order and in sequence, and the share of it at work.
+    """Add the time to read a record, in the sampler's order and in key order, to the facts.
 
-    Several places are tried, and the best is taken. Unchanged if the source can only be iterated, or cannot be read here.
+    Also adds the share of that time in which the processor was at work.
+
+    Several places are tried, and the best time is used. Returns the facts unchanged if the source
+    has no random access, or fails here.
     """
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
@@ -106,7 +109,7 @@ def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
 
 
 class _Took(NamedTuple):
-    """Cost of a record."""
+    """Cost of reading one record."""
 
     seconds: float
     needed: float  # of these, this process was at work, or kept from it
@@ -114,13 +117,16 @@ class _Took(NamedTuple):
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """Return the keys at `count` positions of a leaf, or at its last ones."""
+    """Return the keys at `count` positions of a leaf from `start` on, or at its last positions if it ends before."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 
 
 def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
-    """Measure one of these records. If records are read one by one, the median is taken, because some may take far longer."""
+    """Measure the reading of these records, and return the cost of one.
+
+    If the source reads records one by one, the median is used, because some may take far longer.
+    """
     read = reader_of(leaf.source)
     began, kept, worked = time.perf_counter(), kept_seconds(), time.process_time()
     read(keys)

@@ -1,4 +1,4 @@
-"""Note which work hangs while a loop is measured, from warnings in the log."""
+"""Note which task hangs while a loop is measured, from warnings in the log."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import logging
 from types import TracebackType
 
 SHARE, LEAST_SECONDS = 0.5, 0.5
-"""Share of the measuring time after which a task counts as hanging, and its minimum in seconds."""
+"""Share of the measuring time after which a task counts as hanging; and the least time for that, in seconds."""
 
 
 class HangNotes(logging.Handler):
-    """Handler that collects warnings about hanging tasks, inside a `with` block.
+    """Logging handler that collects warnings about hanging tasks, inside a `with` block.
 
     Attributes:
-        sentence: the last warning as a sentence after a space; "" if there was none.
+        sentence: last warning, as a sentence that begins with a space; "" if there was none.
     """
 
     def __init__(self) -> None:

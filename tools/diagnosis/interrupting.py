@@ -1,4 +1,4 @@
-"""Run a function until enough is known about it, or for a limited time. Then interrupt it as by Ctrl-C."""
+"""Run a function until enough is known about it, or for a limited time. Then interrupt it as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Enough(KeyboardInterrupt):
 
 
 class UntilEnough:
-    """Run a program on the main thread until `have_enough` returns True, or for `seconds`.
+    """Runs a program on the main thread until `have_enough` returns True, or for `seconds`.
 
-    A thread watches, and interrupts the program. The interrupt is never mistaken for a user's Ctrl-C: before the end of the
-    program it is `Enough`, and after the end it is dropped. If the program ignores it, the process is ended.
+    A thread watches, and interrupts the program by the exception `Enough`. The interrupt is not
+    mistaken for the user's Ctrl-C: after the end of the program it is dropped. If the program
+    ignores the interrupt for a minute and `ends_process` is True, the process is ended.
     """
 
     def __init__(self, have_enough: Callable[[], bool], seconds: float, ends_process: bool = True) -> None:
@@ -41,7 +42,7 @@ class UntilEnough:
         self._ended = threading.Event()
 
     def run(self, program: Callable[[], None]) -> bool:
-        """Run the program. Returns True if it was interrupted."""
+        """Run the program. Return True if it was interrupted."""
         thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
         former = signal.signal(signal.SIGINT, self._interrupted)
         thread.start()

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 PartKind: TypeAlias = Literal["sampler", "reading", "record", "batch", "stacking", "between", "packing"]
-"""Kinds of work: finding record keys; reading; an operation on single records, on batches, or on several elements; headrace's
-own work between operations; and packing rows for another process.
+"""Kinds of work.
+
+"sampler": finding record keys. "reading": reading records. "record": an operation on single
+records. "batch": an operation on batches. "stacking": making batches of several elements.
+"between": headrace's own work between operations. "packing": preparing rows for another process.
 """
 
 SLOW_MEMORY = 50e-6  # Seconds for a record: no record that lies in memory takes so long. Chosen
+# Measured with 64 and 256 threads.
 HANDED = 25e-6
-"""Processor seconds of a record that another thread reads. Measured with 64 and 256 threads."""
+"""Processor seconds to hand over a record that another thread has read."""
 
 
 @dataclass(frozen=True)
 class WorkPart:
-    """Work per step, of the workers or, without workers, of the user's thread."""
+    """A part of the work of one step, done by the workers or, without workers, by the user's thread."""
 
     name: str  # as it is told: an operation's, or what it is
     kind: PartKind  # see `PartKind`
@@ -43,7 +47,7 @@ class Rare:
 
 @dataclass(frozen=True)
 class Feeding:
-    """Waits of the user in a device feeder besides the wait for the host's batch; see `StepTimes`."""
+    """Seconds that the user of a device feeder waits, besides the wait for the host's batch; see `StepTimes`."""
 
     transforming: float
     agreeing: float
@@ -53,7 +57,7 @@ class Feeding:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts about the source."""
+    """Facts about the source of a loop."""
 
     kind: str  # the name of its class
     records: int = 0  # how many it has
@@ -89,7 +93,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurement of a loop over some steps."""
+    """A measurement of a loop over some steps."""
 
     steps: int  # number of them
     elapsed: float  # for one step, the user's own work included
@@ -134,12 +138,15 @@ class Measured:
         return self.rows or self.records
 
     def places(self, workers: int | None = None) -> int:
-        """Return the number of places (processes or actors) that read ahead, optionally with another number of workers."""
+        """Return the number of places (processes or actors) that read ahead.
+
+        `workers` is a number of workers; None means the measured one.
+        """
         return 1 if self.worker_kind == "thread" else max(self.workers if workers is None else workers, 1)
 
     @property
     def reads_ahead(self) -> bool:
-        """True if records are read while others are being worked on."""
+        """True if records are read ahead while other records are processed."""
         return self.source.reads > 0 and not self.source.in_memory
 
     @property
@@ -164,7 +171,7 @@ class Measured:
 
     @property
     def hand_over(self) -> float:
-        """Seconds in `next` while workers had finished: receiving batches, without copies."""
+        """Seconds of `next` after the workers had finished: the time to receive a batch."""
         fed = self.feeding
         if fed is not None:
             return fed.hand_over

@@ -1,4 +1,4 @@
-"""Measure a loop between two looks: one after warm-up, and a later one."""
+"""Measure a loop between two observations ("looks"): one after warm-up, and a later one."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .work import Work, grown, slow_reads
 MUCH_READING = 0.25  # Share of the work: below it, the source is not asked how fast it is
 MUCH_SAMPLING = 0.1  # Share of the work: below it, the sampler is no part of its own
 UNEVEN = 1.3
-"""If reads take this many times as long on average as usual, records with far longer reads are searched for."""
+"""If reads take on average this many times as long as a usual read, records with far longer reads are searched for."""
 WAITS = 0.5  # Of the time of operations: with the processors at work for more, it is these that operations wait for
 
 
 @dataclass(frozen=True)
 class Look:
-    """State of a loop at one time."""
+    """An observation of a loop at one time."""
 
     at: float
     processor: float  # seconds, of all threads of this process
@@ -51,12 +51,16 @@ class Look:
 
     @property
     def tasks(self) -> int:
-        """Number of finished tasks. A block of many elements is one task."""
+        """Number of finished tasks. A task may make many elements."""
         return sum(stage.tasks for stage in self.host.stages)
 
 
 def host_of(loop: Any) -> DataLoaderIterator:
-    """Return the iterator that makes the batches. Raises TypeError if it is not one of headrace."""
+    """Return the iterator of the loader in a loop (an iterator, a feeder, a loop over epochs).
+
+    Raises:
+        TypeError: it is not a loop over a headrace loader.
+    """
     found = host_iterator(loop)
     if found is None:
         raise TypeError(
@@ -66,13 +70,13 @@ def host_of(loop: Any) -> DataLoaderIterator:
 
 
 def closely(loop: Any) -> None:
-    """Time every task of a loop that is about to begin."""
+    """Set the option to time every task, on a loop that is about to begin."""
     if isinstance(loop, DataLoaderIterator):
         loop.execution = replace(loop.execution, observe="each")
 
 
 def tell_of_hangs(loop: Any, seconds: float) -> None:
-    """Make a loop that is about to begin report tasks that take half of the measuring time."""
+    """Set the option to report tasks that take half of the measuring time, on a loop that is about to begin."""
     if isinstance(loop, DataLoaderIterator):
         soon = max(SHARE * seconds, LEAST_SECONDS)
         known = loop.execution.hang_seconds
@@ -81,13 +85,13 @@ def tell_of_hangs(loop: Any, seconds: float) -> None:
 
 @dataclass
 class Lock:
-    """Meter of the wait for the interpreter's lock: seconds by which a thread returns late from short sleeps."""
+    """Measures the wait for the interpreter's lock: how many seconds too late a thread returns from short sleeps."""
 
     late: list[float] = field(default_factory=list)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Measure on a thread inside the block."""
+        """Return a context in which a thread measures."""
         ended = threading.Event()
 
         def try_again() -> None:
@@ -114,7 +118,15 @@ _NAP = 1e-3
 
 
 def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool) -> Measured:
-    """Measure a loop between two looks."""
+    """Return the measurement of a loop between two looks.
+
+    Args:
+        loop: the loop, which may have ended.
+        before: first look.
+        after: last look.
+        lock: measured waits for the interpreter's lock.
+        step_known: True if the user's own step was part of the loop.
+    """
     host, stages = host_of(loop), after.host.stages
     pipeline, execution = host.pipeline, host.execution
     steps = max(after.loop.steps - before.loop.steps, 1)
@@ -163,7 +175,7 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
 
 
 def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measured:
-    """Return the measurement of the longest of several loops over one loader, with the average step time of all.
+    """Return the measurement of the longest of several loops over one loader, with the mean step time of all loops.
 
     Args:
         longest: measurement of the longest loop.
@@ -199,7 +211,7 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
 
 
 def _with_sampler(loop: Measured) -> Measured:
-    """Make the sampler's work a part of its own, if it takes much time. It is done where records are read, or before."""
+    """Make the sampler's work a separate part, if it takes much time. It is part of reading otherwise."""
     seconds = loop.source.sampler * loop.records
     if seconds < MUCH_SAMPLING * loop.work:
         return loop
@@ -211,7 +223,7 @@ def _with_sampler(loop: Measured) -> Measured:
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """Return the number of workers: the present one if it is tuned, and in a cluster those that worked."""
+    """Return the number of workers: the current one with "auto", and in a cluster the number that worked."""
     if isinstance(execution.worker_count, Auto) or host.decision:
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
@@ -220,7 +232,7 @@ def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
 
 
 def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
-    """Return the seconds that the first batch was waited for while workers were starting."""
+    """Return the seconds that the user waited for the first batch while workers were starting."""
     if before.loop.steps or not tasks or tasks[0].block:  # else the first one is not among them
         return 0.0
     waited = after.loop.feeding.reading if after.loop.feeding else after.loop.waited
@@ -228,14 +240,14 @@ def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Return the share of waiting during which workers had not finished the task."""
+    """Return the share of waiting during which workers had not yet finished the task."""
     waited = sum(task.taken - task.asked for task in tasks)
     unready = sum(max(0.0, min(task.times.ended, task.taken) - task.asked) for task in tasks)
     return min(unready / waited, 1.0) if waited > 0 else 1.0
 
 
 def _at_work(stages: Sequence[StageStats]) -> float:
-    """Return the share of the time of operations in which processors were at work."""
+    """Return the share of the operations' time in which processors were at work."""
     seconds = [stage.busy - stage.reading - stage.packing for stage in stages]
     worked = sum(each * stage.cpu_share for each, stage in zip(seconds, stages))
     return worked / sum(seconds) if sum(seconds) > 0 else 1.0

@@ -11,7 +11,7 @@ _PILLOW = "PIL"
 
 
 def uses_pillow(function: Callable[..., Any] | None) -> bool:
-    """Return True if the code of a function names Pillow: one of its modules or objects, or its import.
+    """Return True if the code of a function refers to Pillow: by its import, or by one of its modules or objects.
 
     >>> def decoded(path):
     ...     from PIL import Image
@@ -31,7 +31,7 @@ def uses_pillow(function: Callable[..., Any] | None) -> bool:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield a code object, and those of the functions inside it."""
+    """Yield a code object, and the code objects of the functions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,7 +1,7 @@
 """Run a program as a shell would, and watch its loops until one of them has made enough steps.
 
-The result is a `Diagnosis` of the loop that took most of the time. A thread watches. When it has seen enough, it interrupts the
-program as Ctrl-C does, so that the program and its loops behave as for a user.
+The result is a `Diagnosis` of the loop that took most of the time. A thread watches. When it has
+measured enough, it interrupts the program as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SHORT_LOOPS = 3  # So many are seen at least, where no loop makes enough steps b
 
 
 class Loops:
-    """Loops that a program has begun.
+    """The loops that a program has begun.
 
-    They are kept until the program ends. Most have ended by then. A loop that the program left open keeps its workers until it
-    is closed here.
+    They are kept until the program ends. Most have ended by then. A loop that the program left open
+    keeps its workers until it is closed here.
     """
 
     def __init__(self, steps: int, seconds: float, *, expected: bool = True) -> None:
@@ -36,7 +36,7 @@ class Loops:
         self._all: list[Looks] = []
 
     def begins(self, loop: Any) -> None:
-        """Add a loop that begins. Called on its thread."""
+        """Add a loop that begins. Called on the thread of the loop."""
         closely(loop)
         tell_of_hangs(loop, self._seconds)
         if not any(known.loop is loop for known in self._all):
@@ -46,20 +46,23 @@ class Loops:
         return any(each.steps for each in self._all)
 
     def have_enough(self) -> bool:
-        """Return True if a loop has made the requested steps. If no steps are expected, the first one is enough."""
+        """Return True if enough steps were measured, in one loop or in several short loops over one loader.
+
+        If the program is not expected to make steps, the first step is enough.
+        """
         if (not self._expected and self.stepped()) or any(each.have_enough() for each in self._all[:]):
             return True
         alike = [each for each in self._all if each.alike(self._all[-1])]  # short loops over one loader
         return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
     def close(self) -> None:
-        """Close all loops after the program has ended, so that nobody reads while the source is measured."""
+        """Close all loops, after the program has ended, so that nothing reads while the source is measured."""
         for each in self._all:
             with suppress(InUseError):  # a thread of the program goes on
                 each.loop.close()
 
     def of_users(self) -> list[Looks]:
-        """Return the loops that made a step. Of a feeder and the loop that it feeds from, only the feeder counts."""
+        """Return the loops that made a step. A loop that only feeds a device feeder is left out."""
         inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
         return [each for each in self._all if id(each.loop) not in inner and each.steps]
 
@@ -67,11 +70,14 @@ class Loops:
 def diagnosed_program(
     program: Program, arguments: Sequence[str], steps: int, seconds: float, step_seconds: float | None = None
 ) -> Diagnosis:
-    """Judge the steps of a program. If it makes none, measure its only loader, alone or with `step_seconds`.
+    """Return the diagnosis of a program's steps.
+
+    If the program makes no steps, its only loader is measured alone, or with `step_seconds` for a
+    step.
 
     Raises:
-        ProgramError: the program fails, has no loop and no loader, makes no step in time, or makes its own steps although
-            `step_seconds` is given.
+        ProgramError: the program fails; or has no loop and no loader; or makes no step in time; or
+            makes its own steps although `step_seconds` is given.
     """
     loops, lock = Loops(steps, seconds, expected=step_seconds is None), Lock()
     with as_module(program.path, "__main__", arguments) as own:

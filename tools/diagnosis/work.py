@@ -1,7 +1,8 @@
 """Split the work of a step into operations, and find rare records that take long.
 
-The input is what a loop's iterator told at two times. One task may be repeated here with a clock on each operation: if the loop
-was too short to time them, and to find the record that made a task slow.
+The input are an iterator's statistics at two times. A task may be repeated here with a clock on
+each operation: if the loop was too short to time its operations, or to find the record that made a
+task slow.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LONG = 5.0  # A task, or a read, is a slow one if it takes so many times what th
 LIKE = 3.0  # … and not so many times less than in the slowest
 
 QUICK = 0.25
-"""Share of tasks that count as quick. Rare records are compared with these, to tell the maximum gain."""
+"""Share of tasks that count as quick. Rare records are compared with these, to estimate the largest gain."""
 
 TRIES = 2  # So many times the same record must be the slowest of its task, when that is done again
 AGAIN_SECONDS = 5.0  # A task that took longer is not done again
@@ -41,7 +42,7 @@ READ_RECORDS = 512  # That are read again, at most
 
 
 class Looking(Stopwatch):
-    """Observer that times every operation."""
+    """Stopwatch that times the operations of every task."""
 
     def may_look(self, calls: int) -> bool:
         return True
@@ -49,7 +50,7 @@ class Looking(Stopwatch):
 
 @dataclass(frozen=True)
 class Work:
-    """Work of a loop between two looks at its statistics, `before` and `after`; it made `elements` elements."""
+    """The work of a loop between two statistics, `before` and `after`, in which it made `elements` elements."""
 
     pipeline: Pipeline
     before: IteratorStats
@@ -106,7 +107,7 @@ class Work:
             batched = batched or takes
 
     def rare(self) -> Rare | None:
-        """Return the cost of rare records in the few tasks that take far longer than others, or None."""
+        """Return the cost of rare records, if a few tasks take far longer than the others; else None."""
         stages = self.pipeline.stages
         reading = [task for task in self.tasks if stages[task.stage].leaf is not None and task.times.inputs]
         if not reading:
@@ -130,7 +131,7 @@ class Work:
         return Rare(name, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
-        """Return the records that a filter drops, and the work that was done for them, or None."""
+        """Return the records that a filter drops, and the work that was done for them; None if there is no filter."""
         stats = next((stats for stats in self.after.stages if stats.reads), None)
         operations = self.pipeline.stages[stats.number].operations if stats else ()
         filters = [at for at, operation in enumerate(operations) if operation.only_filters]
@@ -144,9 +145,9 @@ class Work:
         return Dropped(name, share, read.seconds + seconds, seconds, tuple(part.name for part in before))
 
     def alone(self, part: WorkPart) -> float:
-        """Return the seconds of an operation per element when the middle task is repeated with nothing else running.
+        """Return the seconds of an operation per element, when one task is repeated while nothing else runs.
 
-        0 if it cannot be repeated.
+        Returns 0 if no task can be repeated.
         """
         for stage in self.pipeline.stages:
             if stage.leaf is not None and part.name in (operation.name_in_stats for operation in stage.operations):
@@ -160,7 +161,7 @@ class Work:
         return 0.0
 
     def _again(self, tasks: Sequence[TaskEvent]) -> OperationTimes | None:
-        """Repeat the first of the tasks that can be repeated. None if none can."""
+        """Repeat the first task, and return the times of its operations; None if it cannot be repeated."""
         if not tasks or (leaf := self.pipeline.stages[tasks[0].stage].leaf) is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None
         if any(each.in_order for each in self.pipeline.every_leaf) or self.pipeline.formers:
@@ -171,7 +172,7 @@ class Work:
 
 
 def grown(before: IteratorStats, after: IteratorStats, name: str, *stages: StageStats) -> float:
-    """Return by how much a number of some stages has grown."""
+    """Return by how much the field `name` has grown between two statistics, over the given stages."""
     then = {stage.number: getattr(stage, name) for stage in before.stages}
     return float(sum(getattr(stage, name) - then.get(stage.number, 0) for stage in stages))
 
@@ -189,7 +190,7 @@ def _each(task: TaskEvent) -> float:
 
 
 def slow_reads(measured: Measured, leaf: Leaf, tasks: Sequence[TaskEvent]) -> Rare | None:
-    """Return the slowest read of the task whose records took longest, if it is slow every time; else None."""
+    """Return the slowest read of the task whose records took longest, if it is slow each time; else None."""
     reading = [task for task in tasks if task.times.under_way and task.stop > task.start and not task.made_of]
     if leaf.in_order or not reading:
         return None

@@ -17,7 +17,7 @@ from .trace import trace
 
 
 def print_trace(options: argparse.Namespace) -> int:
-    """Run the command `trace`."""
+    """Run the command `trace`, and return its exit status."""
     with loader_of(Program.parsed(options.program), options) as loader:
         found = trace(
             loader,
@@ -32,7 +32,7 @@ def print_trace(options: argparse.Namespace) -> int:
 
 
 def print_omitted(options: argparse.Namespace) -> int:
-    """Run the command `find --omitted`."""
+    """Run the command `find --omitted`. Return its exit status: 1 if an omitted record is read."""
     with loader_of(Program.parsed(options.program), options) as loader:
         found = find_omitted(
             loader,
@@ -47,7 +47,7 @@ def print_omitted(options: argparse.Namespace) -> int:
 
 
 def print_diff(options: argparse.Namespace) -> int:
-    """Run the command `diff`."""
+    """Run the command `diff`. Return its exit status: 1 if the streams differ."""
     with _stream(options.one, options) as one, _stream(options.two, options) as two:
         found = diff(one, two)
         print(json.dumps(found.to_dict()) if options.json else found)
@@ -56,10 +56,12 @@ def print_diff(options: argparse.Namespace) -> int:
 
 @contextmanager
 def loader_of(program: Program, options: argparse.Namespace) -> Iterator[Any]:
-    """Yield the loader of a program, or its first loop. Output of the program goes to standard error.
+    """Return a context with the loader of a program or, with the option `--run`, the iterator of its first loop.
+
+    Output of the program goes to standard error.
 
     Raises:
-        ProgramError: a function of the program fails in the block.
+        ProgramError: a function of the program fails inside the context.
     """
     find = program.first_loop if options.runs else program.loader
     with ExitStack() as stack:

@@ -1,6 +1,6 @@
 """Find the first step at which two streams differ, and the reasons.
 
-Each stream is a loader or a checkpoint. Nothing is run: descriptions are compared, and orders by arithmetic.
+Each stream is a loader or a checkpoint. Nothing is run: descriptions are compared, and orders are computed.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from .orders import OrderDifference, first_difference, rows_in_step
 from .records import records_differences
 from .streams import Described, states_of
 
+# Chosen: balances that differ mostly do so at once.
 MOST_DEALT = 1 << 16
-"""Positions of a shard that are compared if records are balanced by cost. Other balances mostly differ at once."""
+"""Number of a shard's positions that are compared if records are balanced by cost."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why two streams differ.
+    """A reason why two streams differ.
 
     Attributes:
         what: "source", "operation", "batch size", "order", "seed", "weights", "epochs", "shards", "balance",
             "records" or "left out".
-        told: description; the first stream comes first.
-        step: first step that differs for this reason; None if an operation decides it, or if it is unknown.
+        told: description of the difference, "first stream → second stream".
+        step: first step that differs for this reason; None if it is unknown, for example if an operation decides it.
     """
 
     what: str
@@ -54,10 +55,10 @@ class Reason:
 
 @dataclass(frozen=True)
 class Difference:
-    """Result of `headrace.diff`. It is false if the streams are the same. `print` describes it.
+    """Result of `headrace.diff`. It is False in a condition if the streams are the same. `print` it for a description.
 
     Attributes:
-        reasons: the reasons, in order of their steps.
+        reasons: the reasons, in the order of their steps.
     """
 
     reasons: tuple[Reason, ...]
@@ -123,7 +124,7 @@ def diff(one: Any, two: Any) -> Difference:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two streams."""
+    """One of the two streams that are compared."""
 
     pipeline: Pipeline | None  # of a loader; None: of a checkpoint
     states: Sequence[LoaderState]  # of a checkpoint
@@ -135,7 +136,7 @@ class _Side:
 
     @classmethod
     def of(cls, given: Any) -> _Side:
-        """Make a side of a loader or a checkpoint."""
+        """Return the side for a loader or a checkpoint."""
         pipeline, states = None, list[LoaderState]()
         if isinstance(given, (str, Path, bytes, bytearray, dict, list, tuple)):
             states = states_of(given)
@@ -157,13 +158,13 @@ class _Side:
 
     @property
     def deal(self) -> tuple[Any, int, int]:
-        """Return the balance of the shards or None, the number of shards, and the size of blocks."""
+        """Return the balance of the shards (or None), the number of shards, and the size of balanced blocks (or 0)."""
         lineage = self.pipeline.leaves[0].lineage if self.pipeline else self.states[0].lineages[0]
         size = 0 if lineage.blocks is None else lineage.blocks.size
         return self.alike["sampler"].get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
-        """Return the step that contains a position, or None if that is not known beforehand."""
+        """Return the step that contains the position of a difference; None if only running the stream would tell."""
         if not found.position:
             return found.position
         if found.of_rows:
@@ -185,7 +186,7 @@ def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
-    """Describe the differences. If the kinds differ, nothing else is compared."""
+    """Describe the differences of two descriptions of one subject. If their kinds differ, only that is described."""
     kinds = [{"kind": each.get("kind")} for each in (one, two)]
     return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
 
@@ -222,7 +223,7 @@ def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Compare batch sizes and shards, which together decide what all processes have at a step."""
+    """Compare batch sizes and numbers of shards, which together decide the global batches."""
     shards = [one.shards or two.shards or 1, two.shards or one.shards or 1]
     if len(one.sizes) == len(two.sizes) and one.sizes != two.sizes:
         yield Reason("batch size", f"batch sizes: {one.sizes} → {two.sizes}", 0)
@@ -257,7 +258,7 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Compare how records are balanced among shards by cost. Orders are compared before balancing."""
+    """Compare how records are balanced among shards by cost. Other comparisons ignore the balance."""
     known = [side.deal for side in (one, two)]
     if known[0] == known[1] or (known[0][0] == known[1][0] and known[0][1] != known[1][1]):
         return
@@ -275,7 +276,7 @@ def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | None:
-    """Return the first step at which a shard has other positions; `ENDLESS` if none of the first does; None if unknown."""
+    """Return the first step at which a shard has other positions: `ENDLESS` if none differs, None if unknown."""
     if one is None or two is None or not (one.aligned and two.aligned) or one.shard != two.shard:
         return None
     leaves = one.leaf, two.leaf
@@ -286,14 +287,14 @@ def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | 
 
 
 def _kind(words: Sequence[str]) -> str:
-    """Return the kind of difference, by the first of these words."""
+    """Return the kind of a reason by the words that describe the difference."""
     kinds = dict.fromkeys(("weights", "ramp", "history", "joins"), "weights") | {"seed": "seed"}
     kinds |= dict.fromkeys(("epochs", "when_exhausted"), "epochs")
     return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in words)), "order")
 
 
 def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Compare the kind of loop: loops per epoch end batches with each epoch. A loader does not tell how it is used."""
+    """Compare whether the runs loop over epochs, which ends a batch at the end of each epoch. Only states tell this."""
     if one.states and two.states and one.in_epochs != two.in_epochs:
         records = one.fingerprint["sampler"].get("records")
         step = records // (prod(one.sizes) * one.states[0].shard[1]) if isinstance(records, int) else None
@@ -309,7 +310,7 @@ def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Compare changes of shards or of the batch size before the two checkpoints."""
+    """Compare the changes of shards or of the batch size in the runs before the two checkpoints."""
     layers = [side.states[0].lineages[0].layers for side in (one, two) if side.states]
     if len(layers) == 2 and layers[0] != layers[1]:
         same = _first_other(*layers)
@@ -322,7 +323,7 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _told_of_layers(layers: Sequence[Any]) -> str:
-    """Describe the first run whose shards stopped elsewhere, or that only one stream has."""
+    """Describe where the first differing run stopped, or the first run that only one stream has."""
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
@@ -330,7 +331,7 @@ def _told_of_layers(layers: Sequence[Any]) -> str:
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
-    """Return the last step of the last of these runs, if its steps had as many records as in an earlier checkpoint."""
+    """Return the number of steps in these runs, if they had batches as in the other checkpoint; else None."""
     unit, shards, steps = prod(before.sizes), before.states[0].shard[1], 0
     for number, layer in enumerate(layers):
         of_all = len(layer) == 1  # a position of all shards, as they were at equal steps
@@ -344,7 +345,7 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 
 
 def _size_changed(side: _Side, other: _Side) -> int | None:
-    """Return the step from which a run used its present batch size, if it had the other stream's before."""
+    """Return the step at which a run changed to its present batch size from the other stream's; None if it did not."""
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
     if unit == before or len(side.sizes) != len(other.sizes) or state.lineages[0].layers or side.in_epochs:
         return None
@@ -353,7 +354,7 @@ def _size_changed(side: _Side, other: _Side) -> int | None:
 
 
 def _changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
-    """Yield the lowest difference in each dataset that both have: its kind, and a description."""
+    """Yield, for each dataset that both sources have and that differs, the kind of difference and a description."""
     known, others = _nodes(one), _nodes(two)
     for name in filter(others.__contains__, known):
         if (change := _lowest_change(known[name], others[name])) is not None:

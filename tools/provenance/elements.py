@@ -1,6 +1,8 @@
-"""Find the element of a step: run what decides it from the nearest known place, and read the table of its block.
+"""Find the records in the element of a step.
 
-The nearest known place is the step itself if arithmetic tells it; otherwise the last known place before it.
+From the nearest known place, run the part of the pipeline that decides which records are in an
+element. That place is the step itself if its position can be computed, or else the last known place
+before it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from .streams import Described
 
 @dataclass(frozen=True)
 class StartPoint:
-    """Place in the stream of one shard from which to run to a step."""
+    """A place in the stream of one shard, from which to run to a step."""
 
     pipeline: Pipeline  # as it goes on there
     cursor: Cursor
@@ -42,7 +44,8 @@ class StartPoint:
         """Return the last place, at or before a step, that is known without reading.
 
         Raises:
-            TraceError: the step was skipped, or is older than a change of shards or of the batch size.
+            TraceError: the step was skipped, or is from before a change of shards or of the batch
+                size.
         """
         if within(mark.skipped.steps, step) is not None:
             raise TraceError(f"step {step} is left out by skip(): it has no records.")
@@ -61,7 +64,10 @@ class StartPoint:
 
 
 def _position(mark: StreamPosition, step: int) -> int:
-    """Return the local position at which a step of an aligned pipeline begins."""
+    """Return the local position at which a step of an aligned pipeline begins.
+
+    In an aligned pipeline each step has the same number of positions.
+    """
     unit, at, leaf = mark.pipeline.stages[0].unit, mark.cursor.positions[0], mark.pipeline.leaf
     if step >= mark.step:
         return mark.skipped.position_of(step, (at, mark.step), unit)
@@ -83,9 +89,9 @@ def _too_early(mark: StreamPosition, step: int) -> TraceError:
 
 
 def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
-    """Return the cursor of a part after `rows` of its rows, or None if only running the part would tell it.
+    """Return the cursor of a part of a pipeline after this number of its rows; None if only running it would tell.
 
-    For example, an operation drops or adds elements, or errors are skipped.
+    None if, for example, an operation drops or adds elements, or errors are skipped.
     """
     if pipeline.skips_errors:
         return None
@@ -110,7 +116,7 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
 
 
 class FoundRecord(NamedTuple):
-    """Record in an element, and its place in the order of a leaf."""
+    """A record in an element, and its place in the order of a leaf (a source with its sampler)."""
 
     used: UsedRecord
     leaf: int
@@ -119,7 +125,7 @@ class FoundRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Element:
-    """Records that an element was made of."""
+    """The records of which an element was made."""
 
     records: list[FoundRecord]  # in the order in which they are in the element
     leaves: Sequence[Leaf]  # every leaf of its pipeline
@@ -128,7 +134,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Search:
-    """Place of a shard in its stream, from which a step is searched."""
+    """A position of a shard in its stream, from which steps are searched."""
 
     described: Described
     mark: StreamPosition
@@ -136,7 +142,10 @@ class Search:
 
     @classmethod
     def at(cls, described: Described, states: Sequence[LoaderState], epochs: bool, strict: bool) -> Search:
-        """Start from the states of a run, or at the beginning."""
+        """Return the search from the states of a run; without states, from the beginning.
+
+        With `epochs`, steps without states are those of `loader.epochs()`.
+        """
         sampler = states[0].fingerprint["sampler"] if states else None
         told = isinstance(sampler, dict) and "epoch" in sampler
         if not told and not (epochs and not states):
@@ -145,7 +154,11 @@ class Search:
         return cls(described, described.in_epoch(epoch).stand(states, strict), epoch)
 
     def found(self, step: int) -> Element:
-        """Find the element of a step. Raises TraceError if the stream ends before it."""
+        """Find the element of a step.
+
+        Raises:
+            TraceError: the stream ends before the step.
+        """
         search, left = self._in_epoch_of(step)
         began: int | None = None
         while True:
@@ -161,7 +174,7 @@ class Search:
             search, left = search.at_epoch(search.epoch + 1), left - end
 
     def _in_epoch_of(self, step: int) -> tuple[Search, int]:
-        """Return the search for the epoch of a step, and the number of the step in that epoch."""
+        """Return the search in the epoch of a step, and the number of the step in that epoch."""
         mark, pipeline = self.mark, self.mark.pipeline
         if self.epoch is None:
             return self, step
@@ -194,7 +207,10 @@ class Search:
 
 
 def _run_to(place: StartPoint, step: int) -> tuple[Table | None, int]:
-    """Return the table of the element of a step (None if the stream ends before it), and the number of elements before it."""
+    """Run from a place to a step. Return the table of its element's records, and the number of elements before it.
+
+    The table is None if the stream ends before the step.
+    """
     pipeline = place.pipeline
     if pipeline.aligned and pipeline.leaf.left_from(place.cursor.positions[0]) == 0:
         return None, pipeline.stages[0].outputs(pipeline.leaf.total) - place.step

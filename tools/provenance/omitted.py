@@ -1,7 +1,7 @@
-"""Check that omitted records are never read.
+"""Check that omitted records are not read.
 
-The result is the positions at which one of the records comes; normally none. The records at all positions are computed as the
-loader's workers do, and compared with the keys.
+The result lists the positions at which an omitted record comes; normally there are none. The
+records at all positions are computed as the loader's workers do it, and compared with the keys.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from .trace import columns, shards_of
 Int64s = NDArray[np.int64]
 
 MOST_TOLD = 20
-"""Maximum number of records that a search lists."""
+"""Largest number of records that a search lists."""
 
 
 @dataclass(frozen=True)
 class ReadRecord:
-    """Record that should be omitted, and is read.
+    """A record that should be omitted, but is read.
 
     Attributes:
         shard: shard that reads it.
-        step: step of the element; None if later records decide it.
+        step: step of the element; None if it depends on operations.
         dataset: part of a mix, or stream; "" if there is only one.
         key: key of the record in its source.
         position: position in the sampler's order.
@@ -56,15 +56,16 @@ class ReadRecord:
 
 @dataclass(frozen=True)
 class OmittedSearch:
-    """Search for omitted records. It is true if one is read. `print` it for a table.
+    """Result of a search for omitted records. It is True in a condition if one is read. `print` it for a table.
 
     Attributes:
         keys: number of records that were searched for.
         since: first step of the search.
-        positions: number of positions that were checked, on all shards.
-        whole: True if these are all positions until the end of the stream; else later epochs repeat the same records.
+        positions: number of positions that were checked, on all shards together.
+        whole: True if all positions until the end of the stream were checked. Otherwise later
+            epochs repeat the same records.
         count: number of positions at which one of the records comes.
-        found: the first of them.
+        found: the first of these records.
     """
 
     keys: int
@@ -78,7 +79,7 @@ class OmittedSearch:
         return self.count > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return everything as plain values for JSON."""
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
@@ -105,22 +106,26 @@ def find_omitted(
     shards: int | None = None,
     strict: bool = True,
 ) -> OmittedSearch:
-    """Check whether a record that should be omitted was read, or will be read, from a step on.
+    """Check whether a record that should be omitted was read or will be read, from a step on.
 
-    Checks each position of the order from the step on, until the end of the epoch after the checkpoint's; of a mix, as many
-    positions. Reads no record. Takes about 0.1 s per million positions. A record that an operation drops counts as read.
+    It checks each position of the order from that step to the end of the epoch after the
+    checkpoint's epoch; for a mix, the same number of positions. It reads no record, and takes about
+    0.1 s per million positions. A record that an operation drops counts as read.
 
     Args:
         loader: as in `trace`.
         since: number of the first element, from 0.
-        checkpoint: the present place of the run, as in `trace`. None (default): the beginning, on the loader's shard.
-        keys: the records, as for `omit=` of a loader; for joined streams a dict by stream. None (default): those that the
-            loader omits.
-        shards: number of shards that resume from the states of all shards. Default: the same number.
-        strict: False: resume although source, sampler or operations differ from those of the state.
+        checkpoint: current position of the run, as in `trace`. None (default): the beginning, on
+            the loader's shard.
+        keys: records to search for, as in `omit=` of a loader; for joined streams, a dict by
+            stream. None (default): the records that the loader omits.
+        shards: number of shards that resume from the states of all shards. None (default): the same
+            number as before.
+        strict: False: accept states of another source, sampler or other operations.
 
     Raises:
-        TraceError: the loader omits nothing, or plans batches; or the step is older than a change of shards.
+        TraceError: the loader omits nothing, or plans batches; or the step is from before a change
+            of shards.
         CheckpointError: the state cannot be read, or belongs to another pipeline.
         TypeError, RecordKeyError, SourceError: `keys` do not fit the source.
 
@@ -152,7 +157,7 @@ def find_omitted(
 
 
 def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
-    """Return the keys to search for, by leaf, as its source counts them, ascending."""
+    """Return, for each leaf by number, the sorted keys to search for, in the form that its source uses."""
     names = [leaf.name or str(number) for number, leaf in enumerate(pipeline.leaves)]
     if keys is not None and pipeline.joins:
         if not isinstance(keys, Mapping) or not keys.keys() <= {*names}:
@@ -188,10 +193,11 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
 
 
 def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> tuple[bool, int, list[ReadRecord]]:
-    """Search for some records in a leaf of a shard.
+    """Search for records in a leaf of a shard.
 
     Returns:
-        True if the end of the stream was reached, the number of positions that were checked, and the records found.
+        True if the end of the stream was reached; the number of checked positions; and the records
+        found.
     """
     place = StartPoint.nearest(mark, since)
     pipeline, leaf = place.pipeline, place.pipeline.leaves[number]
@@ -220,7 +226,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
 
 
 def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[int, int, int]]:
-    """Yield local position, global position and key of the wanted records."""
+    """Yield (local position, global position, key) of each wanted record among local positions `[start, stop)`."""
     for first in range(start, stop, leaf.block_size):
         positions = leaf.positions(first, min(first + leaf.block_size, stop))
         keys = leaf.record_keys(positions)

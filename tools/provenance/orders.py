@@ -1,6 +1,7 @@
 """Find the first position at which two orders differ, from their fingerprints and, if available, their samplers.
 
-Positions are compared in blocks, from the first one at which the descriptions allow a difference.
+Positions are compared in blocks, from the first position at which the descriptions allow a
+difference.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 class OrderDifference(NamedTuple):
-    """First difference of two orders."""
+    """The first difference of two orders."""
 
     position: int | None  # of all shards together; None: none of those that were compared does
     told: str = ""  # what stands there, in words
@@ -43,7 +44,7 @@ class OrderDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Order:
-    """One of two orders: dataset name and key at any positions."""
+    """One of two orders: the dataset name and the key at each position."""
 
     names: tuple[str, ...]
     places: Callable[[Numbers], tuple[Numbers, Numbers]]
@@ -58,7 +59,7 @@ class Order:
 
     @classmethod
     def of_sampler(cls, sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
-        """Make the order of a sampler. For a mix, `names` are the datasets of its parts."""
+        """Return the order of a sampler. For a mix, `names` are the datasets of its parts."""
 
         def places(positions: Numbers) -> tuple[Numbers, Numbers]:
             keys, parts = np.divmod(sampler.record_keys(positions), len(names))
@@ -81,12 +82,14 @@ class Order:
 def first_difference(
     saved: Mapping[str, Any], present: Mapping[str, Any], pipelines: Sequence[Pipeline | None]
 ) -> OrderDifference | None:
-    """Return the first position at which two orders with different fingerprints differ, or None if they are the same after all.
+    """Return the first position at which two orders differ, or None if they are the same.
+
+    The fingerprints may differ although the orders are the same.
 
     Args:
         saved: fingerprint of the samplers of one stream.
-        present: fingerprint of those of the other.
-        pipelines: both pipelines; None where only a checkpoint is known.
+        present: fingerprint of the samplers of the other stream.
+        pipelines: both pipelines; None in place of one of which only a checkpoint is known.
     """
     told = (saved, present)
     for orders in (_of_mixes(*told), _of_joins(*told), list(map(_of_pipeline, pipelines)), list(map(_of_index, told))):
@@ -99,7 +102,8 @@ def first_difference(
 def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderDifference | None:
     """Return the first difference of two orders, among `most` positions from `start` on.
 
-    None if their stages show that they are the same. A difference whose `position` is None if no position differs.
+    Returns None if their stages show that they are the same. If no compared position differs, the
+    `position` of the result is None.
     """
     if one.stages and (one.stages, one.length) == (two.stages, two.length):
         return None
@@ -125,7 +129,7 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
 
 
 def _changed_shares(one: Order, two: Order, position: int) -> str:
-    """Describe the weights of two mixes at a position, as far as they differ."""
+    """Describe the weights at a position that differ in two mixes; "" if none differ."""
     before, now = one.shares(position), two.shares(position)
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     words = [f"{name} {before.get(name, 0):.4g} → {now.get(name, 0):.4g}" for name in changed]
@@ -133,7 +137,7 @@ def _changed_shares(one: Order, two: Order, position: int) -> str:
 
 
 def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
-    """Return mixes as orders of their parts only, if the parts' own orders are the same."""
+    """Return two mixes as orders of their parts; two Nones if the parts' own orders differ, or for no mixes."""
     one, two = told
     shared = [name for name in one if name.startswith("part ") and name in two]
     if any(each.get("kind") != "MixSampler" for each in told) or any(one[name] != two[name] for name in shared):
@@ -145,7 +149,7 @@ def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
 
 
 def _of_joins(*told: Mapping[str, Any]) -> list[Order | None]:
-    """Return joined streams as orders of their parts only, if all but the proportions is the same."""
+    """Return two joined streams as orders of their parts; two Nones if more than the proportions differs."""
     joins = [each.get("joins") or [{}] for each in told]
     rest = [{**each, "joins": [*join[:-1], {**join[-1], "order": None}]} for each, join in zip(told, joins)]
     if rest[0] != rest[1] or joins[0][-1].get("kind") != "mix":
@@ -162,7 +166,7 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
 
 
 def _of_index(told: Mapping[str, Any]) -> Order | None:
-    """Rebuild the order of an `IndexSampler` from its fingerprint."""
+    """Return the order of an `IndexSampler` from its fingerprint; None for other samplers."""
     known = told.get("kind") in ("IndexSampler", "SequentialSampler") and told.get("algorithm") == "headrace"
     if not known or {HISTORY, OMITTED} & told.keys():
         return None
@@ -177,7 +181,7 @@ def _of_index(told: Mapping[str, Any]) -> Order | None:
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """Return how many rows of the topmost join make one element. None if there is no join, or operations decide it."""
+    """Return the number of rows of the topmost join in one element; None without one, or if operations decide."""
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]

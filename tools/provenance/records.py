@@ -1,4 +1,4 @@
-"""Find the first place at which two streams have other records, because records were appended or omitted."""
+"""Find the first position at which two streams have other records, because records were appended or omitted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | Non
 
     Args:
         told: fingerprints of the two samplers.
-        pipelines: both pipelines; None where only a checkpoint is known.
+        pipelines: both pipelines; None in place of one of which only a checkpoint is known.
 
     Returns:
-        The first position with another record, if it is known, and a description of the change; an empty list if the records
-        are the same after all. None if the orders differ in something else.
+        Differences, each with its first position, if that is known, and a description. An empty
+        list if the records are the same. None if the orders differ in something else.
     """
     (one, two), (rest, other_rest) = zip(*map(_taken_apart, told))
     changed = {name: _histories(one[name], two[name]) for name in one if name in two and one[name] != two[name]}
@@ -44,7 +44,11 @@ def records_differences(told: Sequence[Told], pipelines: Sequence[Pipeline | Non
 
 
 def _taken_apart(told: Told) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the orders of a mix, or of joined streams, by name, and all other values. A single order has the name ""."""
+    """Split a fingerprint into orders by name, and all other values.
+
+    The orders are those of the parts of a mix, or of joined streams. A single order has the name
+    "".
+    """
     rest = {name: value for name, value in told.items() if name == "joins"}
     if "samplers" in told:
         return {f"stream {number}": order for number, order in enumerate(told["samplers"])}, rest
@@ -55,19 +59,19 @@ def _taken_apart(told: Told) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _histories(one: Told, two: Told) -> tuple[History, History] | None:
-    """Return the histories of two orders, or None if they differ in something else."""
+    """Return the histories (changes of records) of two orders; None if the orders differ in something else."""
     if not {HISTORY, OMITTED, GENERATION} & {*one, *two} or lasting(one) != lasting(two):
         return None
     return History.of({**_records(two), **one}), History.of({**_records(one), **two})
 
 
 def _records(told: Told) -> dict[str, Any]:
-    """Return the number of records, for an order of a chain that does not tell its own."""
+    """Return the number of records as a dict, or {} if the fingerprint does not have it."""
     return {"records": told["records"]} if "records" in told else {}
 
 
 def _first(one: History, two: History) -> tuple[int, OrderChange, OrderChange]:
-    """Return the position of the first change that only one order has, and what holds in both from there."""
+    """Return the position of the first change that only one order has, and each order's change in effect there."""
     first, second = (_all_of(each) for each in (one, two))
     same = next((at for at, pair in enumerate(zip(first, second)) if pair[0] != pair[1]), min(len(first), len(second)))
     position = min(each[same].position for each in (first, second) if same < len(each))
@@ -110,7 +114,10 @@ def _of_one_order(
 
 
 def _order(pipeline: Pipeline | None, history: History, pipelines: Sequence[Pipeline | None]) -> Order | None:
-    """Return the order of a side. For a checkpoint, it is that of the other side's sampler, with the checkpoint's changes."""
+    """Return the order of one side; None if it is unknown.
+
+    For a checkpoint, it is the order of the other side's sampler, with the checkpoint's changes.
+    """
     if pipeline is not None:
         return Order.of_sampler(pipeline.leaf.sampler.with_shard_options(NoSharding()))
     sampler: Any = next((each.leaf.sampler for each in pipelines if each is not None), None)

@@ -1,6 +1,7 @@
-"""Reduce a pipeline to what decides which records are in an element.
+"""Reduce a pipeline to the operations that decide which records are in an element.
 
-Maps and batches after the last filter, flat map or `Pack` are replaced. Without any of these, nothing is read at all.
+Maps and batches after the last filter, flat map or `Pack` are replaced by operations that do
+nothing. If there is no filter, flat map or `Pack`, nothing is read at all.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from ...sources.range import RangeDataSource
 
 
 class LeftOut(Operation):
-    """Stand-in for an operation whose results nobody uses. It pushes one None for each group of `takes` elements.
+    """Replacement for an operation whose results are not needed. It gives one None for each group of `takes` elements.
 
-    If the operation has no `takes`, elements pass unchanged.
+    If the operation works on single elements, they pass unchanged.
     """
 
     def __init__(self, operation: Operation) -> None:
@@ -40,7 +41,7 @@ class LeftOut(Operation):
 
 
 def reduced(pipeline: Pipeline) -> Pipeline:
-    """Return the reduced pipeline, whose elements are made of the same records."""
+    """Return the reduced pipeline. Its elements are made of the same records."""
     looked_at = [False] * len(pipeline.stages)  # whether something above looks at what a stage gives
     read = [False] * len(pipeline.leaves)
     stages = list(pipeline.stages)

@@ -1,4 +1,4 @@
-"""Streams and checkpoints that a user passes to `trace` or `diff`: find the pipeline, and the place of its run."""
+"""Find the pipeline and the position of a stream or checkpoint that a user passes to `trace` or `diff`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ...samplers.one_epoch import OneEpoch
 from ..checkpoints import states_at
 
 HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
-"""Options to run in the calling thread without read-ahead."""
+"""Options to run in the calling thread without reading ahead."""
 
 
 @dataclass(frozen=True)
 class Described:
-    """Stream as a loader describes it."""
+    """A stream as a loader describes it."""
 
     pipeline: Pipeline
     skipped: SkippedSteps = NONE_SKIPPED
@@ -40,7 +40,7 @@ class Described:
 
     @classmethod
     def of(cls, loader: Any) -> Described:
-        """Describe a loader, a dataset, a feeder of one, or an iterator.
+        """Return the description of a loader, a dataset, a feeder of one, or an iterator.
 
         Raises:
             TypeError: `loader` is none of these.
@@ -75,7 +75,10 @@ class Described:
         return replace(self, pipeline=one_epoch(self.pipeline, epoch))
 
     def stand(self, states: Sequence[LoaderState], strict: bool) -> StreamPosition:
-        """Return the place of the run: at the state of its shard, after all shards of another run, or at the beginning.
+        """Return the position of the run.
+
+        That is the position of its shard's state; or the position after all states of a run with
+        other shards; or, without states, the beginning.
 
         Raises:
             CheckpointError: the state belongs to another pipeline.
@@ -90,14 +93,14 @@ class Described:
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
-    """Return the iterator in a loop: itself, of a feeder, or of a loop per epoch; None for other objects."""
+    """Return the iterator of a loop (itself, or that of a feeder or loop per epoch); None for other objects."""
     return host_iterator(loop.open_epoch if isinstance(loop, Epochs) else loop)
 
 
 def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
-    """Return the states of a checkpoint: from a file or folder, or from what `get_state` returned on one shard or on each.
+    """Return the states of a checkpoint: a file or folder, or results of `get_state` of one shard or of all shards.
 
-    In a folder with several checkpoints, the last one that is not after `step` is taken.
+    In a folder with several checkpoints, the last one that is not after `step` is used.
 
     Raises:
         CheckpointError: there is no checkpoint, or there are several.

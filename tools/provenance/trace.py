@@ -1,4 +1,4 @@
-"""Find the records of a step: every file, record and span of tokens."""
+"""Find the records of a step: every file, record and range of tokens."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ from .streams import Described, iterator_of, states_of
 
 @dataclass(frozen=True)
 class TracedRecord:
-    """Record, or piece of a record, in an element.
+    """A record, or a piece of a record, in an element.
 
     Attributes:
         shard: shard that delivered it.
         row: row of the batch; None if the element is not a batch.
         segment: segment of a packed row, from 1; None if the row is not packed.
-        dataset: names of the datasets that contain it, such as "web/books"; "" if there is only one.
+        dataset: names of the datasets that contain it, such as "web/books"; "" if there is only
+            one.
         key: key of the record in its source.
-        position: position, in the sampler's order, of the record or of what it is a part of.
-        file: file that contains it; None if its source has no files, or does not tell.
+        position: position, in the sampler's order, of the record, or of the window or batch that it
+            is part of.
+        file: file that contains it; None if its source has no files, or does not name them.
         record: number of the record in the file, from 0.
         note: more about the place, such as its row group.
-        tokens: tokens of the document, for each packed leaf; empty for the whole document.
-        file_tokens: `(start, stop)` in a file of tokens.
+        tokens: range of tokens of the document, for each packed leaf; empty if the document is
+            whole.
+        file_tokens: range of tokens `(start, stop)` in a file of tokens.
     """
 
     shard: int
@@ -54,17 +57,21 @@ class TracedRecord:
 
 @dataclass(frozen=True)
 class Trace:
-    """Records of a step. `print` it for a table.
+    """The records of a step. `print` it for a table.
 
     Attributes:
         step: number of the step.
         shards: shards that are listed.
         shard_count: number of shards.
-        epochs: by dataset, the epoch of its last record. Sources that are only iterated have none.
-        ran_from: step from which the pipeline was run to find the records; None if arithmetic was enough.
+        epochs: for each dataset, the epoch of its last record in the step. Sources without random
+            access have none.
+        ran_from: step from which the pipeline was run to find the records; None if they could be
+            computed.
         records: the records, in the order of the elements of the shards.
-        weights: digests of the weights that drew them, and the positions from which they hold, for a `WeightedSampler`.
-        generations: generations of a growing source, and the positions from which they hold.
+        weights: for a `WeightedSampler`, digests of the weights in effect, and the positions from
+            which they hold.
+        generations: for a growing source, its generations (versions of its files), and the
+            positions from which they hold.
     """
 
     step: int
@@ -115,7 +122,7 @@ def _told(record: TracedRecord) -> dict[str, str]:
 
 
 def columns(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    r"""Yield a header line and one line for each row, in columns. Empty columns are left out.
+    r"""Yield a header line and one line for each row, aligned in columns. Empty columns are left out.
 
     >>> print("\n".join(columns([{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}])))
     row  key
@@ -139,26 +146,31 @@ def trace(
 ) -> Trace:
     """Find what was, or will be, in a step: every record, its file, and its tokens.
 
-    The result is what is delivered, also if datasets are mixed or packed, steps are skipped, or the number of shards changed
-    before the checkpoint. Step 10^9 costs no more than step 1, and no record is read, unless records decide what is in a step:
-    with a filter, a flat map, a `Pack` of a stream, or after the end of a stream that is joined with others. Then the pipeline
-    is run to that step in this thread, from the checkpoint, or for an earlier step from the beginning. Maps and batches after
-    these operations are not run.
+    The result is exactly what is delivered, also if datasets are mixed or packed, steps are
+    skipped, or the number of shards changed before the checkpoint. Step 10^9 costs no more than
+    step 1, and no record is read, unless records decide what is in a step. They do with a filter, a
+    flat map, a `Pack` of a stream, or after the end of a stream that is joined with others. Then
+    the pipeline is run to that step in this thread: from the checkpoint, or for an earlier step
+    from the beginning. Maps and batches after these operations are not run.
 
     Args:
-        loader: a `DataLoader`, `MapDataset` or `IterDataset`; a feeder's description, `loader.to_device(…)`; or an iterator or
-            feeder, whose state is the checkpoint unless another one is given.
-        step: number of the element, from 0, as `iterator.step` tells it before the element is delivered.
-        checkpoint: path of a state file or of a folder of state files (of several checkpoints, the last one before the step is
-            taken); the result of `get_state()` or `state_dict()`; or a list of those of all shards. Each state is traced on its
-            shard. None (default): a run from the beginning, on the loader's own shard.
-        shards: number of shards that resume from the states of all shards. Default: the same number.
-        epochs: True: steps are those of `loader.epochs()`. A state tells that itself.
-        strict: False: resume although source, sampler or operations differ from those of the state.
+        loader: a `DataLoader`, `MapDataset` or `IterDataset`; a feeder's description,
+            `loader.to_device(…)`; or an iterator or feeder, whose state is the checkpoint unless
+            another one is given.
+        step: number of the element, from 0: the value of `iterator.step` before the element is
+            delivered.
+        checkpoint: path of a state file or of a folder of state files (of several checkpoints, the
+            last one before the step is used); the result of `get_state()` or `state_dict()`; or a
+            list of these results of all shards. Each state is traced on its shard. None (default):
+            a run from the beginning, on the loader's own shard.
+        shards: number of shards that resume from the states of all shards. None (default): the same
+            number as before.
+        epochs: True: steps are those of `loader.epochs()`. A state says that itself.
+        strict: False: accept states of another source, sampler or other operations.
 
     Raises:
-        TraceError: the stream ends before the step, or the step was skipped, or is older than a change of shards, batch size or
-            weights.
+        TraceError: the stream ends before the step; or the step was skipped, or is from before a
+            change of shards, batch size or weights.
         CheckpointError: the state cannot be read, or belongs to another pipeline.
         TypeError: `loader` is not a loader, or an argument has a wrong type.
 
@@ -187,7 +199,11 @@ def trace(
 
 
 def _weights(element: Element) -> list[str]:
-    """Describe the weights that drew the records of an element. Raises TraceError if other weights did, in a former run."""
+    """Describe the weights that drew the records of an element.
+
+    Raises:
+        TraceError: other weights drew a record, in a former run.
+    """
     samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
     weighted = {number: sampler for number, sampler in samplers.items() if isinstance(sampler, WeightedSampler)}
     for found in element.records:
@@ -201,7 +217,7 @@ def _weights(element: Element) -> list[str]:
 
 
 def _generations(element: Element) -> Iterator[str]:
-    """Yield descriptions of the generations of the sources of an element's records; in a mix, with the name of the part."""
+    """Yield descriptions of the generations (versions of growing sources) of an element's records."""
     for each in element.records:
         sampler, place, of = element.leaves[each.leaf].sampler, each.position, ""
         if isinstance(sampler, MixSampler):
@@ -215,7 +231,11 @@ def _generations(element: Element) -> Iterator[str]:
 
 
 def shards_of(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
-    """Return the shards to list, and the number of shards: those of the states, or `shards` that resume from them."""
+    """Return the shards to list, and the number of shards.
+
+    They are the shards of the states or, if `shards` is another number, all shards that resume from
+    these states.
+    """
     own = described.pipeline.shard
     known = [state.shard[0] for state in states] or [own.shard_index]
     before = states[0].shard[1] if states else own.shard_count
@@ -224,7 +244,7 @@ def shards_of(described: Described, states: Sequence[LoaderState], shards: int |
 
 
 def _epochs(found: Iterable[Element]) -> dict[str, int]:
-    """Return the latest epoch of each dataset in all shards."""
+    """Return the latest epoch of each dataset, over all shards."""
     latest: dict[str, int] = {}
     for element in found:
         last: dict[int, int] = {}
@@ -256,7 +276,11 @@ def _traced(found: FoundRecord, shard: int) -> TracedRecord:
 
 
 def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -> tuple[int, int] | None:
-    """Return the tokens of a piece of a document in its file; of the whole document if its length was changed before."""
+    """Return the range of tokens in the file of a piece of a document.
+
+    Returns the range of the whole document if its length was changed before packing, and None if
+    the source has no files of tokens.
+    """
     if whole is None:
         return None
     for span in spans:

@@ -1,4 +1,4 @@
-"""Propose changes of a loop, each with its effect. Pure functions."""
+"""Propose changes of a loop, each with the seconds of a step after it. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ WORTH = 1.05  # A change that makes less than this many times the steps is left 
 HIDDEN = 0.1  # Share of the time that is waited where work is said to be hidden: what is left is the hand-over
 LARGER = 8  # Times the records in a batch: what is proposed for batches that are too small. Chosen
 
+# Chosen: beyond everything that was measured.
 LEAST, FASTEST = 5e-6, 20e9
-"""Lower bound of the seconds of a step, and upper bound of bytes of batches per second: beyond everything that was measured."""
+"""Lower bound of the seconds of a step, and upper bound of the bytes of batches per second, after a change."""
 
+# Chosen: no two runs take the same time. Other programs may stop using the processors, which makes it larger.
 NOISE = 1.15
-"""Maximum factor between the computed and the actual effect. "Up to" includes it, because no two runs take the same time. It is
-larger if other programs used the processors, which the next run may have.
-"""
+"""Largest factor between a computed and an actual step time. Best cases ("up to") are divided by it."""
 
+# Measured by `benchmarks/cures.py`: its code and data are no longer in the caches.
 SMALL, COLD = 1 / 6, 1.6
-"""Work that is less than this share of a step may take up to this many times as long as it does without interruption,
-because its code and data are no longer in the caches. Measured by `benchmarks/cures.py`.
-"""
+"""Work that is less than this share of a step may take up to this many times as long as it does without interruption."""
 
 DEFAULT_BUFFER = 500  # Records that are read ahead, unless somebody says otherwise
 
@@ -75,7 +74,7 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_workers(measured: Measured) -> Iterator[Change]:
-    """Propose as many workers as hide the work, or as help; twice as many if the step is unknown."""
+    """Propose a number of workers that hides the work or still helps; at most doubled if the step is unknown."""
     if measured.worker_kind == "thread" and (measured.at_work > 0.5 or measured.seconds_of("sampler")):
         return
     enough = enough_workers(measured)
@@ -90,7 +89,7 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
 
 
 def effect(measured: Measured, what: str, seconds: float) -> str:
-    """Describe the effect of a change, as the end of a sentence."""
+    """Describe the effect of a change as the end of a sentence, such as "4 workers would hide it"."""
     does = "hide it" if _hides(measured, seconds) else f"give {measured.elapsed / seconds:.1f} times the batches"
     return f"{what} would {does}"
 
@@ -100,7 +99,7 @@ def _hides(measured: Measured, seconds: float) -> bool:
 
 
 def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose threads, if the hand-over from processes takes much time."""
+    """Propose threads, if handing batches over from processes takes much time."""
     if measured.worker_kind == "process" and measured.workers and measured.seconds_of("packing") > measured.work / 5:
         what = 'worker_kind="thread", if operations release the GIL, as NumPy and image decoders do'
         cure = 'worker_kind="thread" would do without it' if finding.stage == "hand-over" else ""
@@ -108,13 +107,15 @@ def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def at_most(measured: Measured, what: str, cure: str = "") -> Change:
-    """Return the best case of a change.
+    """Return a change with its best case.
 
-    Workers and loop never wait for each other, reads take no longer than alone, and headrace's own work takes no time.
+    In the best case workers and loop never wait for each other, reads take no longer than alone, and headrace's own
+    work
+    takes no time.
 
     Args:
         measured: the measurement as it would be after the change.
-        what: the change to make.
+        what: description of the change.
         cure: see `Change`.
     """
     waited = measured.waited if measured.step_known else measured.elapsed
@@ -140,12 +141,12 @@ def _own(measured: Measured) -> float:
 
 
 def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
-    """Return a proposal after which the parts of a kind take this share of their seconds at best."""
+    """Return a function that proposes a change after which parts of a kind take only the share `keep` of their time."""
     return lambda measured, finding: [at_most(lighter(measured, keep, kind), what, cure)]
 
 
 def _less_feeding(share: float, part: str, what: str, cure: str) -> _Propose:
-    """Return a proposal after which a part of a feeder takes less by this share."""
+    """Return a function that proposes a change after which a part of a feeder takes less time, by this share."""
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
         took = getattr(measured.feeding, part)
@@ -200,7 +201,7 @@ def _groups(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_reads(ends_sentence: bool) -> _Propose:
-    """Return a proposal of as many reads as hide the reading, or as help; four times as many if the step is unknown."""
+    """Return a function that proposes as many concurrent reads as hide the reading, or as still help."""
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
         goal = CLOSE * step_seconds(measured, measured.workers, reads=UNLIMITED)
@@ -214,7 +215,7 @@ def _more_reads(ends_sentence: bool) -> _Propose:
 
 
 def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
-    """Return the options for `count` concurrent reads in each place: for a list, and for a sentence."""
+    """Return the options for `count` concurrent reads in each place, as text for the list and for the sentence."""
     source = measured.source
     buffer = count * max(round(measured.records), 1) if source.whole_batches else count
     options = []
@@ -237,7 +238,7 @@ def _limited_source(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose to filter earlier: before the operations whose work is in vain, or by keys."""
+    """Propose to filter earlier: before the operations whose results are dropped, or by keys."""
     dropped = measured.dropped
     assert dropped is not None, "it was found"
     kept, filtered = 1 - dropped.share, measured
@@ -252,7 +253,7 @@ def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _start(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose workers that start once, or none."""
+    """Propose to start workers only once, or to use none."""
     starting = measured.starting
     once = replace(measured, starting=0.0, waited=measured.waited - starting, elapsed=measured.elapsed - starting)
     seconds = step_seconds(once, measured.workers)
@@ -283,7 +284,7 @@ def _hand_over(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose larger batches. All work that is not per record may then be done once for more records."""
+    """Propose larger batches. The best case: all work that is not done per record is done once for more records."""
     rows = round(measured.batch)
     records = measured.seconds_of("record") / max(measured.workers, 1)
     seconds = (
@@ -309,7 +310,10 @@ def _turns(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _transform(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose to do the feeder's transform in workers. Without workers the feeder's thread would still do it."""
+    """Propose to do the feeder's transform in workers.
+
+    With no workers, one worker is proposed, because the feeder's thread would still do the work otherwise.
+    """
     assert measured.feeding is not None, "it is a feeder's"
     took, workers = measured.feeding.transforming, measured.workers
     parts = (*measured.parts, WorkPart("transform=", "batch", took))
@@ -363,4 +367,4 @@ _OF: dict[str, tuple[_Propose, ...]] = {
         ),
     ),
 }
-"""Proposals for each kind of finding. The first one that ends a sentence is the remedy."""
+"""For each kind of finding, the functions that propose changes. The first change with a `cure` is the remedy."""

@@ -1,12 +1,13 @@
 """Find the part of a loop that the user waits for, and compute the duration of a step after a change. Pure functions.
 
-A step takes as long as the slowest of those that work at the same time: the user's thread, which takes batches and does the
-user's own work; the workers, which share their work; the concurrent reads, which share the reading; and the processors, which
-do all work that is not waiting. Workers in a Ray cluster bring their own processors.
+Several things work at the same time, and a step takes as long as the slowest: the user's thread,
+which receives batches and does the user's own work; the workers, which share their work; the
+concurrent reads, which share the reading; and the processors, which do all work that is not
+waiting. Workers in a Ray cluster have their own processors.
 
-A source that waits delivers a step's records in the total time of their reads, divided by the number of concurrent reads. Each
-worker process, or the user's process, reads ahead for itself. Reads that take far longer among others than alone wait for one
-another, and more of them gain nothing.
+If a source waits, a step's records take the total time of their reads, divided by the number of
+concurrent reads. Each worker process, or the user's process, reads ahead for itself. If reads take
+far longer among others than alone, they wait for one another, and more of them gain nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import TypeAlias
 
 from ..measured import Measured, PartKind, WorkPart
 
+# From the workload `mnist`.
 HAND_OVER = 1e-4
-"""Seconds of the user's thread for a batch from a worker, if this was not measured. From the workload `mnist`."""
+"""Seconds that the user's thread needs to receive a batch from a worker, if this was not measured."""
 
 CLOSE = 1.03  # A step that takes so many times the user's own is as good as one that never waits
 FULL = 0.8  # Share of the time of all cores. Chosen: what others and the system do takes the rest
@@ -28,8 +30,9 @@ MOST_WORKERS = 512
 
 UNLIMITED = 1 << 40  # Reads under way, where reading takes no time
 
+# Chosen: more threads cost more time than they save.
 MOST_THREADS, MOST_COROUTINES = 256, 4096
-"""Maximum numbers of concurrent reads that are proposed. More threads cost more time than they save."""
+"""Largest numbers of concurrent reads that are proposed: on threads, and as coroutines."""
 
 AT_ONCE = 4  # Times as many reads as now are proposed at most, where the user's step is not known
 ROOM = 1.1  # Times as many as the average needs: reads differ
@@ -39,7 +42,9 @@ MOST_LAG = 2.0  # At most so many times fewer reads are under way than may be, a
 
 
 def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
-    """Compute the seconds of a step with some number of workers, and of concurrent reads in each place.
+    """Compute the seconds of a step with `workers` workers, and with `reads` concurrent reads in each place.
+
+    `reads=None` means the present number. A place is a process or actor that reads ahead.
 
     >>> loop = Measured(100, 0.03, 0.02, 0.02, 32, 4096, (), workers=2)
     >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
@@ -56,16 +61,17 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
 
 
 def _seconds_of_cores(measured: Measured) -> float:
-    """Compute the seconds that this machine's cores need for a step, without what other programs use."""
+    """Compute the seconds that this machine's cores, without those that other programs use, need for a step."""
     needed = measured.processor + measured.own_processor
     used = needed / measured.elapsed if measured.elapsed else 0.0
     return needed / max(measured.cores - measured.others, used, 1e-9)
 
 
 def worker_seconds(alone: Measured) -> float:
-    """Compute a worker's seconds for a step, from a measurement in one thread.
+    """Compute a worker's seconds for one step, from a measurement in one thread.
 
-    If the worker reads ahead, the longer of its work and its reads counts. Otherwise it does one after the other.
+    If the worker reads ahead, this is the longer of its work and its reads. Otherwise it does one
+    after the other.
     """
     if not alone.reads_ahead:
         return alone.work
@@ -73,7 +79,7 @@ def worker_seconds(alone: Measured) -> float:
 
 
 def _busy(measured: Measured, reads: int | None) -> float:
-    """Compute the seconds of a step's work in one place, in sequence, without waiting for reads of other threads."""
+    """Compute the seconds of a step's work in one place, in sequence, without waiting for reads of threads."""
     if not measured.reads_ahead and not reads:
         return measured.work
     return measured.work - measured.seconds_of("reading") + measured.reading_processor
@@ -86,7 +92,10 @@ def enough_workers(measured: Measured) -> int:
 
 
 def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") -> Measured:
-    """Return the measurement with parts of some kinds, or one called `named`, reduced to this share of their seconds."""
+    """Return the measurement after some parts of the work became lighter.
+
+    Parts of these kinds, and the part called `named`, take only the share `keep` of their seconds.
+    """
     parts = tuple(
         replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
         for part in measured.parts
@@ -105,23 +114,29 @@ def all_cores_work(measured: Measured) -> bool:
 
 
 def share_waited(measured: Measured, seconds: float) -> float:
-    """Return the share of waiting in a step of this duration."""
+    """Return the share of a step of this duration in which the user waits."""
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
 def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
-    """Return the maximum number of concurrent reads in all places, with these numbers of workers and of reads in each."""
+    """Return the largest number of concurrent reads in all places together.
+
+    `workers` and `reads` (in each place) default to the present numbers.
+    """
     each = measured.source.reads if reads is None else reads
     return max(each, 1) * measured.places(workers)
 
 
 def under_way(measured: Measured) -> float:
-    """Return the average number of concurrent reads."""
+    """Return the mean number of concurrent reads."""
     return measured.read_seconds / measured.elapsed if measured.elapsed else 0.0
 
 
 def reading_seconds(measured: Measured, workers: int, reads: int | None = None) -> float:
-    """Compute the seconds in which a step's records can be read; 0 without read-ahead, where reading counts as work."""
+    """Compute the seconds in which a step's records can be read.
+
+    Returns 0 without reading ahead, because reading then counts as work.
+    """
     if not measured.reads_ahead and not reads:
         return 0.0
     seconds = measured.read_seconds * lag(measured) / possible(measured, workers, reads)
@@ -131,12 +146,12 @@ def reading_seconds(measured: Measured, workers: int, reads: int | None = None) 
 
 
 def waits_for_reads(measured: Measured) -> bool:
-    """Return True if places at work wait for records that are read ahead."""
+    """Return True if workers, or the user's thread, wait for records that are being read ahead."""
     return measured.reads_ahead and measured.seconds_of("reading") > LAGS * max(measured.workers, 1) * measured.elapsed
 
 
 def lag(measured: Measured) -> float:
-    """Return the ratio of possible to actual concurrent reads, while places waited for them."""
+    """Return the ratio of possible to actual concurrent reads while workers waited for them; 1 if they did not wait."""
     if not waits_for_reads(measured):
         return 1.0
     return min(max(possible(measured) / max(under_way(measured), 1e-9), 1.0), MOST_LAG)
@@ -151,13 +166,16 @@ def slowed(measured: Measured) -> float:
 
 
 def is_limited(measured: Measured) -> bool:
-    """Return True if reads wait for one another, and not for the processors or the interpreter."""
+    """Return True if reads wait for one another, and not for the processors or the interpreter's lock."""
     at_work = measured.reading_processor / measured.places()
     return slowed(measured) > SLOWED and at_work < measured.elapsed / 2 and under_way(measured) > SLOWED
 
 
 def enough_reads(measured: Measured, goal: float) -> int:
-    """Return the number of reads in each place that read the records of a step in `goal` seconds; at most the maximum."""
+    """Return the number of concurrent reads in each place that reads a step's records in `goal` seconds.
+
+    It is at most the largest number that is proposed.
+    """
     needed = measured.read_seconds * lag(measured) / measured.places() / max(goal, 1e-9)
     now = max(measured.source.reads, 1)
     most = MOST_COROUTINES if measured.source.in_event_loop else MOST_THREADS
@@ -166,38 +184,54 @@ def enough_reads(measured: Measured, goal: float) -> int:
 
 
 Kind: TypeAlias = str
-"""What the user waits for: the user's own "step"; the "start" of workers that start anew for each loop; a "filter" that drops
-records after work was done for them; the "sampler"; an "operation"; "small calls" of operations that do little per record;
-a "slow record", which takes far longer than others; "stacking", the making of batches; "reading", or kinds of it: "groups",
-"small files", "waiting source", "limited source"; the "hand-over" of large batches; "small batches"; the interpreter's
-"lock"; "turns" of calls that wait for one another; and, in a device feeder, its "transform", other "hosts", or the
-"transfer"."""
+"""What the user waits for. One of:
+
+* "step": the user's own step;
+* "start": workers that start anew for each loop;
+* "filter": a filter that drops records after work was done for them;
+* "sampler", "operation", "reading": the sampler, an operation, the reading of records;
+* "groups", "small files", "waiting source", "limited source": special cases of reading;
+* "small calls": operations that do little per record;
+* "slow record": a record that takes far longer than others;
+* "stacking": the making of batches;
+* "hand-over": the hand-over of large batches;
+* "small batches": the costs of each batch, however small;
+* "lock": the interpreter's lock;
+* "turns": calls that wait for one another;
+* "transform", "hosts", "transfer": in a device feeder, its `transform`, other hosts, or the
+  transfer.
+"""
 
 LITTLE = 0.05  # Share of the time: a loop that waits for less gains nothing by faster batches
 SHORT_CALL = 50e-6
-"""Seconds below which a call mostly consists of Python's own cost for calls and small arrays."""
+"""Seconds. A shorter call mostly consists of Python's own cost for calls and small arrays."""
 
 SMALL_BATCH, FEW_IN_BATCH = 1e-3, 64
-"""Seconds and records of a batch below which the number of batches may cost more than their contents."""
+"""Seconds and records of a batch. Below these, the number of batches may cost more than their contents."""
 
 RARE, MUCH = 0.45, 0.4
-"""Shares of tasks and of time: if fewer tasks take more than this share of the time, rare records are waited for."""
+"""Share of tasks, and share of the time. If fewer tasks take more time, the user waits for rare records."""
 
 FEW_RECORDS = 64  # Records in a file: with fewer, opening files is what takes the time. Chosen
 GROUPED = 2.0
-"""If a record takes this many times as long in the sampler's order as in sequence, much is read in vain."""
+"""Factor. If the sampler's order takes this many times as long as key order, many records are read in vain."""
 MANY_TOGETHER = 8  # Records that are decompressed to read one: from here on that is what takes the time. Chosen
 WAITS = 0.5  # Of the time of reading: with the processor at work for less, the source waits for something
 BUSY = 0.9  # Of their time: workers that work for more of it are what decides how long a step is. Chosen
 
 FILTERED = 0.5
-"""Share of records that a filter drops, and of work, from which on work in vain is the finding."""
+"""Share of records that a filter drops, and share of work that is done for them.
 
+Above both, the filter is the finding.
+"""
+
+# Chosen: processors also share caches.
 IN_TURN = 1.7
-"""A call that takes this many times as long among others as alone waits for them. Processors also share caches."""
+"""A call that takes this many times as long among others as alone waits for the others."""
 
+# Half of Python's 5 ms.
 LOCKED = 2.5e-3
-"""Seconds that a thread waits for the interpreter's lock if others always hold it: half of Python's 5 ms."""
+"""Seconds that a thread waits for the interpreter's lock if others always hold it."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +240,9 @@ class Finding:
 
     Attributes:
         kind: see `Kind`.
-        stage: its name: an operation's name, "reading", "hand-over", "your step" and so on.
-        part: the part of the workers' work, if it is one.
+        stage: name of what is waited for: an operation's name, "reading", "hand-over", "your step"
+            and so on.
+        part: the part of the workers' work that is waited for; None if it is not such a part.
     """
 
     kind: Kind
@@ -217,13 +252,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Change:
-    """Proposed change.
+    """A proposed change.
 
     Attributes:
-        what: the change, as an item of a list.
-        seconds: seconds of a step after it.
+        what: description of the change, for a list.
+        seconds: seconds of a step after the change.
         at_most: True if `seconds` is a best case.
-        cure: the end of the sentence on the finding, "5 workers would hide it"; "" if it does not end the sentence.
+        cure: end of the sentence on the finding, such as "5 workers would hide it"; "" if the
+            change is not in the sentence.
     """
 
     what: str
@@ -233,7 +269,7 @@ class Change:
 
 
 def found(measured: Measured) -> Finding:
-    """Find what the user waits for the longest.
+    """Return what the user waits for the longest.
 
     >>> found(Measured(100, 0.01, 0.0001, 0.0, 32, 4096, ())).stage
     'your step'
@@ -262,7 +298,7 @@ def found(measured: Measured) -> Finding:
 
 
 def _is_small(measured: Measured) -> bool:
-    """Return True if the number of batches takes the time: each costs something, however few records it has."""
+    """Return True if batches are so small that the cost of each batch takes most of the time."""
     each = measured.seconds_of("between", "stacking", "packing") + measured.hand_over * measured.workers
     if measured.source.columns and not measured.reads_memory_slowly:
         each += measured.seconds_of("reading")  # one call for a batch
@@ -272,7 +308,7 @@ def _is_small(measured: Measured) -> bool:
 
 
 def _of_feeder(measured: Measured) -> Finding | None:
-    """Return the part of a device feeder that is waited for longer than for the host's batches, or None."""
+    """Return the part of a device feeder that the user waits for; None if they wait longer for the host's batches."""
     fed = measured.feeding
     if fed is None or (measured.workers and measured.work > BUSY * measured.workers * measured.elapsed):
         return None  # workers that never rest decide how long a step is, whatever else is waited for meanwhile
@@ -288,7 +324,7 @@ def _of_feeder(measured: Measured) -> Finding | None:
 
 
 def _rare_part(measured: Measured) -> WorkPart | None:
-    """Return the operation that takes far longer for rare records, if these take much of the time, or None."""
+    """Return the operation that takes far longer for rare records, if these take much of the time; else None."""
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
         return None
