@@ -1,4 +1,4 @@
-"""Datasets: chains of methods, which run on the engine of `DataLoader`."""
+"""Datasets made of chains of methods, run by the engine of `DataLoader`."""
 
 from typing import TYPE_CHECKING
 

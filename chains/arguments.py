@@ -20,16 +20,16 @@ BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
-    """Return the seed that was passed, or one derived from the seeds of `seed()` before.
+    """Return the seed that was passed, or a seed derived from an earlier `seed()`.
 
     Args:
-        method: name of the method, for the message.
-        seed: the seed as passed.
-        seeds: seeds that were set before.
-        high: largest seed.
+        method: name of the method, for the error message.
+        seed: the seed as passed, or None.
+        seeds: the seeds set by `seed()` before.
+        high: largest allowed seed.
 
     Raises:
-        SeedError: there is no seed.
+        SeedError: if `seed` is None and no seed was set before.
     """
     if seed is not None:
         return checked_seed(seed, high)
@@ -40,7 +40,7 @@ def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32)
 
 
 def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
-    """Check a seed, and return it."""
+    """Return a seed after checking that it is an int from 0 to `high`."""
     return whole_number("seed", seed, 0, high, "an int, seed=0 for example")
 
 
@@ -52,7 +52,7 @@ _OF_ENDLESS = {
 
 
 def finite(method: str, length: int) -> int:
-    """Return a length, if it is finite. Raises ValueError for the length of an endless dataset."""
+    """Return a length after checking that it is finite; raise ValueError for an endless dataset."""
     if length >= ENDLESS:
         remedy = _OF_ENDLESS.get(method, f"{method} first, then repeat")
         raise ValueError(
@@ -63,7 +63,15 @@ def finite(method: str, length: int) -> int:
 
 
 def warn_of_exchange(node: Node, what: str) -> None:
-    """Warn if `what` selects elements that differ from epoch to epoch, so that parts would exchange elements."""
+    """Warn if a dataset is a slice whose elements differ from epoch to epoch.
+
+    Then later epochs of the slice contain elements that another slice, e.g. for validation, had in
+    its first epoch.
+
+    Args:
+        node: the dataset.
+        what: what the user did, for the warning.
+    """
     if node.exchanges:
         warn(
             f"{what}: this is a slice of a shuffled dataset, which is shuffled anew in each epoch. So later epochs have other "
@@ -73,11 +81,11 @@ def warn_of_exchange(node: Node, what: str) -> None:
 
 
 def indices_of(indices: Any) -> NDArray[np.int64]:
-    """Check many indices.
+    """Convert indices to `int64[n]`.
 
     Raises:
-        TypeError: the indices are not integers.
-        IndexError: an index is too large for 64 bits.
+        TypeError: if the indices are not integers.
+        IndexError: if an index is too large for 64 bits.
     """
     array = np.asarray(indices)
     if array.size == 0:
@@ -91,7 +99,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
 
 
 def checked_index(index: int) -> int:
-    """Check an index. Raises IndexError if it is too large for 64 bits."""
+    """Return an index after checking that it fits 64 bits; raise IndexError if it does not."""
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
@@ -107,11 +115,18 @@ _OF_WRONG_KIND = {
 
 
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
-    """Return datasets, and their names if they are given in a dict. Where streams are needed, `MapDataset`s are converted.
+    """Return a list of datasets, and their names if they were given in a dict, else None.
+
+    If streams are needed, a `MapDataset` is converted to a stream.
+
+    Args:
+        method: name of the method, for error messages.
+        datasets: a list, or a dict by name.
+        kind: class that each dataset must have.
 
     Raises:
-        TypeError: a dataset is not of that kind, or a name is not a string.
-        ValueError: there are no datasets.
+        TypeError: if a dataset is not of that class, or a name is not a string.
+        ValueError: if there are no datasets.
     """
     names = list(datasets) if isinstance(datasets, Mapping) else None
     for name in names or ():
@@ -138,7 +153,10 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
 
 
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
-    """Static method that joins datasets. Calling it on a dataset raises, because that dataset would not be joined."""
+    """Static method that joins the datasets in its argument.
+
+    Calling it on a dataset raises AttributeError, since that dataset would not be joined.
+    """
 
     def __get__(self, dataset: Any, kind: Any = None) -> Any:
         if dataset is None:
@@ -151,5 +169,5 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
 
 
 def joins(method: F) -> F:
-    """Make a static method that can be called on the class only."""
+    """Decorator for a static method that can only be called on the class."""
     return _Join(method)  # type: ignore[return-value]

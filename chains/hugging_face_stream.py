@@ -1,8 +1,8 @@
-"""Stream of a Hugging Face `datasets.IterableDataset`. Its states contain those of `datasets`.
+"""Stream of a Hugging Face `datasets.IterableDataset`, which resumes by the states of `datasets`.
 
-A state is the number of the epoch and, within an epoch, the dataset's `state_dict()`. On resume, `datasets` moves to that
-place itself; headrace counts no rows. `datasets` keeps the place of a loop in the dataset object, so each iterator has a copy
-of the dataset.
+A state holds the number of the epoch and the dataset's `state_dict()` within the epoch. On resume,
+`datasets` itself moves to that place; headrace counts no rows. `datasets` keeps the place of a loop
+in the dataset object, so each iterator has a copy of the dataset.
 """
 
 from __future__ import annotations
@@ -21,33 +21,39 @@ from .iter_dataset import IterDataset
 from .stream import Stream, run_through
 
 _LOOPS = "_owned_loops_and_tasks"
-"""Attribute in which a step of `datasets` keeps the event loops of its async function, with their tasks."""
+"""Attribute of a step of `datasets` with the event loops, and their tasks, of async functions."""
 
 _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
 
 class HuggingFaceStream(IterDataset[Any]):
-    """Rows of a streaming Hugging Face dataset, in its order: `load_dataset(…, streaming=True)`, `to_iterable_dataset()`.
+    """Stream the rows of a Hugging Face dataset loaded with `streaming=True`, in its order.
 
-    It can stand in a chain like any `IterDataset`. One thread or worker reads it; all workers share the operations after it. A
-    run resumes exactly, with any number of workers: `datasets` moves to the place, and may read again from the beginning of a
-    file. If the dataset is in files, `ParquetDataSource` and similar sources read at random, and resume on other hosts.
+    It can be used in a chain like any `IterDataset`. One thread or worker reads it; all workers
+    share the operations after it. A run resumes exactly, with any number of workers: `datasets`
+    moves to the place, and may read again from the start of a file. If the dataset is stored in
+    files, `ParquetDataSource` and similar sources can read them at random, and resume on other
+    hosts.
 
     Args:
-        dataset: a `datasets.IterableDataset`. It may be mapped, filtered, interleaved or divided by `split_dataset_by_node`.
-        num_epochs: number of epochs, each with its own `set_epoch`. None: endless. Default: 1.
-        shard_options: the part for this process: every shard_count-th of the dataset's own shards (its files), which may have
-            unequal numbers of rows. Default: all. To read all shards in each process, and take every n-th row, use
-            `.shard(shard_options)` instead.
+        dataset: a `datasets.IterableDataset`, from `load_dataset(…, streaming=True)` or
+            `to_iterable_dataset()`. It may be mapped, filtered, interleaved, or divided by
+            `split_dataset_by_node`.
+        num_epochs: number of epochs, each with its own `set_epoch`; None: endless. Default: 1.
+        shard_options: the shard of this process: it reads every shard_count-th of the dataset's own
+            shards (its files), which may have unequal numbers of rows. Default: all. To read all
+            files in each process and keep every n-th row, use `.shard(shard_options)` instead.
 
     Raises:
-        TypeError: `dataset` is not an `IterableDataset`, or its format is "arrow", "pandas" or "polars", which has no rows.
-        ValueError: the dataset has a shuffle buffer, whose rows are not in the states of `datasets`. Use `window_shuffle` after
-            this instead.
-        ShardingError: the dataset has fewer shards than processes, or `drop_remainder` asks for equal parts.
+        TypeError: if `dataset` is not an `IterableDataset`, or its format is "arrow", "pandas" or
+            "polars", which has no rows.
+        ValueError: if the dataset has a shuffle buffer, whose rows are not in the states of
+            `datasets`. Use `window_shuffle` after this stream instead.
+        ShardingError: if the dataset has fewer shards than there are processes, or `drop_remainder`
+            asks for equal parts.
 
-    Example (needs `datasets`):
-        `HuggingFaceStream(load_dataset(name, split="train", streaming=True)).map(encode).window_shuffle(1000, seed=0).batch(8)`
+    Example (needs `datasets`): `HuggingFaceStream(load_dataset(name, split="train",
+        streaming=True)).map(encode).window_shuffle(1000, seed=0).batch(8)`
     """
 
     def __init__(self, dataset: Any, *, num_epochs: int | None = 1, shard_options: ShardOptions | None = None) -> None:
@@ -69,14 +75,14 @@ class HuggingFaceStream(IterDataset[Any]):
 
 
 class _Epochs:
-    """Epochs of a dataset, as the engine iterates over them."""
+    """The epochs of a dataset, as an iterable with a fingerprint."""
 
     def __init__(self, dataset: Any, num_epochs: int | None) -> None:
         self._dataset, self._num_epochs = dataset, num_epochs
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Name, split, columns and shards of the dataset, the kinds of its steps, and the epochs."""
+        """Identity of the dataset (name, split, columns, shards, kinds of steps) and the epochs."""
         info = self._dataset.info
         return {
             "name": [info.dataset_name or info.builder_name, info.config_name, str(self._dataset.split)],
@@ -94,7 +100,7 @@ class _Epochs:
 
 
 class _Rows:
-    """Iterator over the epochs, with a place."""
+    """Iterator over the rows of all epochs, with a state."""
 
     def __init__(self, dataset: Any, num_epochs: int | None) -> None:
         self._dataset = dataset
@@ -102,14 +108,15 @@ class _Rows:
         self._go_to(dataset.epoch, None)
 
     def _go_to(self, epoch: int, place: Any) -> None:
-        """Move to an epoch, at its beginning or at a place from `state_dict`."""
+        """Move to an epoch: to its start, or to a place from `state_dict`."""
         self._epoch, self._place = epoch, place
         self._reading: Any = None
         self._rows: Iterator[Any] = iter(())
         self._given = place is not None
 
     def _open(self) -> None:
-        """Open an epoch at the place. Each epoch reads a copy of the dataset, so that states of several loops do not mix."""
+        """Open the present epoch at the present place."""
+        # Each epoch reads a copy of the dataset, so that the states of several loops do not mix.
         reading = _fresh(self._dataset)
         reading.set_epoch(self._epoch)
         if self._place is not None:
@@ -132,15 +139,15 @@ class _Rows:
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Return the epoch, and the state of `datasets` in it; None at its beginning."""
+        """Return the epoch, and the state of `datasets` in it (None at the start of the epoch)."""
         place = self._reading.state_dict() if self._reading is not None and self._given else self._place
         return {"epoch": self._epoch, "place": place}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Move to such a place.
+        """Move to a state that `get_state` returned.
 
         Raises:
-            CheckpointError: it is a place in a dataset with other steps.
+            CheckpointError: if it is the state of a dataset with other steps.
         """
         place = state["place"]
         known = _kinds_in(self._dataset.state_dict())
@@ -153,7 +160,8 @@ class _Rows:
 
 
 def _fresh(dataset: Any) -> Any:
-    """Return a copy of a dataset as it was before any loop, without event loops of an async `map`, which have no copies."""
+    """Return a copy of a dataset without the state of any loop."""
+    # Event loops of an async `map` cannot be copied.
     loops = [getattr(step, _LOOPS, None) for step in _steps(getattr(dataset, "_ex_iterable", None))]
     return copy.deepcopy(dataset, {id(opened): [] for opened in loops if opened is not None})
 
@@ -182,7 +190,7 @@ def _check(dataset: Any) -> None:
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """Yield the steps that a dataset is made of, down to its files."""
+    """Yield the steps that a dataset is made of, from the last one down to its files."""
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):
@@ -190,7 +198,8 @@ def _steps(step: Any) -> Iterator[Any]:
 
 
 def _kinds_in(state: Any) -> list[str]:
-    """Return the kinds of steps in a state. How often a kind occurs may differ from epoch to epoch."""
+    """Return the sorted kinds of steps in a state, each once."""
+    # How often a kind occurs may differ from epoch to epoch.
     return sorted(set(_kinds(state)))
 
 
@@ -208,7 +217,7 @@ def _kinds(state: Any) -> Iterator[str]:
 
 
 def _part(dataset: Any, shard: ShardOptions) -> Any:
-    """Return every shard_count-th of the dataset's own shards."""
+    """Return a dataset's part for a shard: every shard_count-th of the dataset's own shards."""
     index, count = shard.shard_index, shard.shard_count
     if shard.drop_remainder:
         raise ShardingError(

@@ -1,4 +1,4 @@
-"""IterDataset: a chain that runs from beginning to end, on the engine of `DataLoader`."""
+"""`IterDataset`: a stream made of a chain of methods, run by the engine of `DataLoader`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class IterMethods(
     Remarks,
     Generic[T],
 ):
-    """All methods of streams except `__len__`, because streams under Grain's names have no length."""
+    """All methods of streams except `__len__`; streams under Grain's names have no length."""
 
     _asked_as = "IterDataset"
 
@@ -104,7 +104,7 @@ class IterMethods(
 
     @property
     def _is_own(self) -> bool:
-        """True for a user's class, which defines `__iter__`."""
+        """True for a user's own class, which defines `__iter__`."""
         return type(self).__iter__ is not IterMethods.__iter__
 
     @cached_property
@@ -124,7 +124,7 @@ class IterMethods(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
-        """Return the dataset of a stream that one of the methods made."""
+        """Return the dataset for a stream that a method made."""
         return self.of_stream(stream)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
@@ -150,18 +150,19 @@ class IterMethods(
     def omit(self, omit: OmitOfParts = ()) -> IterDataset[T]:
         """Omit some records of the source. All other elements keep their order.
 
-        All operations before it in the chain get the remaining records, as in a `DataLoader` with `omit=`: batches are filled
-        with the following records, and random maps draw by the new positions. States of the stream that omitted nothing, or
-        less, can be resumed.
+        All operations before it in the chain get the remaining records, as in a `DataLoader` with `omit=`: batches are
+        filled with the following records, and random maps draw by the new positions. States of a stream that omitted
+        nothing, or fewer records, can be restored.
 
         Args:
-            omit: as in `MapDataset.omit`; for a mix of map datasets, a dict by the name of the dataset. Default: only the
-                records that the source says are gone.
+            omit: as in `MapDataset.omit`; for a mix of map datasets, a dict by the name of the dataset. Default: only
+                the records that the source reports as deleted.
 
         Raises:
-            TypeError, RecordKeyError, SourceError: `omit` is none of these, or names a record that the source does not have.
-            ValueError: the stream does not consist of the records of one source, arranged by `shuffle` and `repeat` only.
-            EmptyStreamError: no record is left.
+            TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record that the source does
+                not have.
+            ValueError: if the stream is not made of the records of one source, arranged by `shuffle` and `repeat` only.
+            EmptyStreamError: if no record is left.
 
         >>> from headrace import MapDataset
         >>> stream = MapDataset.range(8).to_iter_dataset().map(lambda x: x * 10).batch(3)
@@ -171,7 +172,7 @@ class IterMethods(
         return self._made(without(self.chain_stream, omit))
 
     def limit(self, count: int) -> IterDataset[T]:
-        """Keep the first elements only.
+        """Keep only the first `count` elements.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
@@ -180,7 +181,7 @@ class IterMethods(
         return self._made(limited(self.chain_stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
-        """Repeat all elements `num_epochs` times, each time the same. None (default): endlessly.
+        """Repeat all elements `num_epochs` times, in the same order each time. None (default): endlessly.
 
         `MapDataset.repeat`, before `to_iter_dataset`, shuffles each epoch anew, and can resume with other shards.
 
@@ -191,9 +192,9 @@ class IterMethods(
         return self._made(repeated(self.chain_stream, num_epochs))
 
     def cache(self) -> IterDataset[T]:
-        """Keep the elements in memory. A `repeat` after it makes them once, and then copies them from memory.
+        """Keep the elements in memory. A `repeat` after it makes them only once, and then copies them.
 
-        All elements must fit into memory. Operations after it run again each time.
+        All elements must fit into memory. Operations after it run again in each repeat.
 
         >>> from headrace import MapDataset
         >>> made = []
@@ -204,11 +205,11 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Set a seed, from which random operations after it derive their own seeds, each another one."""
+        """Set a seed, from which each random operation after it derives a seed of its own."""
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
-        """Select the part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` does.
+        """Select the shard of this process: every shard_count-th record of each source, as in `DataLoader`.
 
         >>> from headrace import MapDataset, ShardOptions
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
@@ -222,14 +223,15 @@ class IterMethods(
         worker_init_fn: Callable[[int, int], Any] | None = None,
         sequential_slice: bool = False,
     ) -> IterDataset[T]:
-        """Make the stream in worker processes: the whole chain, wherever in it this call stands.
+        """Make the whole chain in worker processes, wherever in the chain this method is called.
 
         Args:
             options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers`,
                 `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
-            worker_init_fn: function that is called in each process before anything is unpickled, with the process's number,
-                from 0, and their count. It may open a connection, for example. It must not change the elements. Default: none.
-            sequential_slice: accepted without effect: elements come in the order of the dataset for any number of workers.
+            worker_init_fn: function that is called in each process before anything is unpickled, with the process's
+                number, from 0, and their count. It may open a connection, for example. It must not change the elements.
+                Default: none.
+            sequential_slice: no effect: elements come in the order of the dataset for any number of workers.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
@@ -247,14 +249,14 @@ class IterMethods(
     def prefetch(self, count: int = 2) -> IterDataset[T]:
         """Make the stream on a thread ahead of your loop, while a step of the loop runs.
 
-        This helps if a step releases the interpreter, as a step on an accelerator does. It needs no process and no pickle. A
-        stream that already has workers keeps them, and each holds `count` elements ready.
+        This helps if a step releases the interpreter lock, as a step on an accelerator does. It needs no process and no
+        pickle. A stream that already has workers keeps them, and each holds `count` elements ready.
 
         Args:
-            count: maximum number of elements that are ready (default 2). 0 makes each when it is requested.
+            count: maximum number of elements that are ready (default 2). 0 makes each element when it is requested.
 
         Raises:
-            TypeError, ValueError: `count` is not an int, or is negative.
+            TypeError, ValueError: if `count` is not an int, or is negative.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().prefetch(2))
@@ -268,11 +270,12 @@ class IterMethods(
         return self.with_options(worker_count=1, worker_kind="thread", worker_buffer_size=count)
 
     def with_options(self, **options: Any) -> IterDataset[T]:
-        """Set how the stream is made, by arguments of `DataLoader`, which describes them.
+        """Set options for running the stream. They are arguments of `DataLoader`, which describes them.
 
         Args:
-            **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`, `max_errors`,
-                `observe`, `hang_seconds`, `seed_globals` (by position and operation); and `worker_init_fn`, see `mp_prefetch`.
+            **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`,
+                `max_errors`, `observe`, `hang_seconds`, `seed_globals` (by position and operation); and
+                `worker_init_fn`, see `mp_prefetch`.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
@@ -297,18 +300,19 @@ class IterMethods(
 
         Args:
             datasets: a list, or a dict by name.
-            weights: a list of numbers, a dict by name, or a schedule, `[(first_step, weights), …]`. They need not sum to one.
-                None (default): equal weights.
-            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without it, until
-                all have run out. "repeat": continue with its next epoch.
-            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix, whatever
-                `when_exhausted` says. The others share its place in proportion to their weights. None (default): no limits.
-            ramp: True: weights change linearly from one stage of a schedule to the next. Default False.
-            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of
-                one shard, counts batches.
+            weights: a list of numbers, a dict by name, or a schedule, `[(first_step, weights), …]`. They need not sum
+                to one. None (default): equal weights.
+            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without
+                it, until all have run out. "repeat": continue with its next epoch.
+            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix,
+                whatever `when_exhausted` is. The others share its place in proportion to their weights. None (default):
+                no limits.
+            ramp: True changes weights linearly from one stage of a schedule to the next. Default False.
+            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch
+                size, of one shard, counts batches.
 
         Raises:
-            TypeError, ValueError: datasets or weights have a wrong type, or do not fit together.
+            TypeError, ValueError: if datasets or weights have a wrong type, or do not fit together.
 
         >>> from headrace import IterDataset, MapDataset
         >>> ones = MapDataset.source([1] * 10).to_iter_dataset()
@@ -327,11 +331,12 @@ class IterMethods(
     def zip(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], *, strict: bool = True
     ) -> IterDataset[Any]:
-        """Combine an element of each stream, in a tuple, or in a dict if the streams are in a dict.
+        """Combine one element of each stream to a tuple, or to a dict if the streams are in a dict.
 
         Args:
             datasets: a list, or a dict by name.
-            strict: True (default): raise `JoinError` if one stream ends before the others. False: end with the shortest.
+            strict: True (default): raise `JoinError` if one stream ends before the others. False: end with the
+                shortest.
 
         >>> from headrace import IterDataset, MapDataset
         >>> numbers = MapDataset.range(2).to_iter_dataset()
@@ -364,15 +369,15 @@ class IterMethods(
 
 
 class IterDataset(IterMethods[T]):
-    """Stream of elements, made by `MapDataset.to_iter_dataset()` and by the methods of other streams. Immutable.
+    """Stream of elements, made by `MapDataset.to_iter_dataset()` and by methods of streams. Immutable.
 
-    A class of your own that derives from it defines `__iter__`, whose iterators have `get_state` and `set_state`. It can stand
-    anywhere in a chain. `super().__init__(parent)` stores the dataset that it is made from as `self._parent`. One worker
-    iterates over such a dataset, in order.
+    For a stream of your own, write a subclass with `__iter__`, whose iterators have `get_state` and `set_state`. It can
+    be used anywhere in a chain. After `super().__init__(parent)`, `self._parent` is the dataset that it is made from.
+    One worker iterates over such a dataset, in order.
 
     Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,
-    `set_states`, `start_prefetch` and so on. The stream does not depend on the number of workers, and a state can be resumed
-    with any number.
+    `set_states`, `start_prefetch` and so on. The elements do not depend on the number of workers, and a state can be
+    restored with any number.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 3).batch(2)
@@ -386,9 +391,9 @@ class IterDataset(IterMethods[T]):
     """
 
     def __len__(self) -> int:
-        """Return the number of elements of this shard, known before anything is read.
+        """Return the number of elements of this shard, which is known before anything is read.
 
         Raises:
-            TypeError: the stream is endless, or an operation decides how many elements there are.
+            TypeError: if the stream is endless, or the number depends on the elements, e.g. after a filter.
         """
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)

@@ -1,4 +1,4 @@
-"""MapDataset: a chain of datasets with random access."""
+"""`MapDataset`: a chain of datasets with random access."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ T = TypeVar("T")
 
 @explains_arguments
 class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
-    """Elements at any index, made on request. `source(…)` creates a dataset, and each method returns another one.
+    """Dataset with an element at any index. `source(…)` creates one; each method returns another.
 
-    An index past the end is in the next epoch: shuffles have another order there, everything else repeats. Negative indices are
-    in the epoch before the first. A dropped element is None, and transforms pass None on.
+    An element is made when it is requested. An index past the end is in the next epoch: shuffles have another order
+    there, everything else repeats. Negative indices are in the epoch before the first. An element that a filter dropped
+    is None, and transforms skip it.
 
-    `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without the elements that are
-    None. For worker processes, batches after a filter, and devices, see `to_iter_dataset`.
+    `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without elements that
+    are None. For worker processes, batches after a filter, and devices, see `to_iter_dataset`.
 
-    Subclass it for a dataset of your own: define `__len__` and `__getitem__(int)`. With `super().__init__(parent)`,
-    `self._parent` is the dataset below. It can stand anywhere in a chain, and is called element by element: slices and lists of
-    indices are split before.
+    For a dataset of your own, write a subclass with `__len__` and `__getitem__(int)`. After `super().__init__(parent)`,
+    `self._parent` is the dataset below. It can be used anywhere in a chain, and is called for one index at a time, also
+    if the user passes slices and lists.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
@@ -81,10 +82,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """Return the element at an index; None if a filter dropped it. A slice returns a dataset; many indices return a list.
+        """Return the element at an index, or None if a filter dropped it; a dataset for a slice; a list for many indices.
 
         Raises:
-            IndexError: the index is too large for 64 bits.
+            IndexError: if an index is too large for 64 bits.
 
         >>> dataset = MapDataset.range(10).filter(lambda x: x % 2 == 0)
         >>> dataset[4], dataset[5], dataset[14], dataset[[0, 1, -2]], len(dataset[2:6])
@@ -106,7 +107,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return Own(tuple(parent.root_node for parent in self._parents), self)
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
-        """Return the elements at many indices, in an array or a list. So a dataset is a source, also for PyTorch's loader.
+        """Return the elements at indices, an array or a list. It makes a dataset a source, also for PyTorch's loader.
 
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
@@ -114,7 +115,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return list(self.root_node.records(indices_of(indices)))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the records of sources that the element at an index is made of. `headrace.trace` tells those of a step.
+        """Return the source's records from which the element at an index is made; for a step, see `headrace.trace`.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -134,12 +135,12 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def grows_within(self) -> bool:
-        """True if a source grows. The dataset has the records that existed when it was made."""
+        """True if a source may grow. The dataset itself keeps the records that existed when it was made."""
         return bool(self.root_node.grows)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Identity in states, in plain JSON values, as for a source."""
+        """Identity of the dataset in states, as JSON values."""
         return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
@@ -158,21 +159,22 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Return the stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
         Shuffles, slices and repeats, and operations after these, run as in a `DataLoader`. Everything before a `zip`, a
-        `concatenate`, a dataset of your own, or a shuffle of elements that depend on their index, is evaluated where records
-        are read.
+        `concatenate`, a dataset of your own, or a shuffle of elements that depend on their index, is evaluated by the
+        readers of records.
 
         Args:
             read_options: how records are read ahead. None (default): `ReadOptions()`.
-            allow_nones: True: keep elements that are None. False (default): drop them.
-            shard_options: the part for this process: every shard_count-th record, before batches are made. Default: all.
+            allow_nones: True keeps elements that are None. False (default) drops them.
+            shard_options: the shard of this process: every shard_count-th record, before batches are made. Default:
+                all.
             balance: as in `headrace.load`: shards get records of equal cost in each global batch.
             lengths: lengths of the records of the source, as in `headrace.load`.
-            growth: as in `DataLoader`: when appended records of a source with `growing=True` are added; default "epoch".
-                It needs a chain `source(…).shuffle(…).repeat(…)`, each at most once, with operations on its elements. Any other
-                chain, and a mix, keeps the records that exist when it is made, and needs "hand".
+            growth: as in `DataLoader`: when appended records of a source with `growing=True` are added; default
+                "epoch". It needs a chain `source(…).shuffle(…).repeat(…)`, each at most once, with operations on its
+                elements. Any other chain, and a mix, keeps the records that exist when it is made, and needs "hand".
 
         Raises:
-            ValueError: a source grows, and the chain would not notice; or `growth` is set for a source that does not grow.
+            ValueError: if a source grows and this chain cannot, or `growth` is set for a source that does not grow.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
@@ -186,7 +188,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def source(source: SourceLike) -> MapDataset[Any]:
-        """Return the records of a source: anything that `DataLoader` accepts, also a list or a dict of arrays.
+        """Make a dataset of a source: anything that `DataLoader` accepts, also a list or a dict of arrays.
 
         >>> MapDataset.source("a b c".split())[1]
         'b'
@@ -195,7 +197,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
-        """Return the integers of Python's `range`.
+        """Make a dataset of the integers of Python's `range`.
 
         >>> list(MapDataset.range(1, 10, 4))
         [1, 5, 9]
@@ -208,7 +210,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Concatenate datasets. The next epoch consists of the next epoch of each.
 
         Raises:
-            ValueError: there are no datasets, or one is endless.
+            ValueError: if there are no datasets, or one is endless.
 
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
         [0, 1, 5, 6]
@@ -220,14 +222,14 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def select_from_datasets(datasets: Sequence[MapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
-        """Select elements of several datasets by `selection_map[index]`, a pair (number of the dataset, index in it).
+        """Select elements of several datasets by `selection_map[index]`: (number of the dataset, index in it).
 
         Args:
             datasets: datasets of any lengths.
             selection_map: has `__len__`, the length of the result, and `__getitem__`, for any index, also past the end.
 
         Raises:
-            IndexError: (when an element is made) the map returns a dataset number that does not exist.
+            IndexError: when an element is made, if the map returns the number of a dataset that does not exist.
 
         >>> swapped = [(1, 0), (0, 0)]
         >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))
@@ -247,25 +249,27 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> MapDataset[Any]:
-        """Mix several datasets in proportion to their weights. At every index, each has had its share.
+        """Mix several datasets in proportion to their weights; this holds up to every index.
 
-        Shuffle the datasets, not the mix. As a stream, alone or with operations after it, it can resume with other weights or
-        datasets, `set_state(state, strict=False)`, like a loader with a `MixSampler`.
+        Shuffle the datasets, not the mix. As a stream, alone or with operations after it, it can resume with other
+        weights or datasets, `set_state(state, strict=False)`, like a loader with a `MixSampler`.
 
         Args:
             datasets: a list, or a dict by name.
-            weights: numbers in a list or dict, which need not sum to one; or a schedule, `[(first_step, weights), …]`. None
-                (default): equal weights.
-            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without it, until
-                all have run out. "repeat": continue with its next epoch, without end.
-            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix, whatever
-                `when_exhausted` says. The others share its place in proportion to their weights. None (default): no limits.
-            ramp: True: weights change linearly from one stage of a schedule to the next. Default False.
-            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of all
-                shards together, counts batches.
+            weights: numbers in a list or dict, which need not sum to one; or a schedule, `[(first_step, weights), …]`.
+                None (default): equal weights.
+            when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without
+                it, until all have run out. "repeat": continue with its next epoch, without end.
+            max_epochs: a dict by name, or a list with None, of numbers of epochs after which a dataset leaves the mix,
+                whatever `when_exhausted` is. The others share its place in proportion to their weights. None (default):
+                no limits.
+            ramp: True changes weights linearly from one stage of a schedule to the next. Default False.
+            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch
+                size, of all shards together, counts batches.
 
         Raises:
-            TypeError, ValueError: datasets or weights have a wrong type or do not fit together, or a dataset is empty.
+            TypeError, ValueError: if datasets or weights have a wrong type or do not fit together, or a dataset is
+                empty.
 
         >>> web, books = MapDataset.source(["w"] * 70), MapDataset.source(["b"] * 30)
         >>> mixed = MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3})
@@ -281,10 +285,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     @joins
     @staticmethod
     def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
-        """Combine the elements of datasets of equal length at each index, in a tuple, or in a dict as the datasets are.
+        """Combine the elements of datasets of equal length at each index to a tuple, or to a dict for a dict.
 
         Raises:
-            ValueError: there are no datasets, or their lengths differ.
+            ValueError: if there are no datasets, or their lengths differ.
 
         >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
         [(0, 5), (1, 6)]
@@ -302,7 +306,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
 
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """Return the elements at many indices, as the user requests them."""
+    """Return the elements at indices; warn if they are in other epochs of a slice of a shuffled dataset."""
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
     return list(dataset.root_node.records(indices))
@@ -325,7 +329,7 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
 
 
 class Chain(MapDataset[T]):
-    """Dataset that one of the methods made."""
+    """A dataset that a method of another dataset made."""
 
     def __init__(self, node: Node) -> None:
         self._tree = node
@@ -340,12 +344,12 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the elements, as for a source. None if only reading tells them, or if the dataset is endless."""
+        """Lengths of the elements; None if they are unknown without reading, or the dataset is endless."""
         length = self._tree.length
         return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """Return the costs of elements that are packed rows, each the sum of its segments' costs, as for a source; else None.
+        """Return the costs of packed rows, each the sum of its segments' costs; None for other elements.
 
         Args:
             cost: function of an array of lengths, such as `headrace.attention(a, b)`. None (default): the length.

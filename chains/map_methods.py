@@ -1,6 +1,6 @@
-"""Methods of a dataset with random access that change the order of its elements, or pack them by their lengths.
+"""Methods of `MapDataset` that reorder its elements, or pack them by their lengths.
 
-Methods of other operations are in `operations/`, beside each operation.
+The methods of other operations are in `operations/`, beside each operation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @explains_arguments
 class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMethods[ChainT]):
-    """Base of `MapDataset` with all methods that return datasets."""
+    """Base of `MapDataset`, with all methods that return datasets."""
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return int(self.root_node.operations)
 
     def seed(self, seed: int) -> Self:
-        """Set a seed, from which random operations after it derive their own seeds, each another one.
+        """Set a seed, from which each random operation after it derives a seed of its own.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).seed(1).shuffle()
@@ -68,15 +68,16 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._made(Seeded(self.root_node, checked_seed(seed)))  # type: ignore[no-any-return]
 
     def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
-        """Shuffle the elements, in O(1) memory, in the order of `IndexSampler(shuffle=True, seed=seed)`.
+        """Shuffle the elements with O(1) memory, like `IndexSampler(shuffle=True, seed=seed)`.
 
         Args:
-            seed: in `[0, 2^32)`. None (default): derived from `seed()` before.
-            reseed_each_epoch: True (default): another order in each epoch. False: the same order in all epochs.
+            seed: an int in `[0, 2^32)`. None (default): derived from `seed()` before.
+            reseed_each_epoch: True (default): another order in each epoch. False: the same order in
+                all epochs.
 
         Raises:
-            SeedError: there is no seed.
-            ValueError: the dataset is endless.
+            SeedError: if `seed` is None and there is no `seed()` before.
+            ValueError: if the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).shuffle(seed=1)
@@ -87,11 +88,17 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._reordered(Shuffle(finite("shuffle", self.root_node.length), own, _reseeds(reseed_each_epoch)))
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> Self:
-        """Shuffle elements within windows of consecutive ones, for sources that are read fastest in order.
+        """Shuffle elements within windows of consecutive elements.
+
+        It is for sources that read fastest in order.
+
+        Args:
+            window_size: number of elements in a window.
+            seed: as for `shuffle`.
 
         Raises:
-            SeedError: there is no seed.
-            ValueError: the window is not positive, or the dataset is endless.
+            SeedError: if `seed` is None and there is no `seed()` before.
+            ValueError: if `window_size` is not positive, or the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).window_shuffle(3, seed=0))
@@ -105,9 +112,13 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def block_shuffle(self, block_size: int, seed: int | None = None) -> Self:
         """Shuffle blocks of consecutive elements. Each block keeps its inner order.
 
+        Args:
+            block_size: number of elements in a block.
+            seed: as for `shuffle`.
+
         Raises:
-            SeedError: there is no seed.
-            ValueError: the block is not positive, or the dataset is endless.
+            SeedError: if `seed` is None and there is no `seed()` before.
+            ValueError: if `block_size` is not positive, or the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(6).block_shuffle(2, seed=1))
@@ -120,15 +131,16 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Self:
         """Repeat the dataset for several epochs.
 
+        A slice of a shuffled dataset has other elements in each epoch, also elements that other
+        slices have in other epochs; this gives a warning. Slice before `shuffle`.
+
         Args:
             num_epochs: number of epochs. None (default): endless.
-            reseed_each_epoch: True (default): shuffles differ in each epoch. False: repeat the first epoch.
-
-        A slice of a shuffled dataset has other elements in each epoch, also those of other slices, which is a warning. Slice
-        before `shuffle`.
+            reseed_each_epoch: True (default): shuffles differ in each epoch. False: repeat the
+                first epoch.
 
         Raises:
-            ValueError: the dataset is already endless, or `num_epochs` is not positive.
+            ValueError: if the dataset is already endless, or `num_epochs` is not positive.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(2).repeat(2))
@@ -143,14 +155,14 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return self._reordered(Repeat(finite("repeat", len(self)), num_epochs, _reseeds(reseed_each_epoch)))
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Self:
-        """Select the elements at some indices of each epoch, in that order, as a dataset.
+        """Select the elements at given indices of each epoch, in the given order.
 
         Args:
             indices: `int64[n]` or a list, in `[0, len(dataset))`. An index may occur several times.
 
         Raises:
-            IndexError: an index is out of range.
-            ValueError: the dataset is endless.
+            IndexError: if an index is out of range.
+            ValueError: if the dataset is endless.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(10).select([7, 2]))
@@ -164,17 +176,21 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def omit(self, omit: Omit = ()) -> Self:
         """Omit some records of the source. All other elements keep their order.
 
-        Call it after `shuffle` and `repeat`: methods after it arrange the remaining elements. Streams of it can resume from
-        states of a dataset that omitted nothing, or less. Random maps after it draw by the new indices.
+        Call it after `shuffle` and `repeat`; methods after it treat the remaining elements. A
+        stream of it can resume from states of a dataset that omitted nothing, or fewer records.
+        Random maps after it draw by the new indices.
 
         Args:
-            omit: an array, list or set of keys of the source's records; the path of a file of keys, one a line or `.npy`; or a
-                function of a file name and a row. Default: only the records that the source says are gone.
+            omit: an array, list or set of keys of the source's records; the path of a file of keys,
+                one per line or `.npy`; or a function of a file name and a row that returns True for
+                records to omit. Default: only the records that the source reports as deleted.
 
         Raises:
-            TypeError, RecordKeyError, SourceError: `omit` is none of these, or names a record that the source does not have.
-            ValueError: the elements are not the records of one source, arranged by `shuffle` and `repeat` only.
-            EmptyStreamError: no record is left.
+            TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record
+                that the source does not have.
+            ValueError: if the elements are not the records of one source, arranged by `shuffle` and
+                `repeat` only.
+            EmptyStreamError: if no record is left.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(8).shuffle(seed=1)
@@ -186,7 +202,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
     def slice(self, sl: builtins.slice) -> Self:
         """Slice the dataset, like `dataset[start:stop:step]`.
 
-        To keep some records for validation, slice before `shuffle`, which puts other records into the slice in each epoch.
+        To keep some records for validation, slice before `shuffle`, which puts other records into
+        the slice in each epoch.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(10)[1::4])
@@ -207,23 +224,24 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         lengths: LengthsLike | None = None,
         **settings: Any,
     ) -> ChainT:
-        """Pack documents into rows of one length, as `Pack` does. Rows are planned from the lengths, with random access.
+        """Pack documents into rows of one length, as `Pack` does, with random access to the rows.
 
-        All epochs have the same rows; a `shuffle` after it gives them another order in each. `repeat` before it packs several
-        epochs, each in its order.
+        Rows are planned from the lengths. All epochs have the same rows; a `shuffle` after it gives
+        them another order in each epoch. `repeat` before it packs several epochs, each in its
+        order.
 
         Args:
-            length: tokens of a row, as in `Pack`.
+            length: number of tokens in a row, as in `Pack`.
             strategy: as in `Pack`.
             window: as in `Pack`.
-            lengths: lengths of the elements: `int[len(dataset)]`, or a dict of such arrays by leaf; a function of an element;
-                or, if only the order was changed, the name of a field of the source or a file of lengths. None (default): the
-                lengths that the source tells.
+            lengths: lengths of the elements: `int[len(dataset)]`, or a dict of such arrays by leaf;
+                a function of an element; or, if only the order was changed, the name of a field of
+                the source or a file of lengths. None (default): the lengths that the source knows.
             **settings: other arguments of `Pack`.
 
         Raises:
-            PackError: the lengths are unknown, because a map or filter comes before, or the source does not tell them; or there
-                is not one length for each element.
+            PackError: if the lengths are unknown, because a map or filter comes before or the
+                source does not know them; or if there is not one length for each element.
 
         >>> import numpy as np
         >>> from headrace import MapDataset

@@ -22,7 +22,7 @@ class Fold(NamedTuple):
 
     Attributes:
         train: all records that are not in `test`.
-        test: the fold.
+        test: the records of the fold.
     """
 
     train: Any
@@ -42,25 +42,31 @@ def split(
 
 
 def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> Any:
-    """Divide the records of a source, or the elements of a `MapDataset`, into parts at random. Each is in exactly one part.
+    """Divide a source or a `MapDataset` into random parts; each record is in exactly one part.
 
-    The same arguments give the same parts in every process. A part keeps the order of the source; shuffle it afterwards.
+    The same arguments give the same parts in every process. A part keeps the order of the source;
+    shuffle it afterwards.
 
     Args:
-        data: a source, or anything that `DataLoader` accepts as one; or a `MapDataset`. Split it before `shuffle`, because each
-            epoch of a shuffled dataset has other elements at an index.
-        parts: a dict by name, or a list: fractions that sum to 1, or numbers of records that sum to all of them.
-        seed: int in `[0, 2^32)`, default 0.
-        stratify: class of each record, integers or strings: each part gets its share of every class, rounded to one record.
-        groups: group of each record, such as the speaker or the patient. A group is never divided. Shares are exact to within a
-            group. With `stratify`, the parts get about their share of every class.
+        data: a source, or anything that `DataLoader` accepts as a source; or a `MapDataset`. Split
+            it before `shuffle`, since a shuffled dataset has other elements at an index in each
+            epoch.
+        parts: a dict by name, or a list, of fractions that sum to 1, or of numbers of records that
+            sum to their total.
+        seed: an int in `[0, 2^32)`, default 0.
+        stratify: class of each record, ints or strings: each part gets its share of every class,
+            rounded to one record.
+        groups: group of each record, such as the speaker or the patient. A group is never divided,
+            so the size of a part may differ from its share by up to a group. With `stratify`, the
+            parts get about their share of every class.
 
     Returns:
-        A dict, or a list, as `parts` is: a `Subset` for each part, or a `MapDataset`.
+        a dict or a list, like `parts`, with a `Subset` or a `MapDataset` for each part.
 
     Raises:
-        TypeError: an argument has a wrong type.
-        ValueError: shares do not sum to the whole, a part would be empty, or there is not one label for each record.
+        TypeError: if an argument has the wrong type.
+        ValueError: if shares do not sum to the whole, a part would be empty, or there is not one
+            label for each record.
 
     >>> from headrace import split
     >>> parts = split(range(10), {"train": 0.8, "test": 0.2}, seed=0)
@@ -83,7 +89,7 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
 
 
 def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, groups: Any = None) -> list[Fold]:
-    """Divide records into k folds for cross-validation. Each fold is the test set once.
+    """Divide records into k folds for cross-validation; each fold is the test set once.
 
     Args:
         data: as in `split`.
@@ -93,10 +99,10 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
         groups: as in `split`.
 
     Returns:
-        `Fold(train, test)` for each fold.
+        a list with a `Fold(train, test)` for each fold.
 
     Raises:
-        TypeError, ValueError: as in `split`; or there are fewer records or groups than folds.
+        TypeError, ValueError: as in `split`; also if there are fewer records or groups than folds.
 
     >>> from headrace import kfold
     >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]
@@ -118,15 +124,15 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
 
 
 def sample(data: SourceLike, n: int, seed: int = 0) -> Any:
-    """Draw n records at random, each at most once, in random order: for a quick look, or a trial on less data.
+    """Draw n random records, each at most once, in random order: for a quick look or a trial run.
 
     Args:
         data: as in `split`.
-        n: number of records, at least 1. All records, if there are fewer.
+        n: number of records, at least 1. All records if there are fewer.
         seed: as in `split`.
 
     Returns:
-        A `Subset`, or for a `MapDataset` a `MapDataset`.
+        a `Subset`, or a `MapDataset` if `data` is one.
 
     >>> from headrace import sample
     >>> list(sample(range(1000), 3, seed=1))

@@ -1,6 +1,7 @@
-"""Stream of an `IterDataset` as a value: a tree of the plan, and how it is run. Streams are joined and changed here.
+"""The value behind an `IterDataset`: a tree of the plan, and options for running it.
 
-The engine's joins do the work.
+The plan describes sources, operations and joins; the engine of `DataLoader` runs it. This module
+makes, joins and changes streams.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from .nodes.node import Evaluated, Node, Seeds, nearest_first
 
 @dataclass(frozen=True)
 class Stream:
-    """Tree of the plan, and how it is run."""
+    """A tree of the plan, and options for running it."""
 
     tree: Tree  # what the engine compiles
     seeds: Seeds  # that were set below
@@ -62,7 +63,7 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """Return the stream with another tree, which adds `operations` operations."""
+        """Return the stream with another tree, which has `operations` more operations."""
         return dataclasses.replace(
             self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
         )
@@ -73,7 +74,7 @@ class Stream:
         max_errors: int | None = None,
         **execution: Any,
     ) -> Stream:
-        """Return the stream with other options; arguments of `IterDataset.with_options`."""
+        """Return the stream with other options; arguments as for `IterDataset.with_options`."""
         known = [each.name for each in dataclasses.fields(ExecutionOptions)]
         for name in execution:
             if name not in known:
@@ -88,7 +89,7 @@ class Stream:
 
 
 class Present(Filter):
-    """Operation that drops the elements that a dataset with random access has dropped (None).
+    """Filter that drops None, which stands for elements that a `MapDataset` dropped.
 
     >>> Present().filter(None)
     False
@@ -107,7 +108,10 @@ def stream_of(
     lengths: Any = None,
     growth: Any = None,
 ) -> Stream:
-    """Return the stream of a node's first epoch; arguments of `MapDataset.to_iter_dataset`."""
+    """Return the stream over a node's first epoch.
+
+    Arguments as for `MapDataset.to_iter_dataset`.
+    """
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
@@ -121,10 +125,20 @@ def stream_of(
 
 
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
-    """Return a leaf that adds what is appended to its source, if it reads whole epochs of one source.
+    """Make a source's order grow when records are appended, if the chain allows it.
+
+    It is allowed if the chain reads whole epochs of one source that can grow.
+
+    Otherwise return the leaf, i.e. the source with its order, unchanged.
+
+    Args:
+        node: the chain.
+        leaf: one of its sources, with its order.
+        growth: the argument of `to_iter_dataset`.
 
     Raises:
-        TypeError, ValueError: as in `growth_of`; or another leaf would keep its records, and `growth` is not "hand".
+        TypeError, ValueError: as in `growth_of`; also if the leaf cannot grow and `growth` is not
+            "hand".
     """
     sampler: Any = leaf.sampler
     omitted = sampler.omitted if isinstance(sampler, ChangingSampler) else OmittedKeys()
@@ -140,7 +154,11 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the balance of the records of a source. Padding elements of an evaluated source cost as much as others."""
+    """Return the `Balance` for the records of a source, or None.
+
+    Arguments as for `headrace.load`.
+    """
+    # Padding elements of an evaluated source cost as much as others.
     if not balance:
         return balance_of(source, balance, lengths)
     parts = source.parts if isinstance(source, MixedSource) else {"": source}
@@ -156,7 +174,7 @@ def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _epoch_of(source: Any) -> Any:
-    """Return one epoch of an evaluated source; other sources unchanged."""
+    """Return one epoch of a source that is an evaluated node; return other sources unchanged."""
     evaluated = isinstance(source, Evaluated) and source.root_node.length < ENDLESS
     return NodeElements(source.root_node) if evaluated else source
 
@@ -167,7 +185,10 @@ Exhausted = Literal["first", "all", "repeat"]
 def mixed(
     streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
 ) -> Stream:
-    """Mix several streams, in an order of streams by name. Those in `max_epochs` leave it after that number of epochs."""
+    """Mix several streams in an order.
+
+    Streams in `max_epochs` leave the mix after that number of epochs.
+    """
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
     inputs = []
     for name, stream in zip(order.names, streams):
@@ -185,7 +206,7 @@ def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) 
 
 
 def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool) -> Stream:
-    """Combine an element of each stream."""
+    """Combine one element of each stream to a tuple, or to a dict if there are names."""
     labels = tuple(names or map(str, range(len(streams))))
     inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
     joined = Joined(inputs, InTurn(len(streams), bool(strict)), labels)
@@ -193,7 +214,7 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
 
 
 def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
-    """Take an element of each open stream in turn."""
+    """Take one element of each open stream in turn."""
     count = len(streams)
     cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
     labels = names or map(str, range(count))
@@ -202,12 +223,12 @@ def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_le
 
 
 def without(stream: Stream, omit: Any) -> Stream:
-    """Omit some records of the source of a stream.
+    """Omit some records of a stream's source.
 
     Raises:
         TypeError, RecordKeyError, SourceError: as in `keys_to_omit`.
-        ValueError: the stream does not consist of the records of one source in whole epochs.
-        EmptyStreamError: no record is left.
+        ValueError: if the stream does not consist of the records of one source, in whole epochs.
+        EmptyStreamError: if no record is left.
     """
     base = _line(stream.tree)[-1]
     orders = (ChainOrder, ChangingSampler, MixSampler)
@@ -226,30 +247,33 @@ def without(stream: Stream, omit: Any) -> Stream:
 
 
 def limited(stream: Stream, count: int) -> Stream:
-    """Keep the first elements only."""
+    """Keep only the first `count` elements."""
     first = whole_number("count", count, 1, None, "a number of elements, at least 1")
     return stream.on(Joined((stream.tree,), First(first)))
 
 
 def cached(stream: Stream) -> Stream:
-    """Keep all elements in memory."""
+    """Keep all elements in memory, for a repeat after it."""
     return stream.on(Joined((stream.tree,), All(keeps=True)))
 
 
 def repeated(stream: Stream, num_epochs: int | None) -> Stream:
-    """Repeat all elements several times."""
+    """Repeat all elements `num_epochs` times; without end for None."""
     times = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
     return stream.on(Joined((stream.tree,), Again(times)))
 
 
 def run_through(dataset: Any) -> Stream:
-    """Return the stream of a user's dataset class, which can only be iterated."""
+    """Return the stream of a user's dataset class, which can only be iterated from its start."""
     source = RunThroughSource(dataset, parents=[digest(each, 12) for each in fingerprints_within(vars(dataset))])
     return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """Yield the fingerprints of datasets in the attributes of one; of a long list, the first ones and their number."""
+    """Yield the fingerprints of datasets among the attributes of an object.
+
+    For a long list, yield those of its first items, and its length.
+    """
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
     elif isinstance(stream := getattr(value, "chain_stream", None), Stream):
@@ -261,7 +285,7 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
 
 
 def sharded(stream: Stream, shard: ShardOptions) -> Stream:
-    """Select the part of each source for a shard. Raises ValueError if the stream is already a shard's part."""
+    """Select a shard of each source; raise ValueError if the stream already has shard options."""
 
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:
@@ -276,7 +300,7 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
 
 
 def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
-    """Return a stream of several streams. Options of any of them apply to all."""
+    """Return a stream joined from several streams, with the options of all of them."""
     shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
@@ -294,7 +318,10 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 
 
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
-    """Combine the options of two datasets: those that are not the default; of numbers, the larger."""
+    """Combine the options of two streams: options that differ from the default win.
+
+    Of numbers, the larger.
+    """
     default = ExecutionOptions()
     changes: dict[str, Any] = {}
     for option in dataclasses.fields(ExecutionOptions):
@@ -331,7 +358,10 @@ def _named(tree: Tree, name: str) -> Tree:
 
 
 def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
-    """Return a tree whose source continues with its next epochs. Joined, empty or one-epoch trees begin again instead."""
+    """Return a tree whose source continues with its next epochs, or else begins again.
+
+    Only a single source with several epochs can continue.
+    """
     base = _line(tree)[-1]
     orders = (ChainOrder, ChangingSampler)
     if not isinstance(base, Read) or base.leaf.growth is not None or not isinstance(base.leaf.sampler, orders):
@@ -346,7 +376,7 @@ def _line(tree: Tree) -> list[Tree]:
 
 
 def over_leaves(tree: Tree, change: Any) -> Tree:
-    """Return a tree with other sources."""
+    """Return a tree in which `change` has replaced each leaf, i.e. each source with its order."""
     if isinstance(tree, Read):
         return Read(change(tree.leaf))
     if isinstance(tree, Apply):

@@ -1,1 +1,1 @@
-"""The nodes of a MapDataset, each with a line of indices and a way to get an item."""
+"""Nodes, i.e. the datasets of a `MapDataset` chain: each can return an element at any index."""

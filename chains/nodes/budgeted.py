@@ -1,6 +1,9 @@
-"""Batches by budget of elements whose lengths are known: the records of a batch are known before any is read.
+"""Batches by budget (`BudgetBatch`) of elements whose lengths are known, with random access.
 
-In: elements. Out: batches, as the operation `BudgetBatch` makes them; each at its index, and other ones in each epoch.
+The records of each batch are known before any record is read.
+
+In: elements. Out: batches, as the operation `BudgetBatch` makes them, each at its index; every
+epoch has other batches.
 """
 
 from __future__ import annotations
@@ -30,7 +33,11 @@ from .node import Node, OfSeveral, fingerprint_of_node
 
 
 class NodeRecords:
-    """The elements of a node by epoch and place: in each epoch those of the first, by other draws of random maps."""
+    """The elements of a node, by epoch and place.
+
+    Each epoch has the elements of the first epoch at the same places; only random maps draw other
+    numbers.
+    """
 
     reads_singly = False
 
@@ -43,26 +50,26 @@ class NodeRecords:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The node's."""
+        """The fingerprint of the node."""
         return fingerprint_of_node(self._node)
 
     def keys(self, places: Indices) -> Indices:
-        """The indices of elements."""
+        """Return the indices of elements, which are the places themselves."""
         return places
 
     def name_of(self, place: int) -> str:
-        """The element with its index, and what it was made of."""
+        """Return a text with the index of an element and the records it was made of."""
         names = [
             f"record {used.key}{''.join(f' of {name}' for name in used.datasets)}" for used in self.made_of(0, place)
         ]
         return f"element {place} ({first_few(names)})"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """The index itself."""
+        """Return the place of the element with index `key`: the same number, or None."""
         return key if key < count else None
 
     def records(self, epochs: Indices, places: Indices) -> Sequence[Any]:
-        """The elements, in one call."""
+        """Return the elements at places of epochs, read in one call."""
         return self._in_epochs.records(places + epochs * self._node.length)
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]:
@@ -70,15 +77,21 @@ class NodeRecords:
 
 
 class BudgetLine(Line):
-    """A line whose order are batches: it can be repeated, and in any other order it is evaluated."""
+    """A line (source, order and operations) whose order consists of batches.
+
+    It can be repeated. In any other order, it is evaluated as a whole.
+    """
 
     @property
     def stacks(self) -> bool:
-        """True where several batches become one, which must not go over the end of an epoch."""
+        """True if an operation joins several batches to one.
+
+        Such a batch must not cross the end of an epoch.
+        """
         return any(each.takes is not None for each in self.operations)
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """The same with more epochs; None for another order."""
+        """Return the line with more epochs; None for a map that changes the order."""
         order = self.alone
         if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:
             return None
@@ -88,12 +101,12 @@ class BudgetLine(Line):
 
 @dataclass(frozen=True, eq=False)
 class BudgetBatched(OfSeveral):
-    """Batches of an epoch's elements.
+    """A node of batches of the elements of each epoch.
 
     Attributes:
-        operation: how they are batched.
-        source: of the batches.
-        order: of an unsharded run.
+        operation: the operation that makes the batches.
+        source: the source whose records are the batches.
+        order: the order of the batches in a run without shards.
     """
 
     operation: BudgetBatch
@@ -102,11 +115,11 @@ class BudgetBatched(OfSeveral):
 
     @classmethod
     def of(cls, node: Node, operation: BudgetBatch) -> BudgetBatched:
-        """The node over another one.
+        """Make the node of the batches of another node's elements.
 
         Raises:
-            LengthsError: nobody tells the lengths of its elements.
-            ValueError: the elements never end.
+            LengthsError: if the lengths of the elements are unknown.
+            ValueError: if the elements never end.
         """
         count = finite("budget_batch", node.length)
         if node.left_out_by:
@@ -133,7 +146,7 @@ class BudgetBatched(OfSeveral):
 
     @property
     def reshuffles(self) -> bool:
-        """Each epoch has other batches."""
+        """True: each epoch has other batches."""
         return True
 
     @property
@@ -141,14 +154,14 @@ class BudgetBatched(OfSeveral):
         return self.order.fingerprint
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """The batches; all elements are read in one call."""
+        """Return the batches at indices; their elements are read in one call."""
         return self.source.__getitems__(self.order.record_keys(indices)) if len(indices) else []
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Those of its elements, each in a row."""
+        """Return the records that the batch at an index is made of, with the row of each."""
         return self.source.made_of(int(self.order.record_keys(np.array([index]))[0]))
 
     @property
     def line(self) -> Line:
-        """The batches, in the order for any number of shards."""
+        """The batches as a line, whose order serves any number of shards."""
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)

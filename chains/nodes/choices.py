@@ -1,4 +1,4 @@
-"""Choices: which of several datasets stands at an index, and which of its own elements.
+"""Choices: for each index, one of several datasets and an index in it.
 
 In: indices. Out: numbers of datasets, and indices in them.
 """
@@ -22,7 +22,7 @@ from ...samplers.protocol import ENDLESS, VectorSampler
 
 
 class Choice(Protocol):
-    """At which index of which dataset an element stands."""
+    """Map from an index to the number of a dataset and an index in that dataset."""
 
     @property
     def length(self) -> int:
@@ -30,33 +30,36 @@ class Choice(Protocol):
 
     @property
     def parameters(self) -> Any:
-        """The values that tell it from others, in plain JSON."""
+        """Values that distinguish this choice from others, as JSON values."""
 
     @property
     def mixes(self) -> Sequence[Any]:
-        """The weights of a mix; see `Node`."""
+        """The weights, if the choice is a mix; see `Node`."""
         return ()
 
     @property
     def selections(self) -> Sequence[Any]:
-        """All that is plain in a user's map; see `Node`."""
+        """The plain attributes of a user's selection map; see `Node`."""
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """The numbers of the datasets, and the indices in each."""
+        """Return the numbers of the datasets, and the indices in them."""
 
     def one(self, index: int) -> tuple[int, int]:
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
-        """A sampler of the records of datasets in these orders, where there is one."""
+        """Return a sampler of the chosen records, for these orders of the datasets, or None."""
         return None
 
 
 @dataclass(frozen=True)
 class OneAfterAnother(Choice):
-    """All elements of the first dataset, then all of the second; in the next epoch, the next epoch of each."""
+    """All elements of the first dataset, then all of the second, and so on.
+
+    The next epoch consists of the next epoch of each dataset.
+    """
 
     lengths: tuple[int, ...]  # of the datasets
 
@@ -82,7 +85,7 @@ class OneAfterAnother(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByMap(Choice):
-    """A user's mapping from an index to the number of a dataset and an index in it."""
+    """A user's map from an index to the number of a dataset and an index in it."""
 
     mapping: Any  # as the user passed it
     datasets: int  # how many there are
@@ -115,7 +118,10 @@ class ByMap(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByWeights(Choice):
-    """A mix. In its next epoch, each dataset goes on where the epoch before left it."""
+    """A mix by weights.
+
+    In its next epoch, each dataset continues where the epoch before left it.
+    """
 
     lengths: dict[str, int]  # of the datasets, by name
     weights: Any  # as `MixSampler` takes them
@@ -152,12 +158,12 @@ class ByWeights(Choice):
 
     @cached_property
     def _numbers(self) -> Indices:
-        """The numbers of the datasets, by those that the order gives them."""
+        """The number of each dataset, in the order in which `MixOrder` numbers them."""
         return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
 
     @cached_property
     def _drawn(self) -> Indices:
-        """The number of elements of each in an epoch."""
+        """The number of elements of each dataset that are drawn in an epoch of the mix."""
         return self._mix.order.counts(self.length) if self.length < ENDLESS else np.zeros_like(self._numbers)
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:

@@ -1,4 +1,7 @@
-"""Lengths of a dataset's elements, by what a user says of them. In: a node, `lengths=`. Out: an array, or a dict of these."""
+"""Lengths of a dataset's elements, from what a user passes as `lengths=`.
+
+In: a node, `lengths=`. Out: an array, or a dict of arrays.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from .node import Node, fingerprint_of_node
 
 
 class NodeElements:
-    """The elements of an epoch of a node as a source, to be measured."""
+    """The elements of one epoch of a node, as a source whose records can be measured."""
 
     array_keys = True
 
@@ -29,16 +32,16 @@ class NodeElements:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The node's."""
+        """The fingerprint of the node."""
         return fingerprint_of_node(self._node)
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """As of the node."""
+        """Return the costs of the node's elements, see `Node.packed_costs`."""
         return self._node.packed_costs(cost)
 
     @property
     def lengths(self) -> Any:
-        """As of the node."""
+        """The lengths of the node's elements; None if they are unknown without reading."""
         return self._node.lengths_at(np.arange(len(self), dtype=np.int64))
 
     def __getitem__(self, index: int) -> Any:
@@ -49,17 +52,19 @@ class NodeElements:
 
 
 def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
-    """The lengths of a node's elements; None where only reading tells them.
+    """Return the lengths of a node's elements; None if they are unknown without reading.
 
     Args:
-        node: whose elements these are.
-        lengths: None takes what the source tells. The name of a field of the source's records, as long as nothing but their
-            order is changed; a file that `measure_lengths` wrote, of the source likewise or of the elements; or a function of
-            an element. Anything else is returned as it is.
-        method: of the dataset, for messages.
+        node: the node.
+        lengths: None: the lengths that the source knows. A text: the name of a field of the
+            source's records; the chain must not change more than their order. A path: a file
+            written by `measure_lengths`, for the source's records or for the elements. A function
+            of an element: it is called with each. Anything else is returned unchanged.
+        method: name of the dataset method, for error messages.
 
     Raises:
-        LengthsError: the source has no such field, or maps may change it; or the file is of something else.
+        LengthsError: if the source has no such field, if maps may change it, or if the file belongs
+            to other data.
     """
     elements = NodeElements(node)
     if isinstance(lengths, os.PathLike):

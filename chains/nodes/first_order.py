@@ -1,7 +1,9 @@
-"""The elements of a node's first epoch at the same indices in all epochs, as what is planned from their lengths needs them.
+"""Give every epoch of a node the elements of its first epoch at the same indices.
 
-In: a node that is shuffled anew in each epoch, or mixed. Out: one whose later epochs draw other random numbers, and differ from
-the first in nothing else.
+Plans made from lengths, such as batches by budget, need this.
+
+In: a node that is shuffled anew in each epoch, or mixed. Out: a node whose later epochs differ from
+the first only in the random numbers that random maps draw.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from .reordered import Reordered
 
 
 def in_first_order(node: Node, span: int | None = None) -> Node:
-    """The node whose elements at `index` and `index + span` are made of the same records, for all indices.
+    """Return a node whose elements at `index` and `index + span` are made of the same records.
 
     Args:
-        node: of which the first `span` elements are meant.
-        span: a multiple of its length; None: its length.
+        node: the node whose first `span` elements are repeated.
+        span: a multiple of the node's length; None: its length.
     """
     span = node.length if span is None else span
     if isinstance(node, Source) or not span:
@@ -49,7 +51,7 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
 
 
 def _spans_of(node: Chosen, span: int) -> list[int]:
-    """The elements of each part, in whole epochs, among which the chosen ones are."""
+    """Return for each part the number of elements, in whole epochs, that may be chosen."""
     which, inner = node.choice.many(np.arange(span))
     spans = [part.length for part in node.nodes]
     for number in distinct(which):
@@ -60,12 +62,12 @@ def _spans_of(node: Chosen, span: int) -> list[int]:
 
 @dataclass(frozen=True)
 class FirstOrder:
-    """A map whose later epochs have the order of the first. See `IndexMap`.
+    """An index map whose later epochs have the order of the first epoch. See `IndexMap`.
 
     Attributes:
-        first: the order.
-        span: indices above of which it is meant.
-        below: indices below among which these are.
+        first: the map of the first epoch.
+        span: number of indices in an epoch above.
+        below: number of indices in an epoch below.
     """
 
     first: IndexMap
@@ -94,12 +96,12 @@ class FirstOrder:
 
 @dataclass(frozen=True)
 class FirstChoice(Choice):
-    """A choice whose later epochs have the order of the first.
+    """A choice whose later epochs have the order of the first epoch.
 
     Attributes:
-        first: the choice.
-        span: indices of which it is meant.
-        spans: indices in each part among which these are.
+        first: the choice of the first epoch.
+        span: number of indices in an epoch.
+        spans: number of indices of each part in an epoch.
     """
 
     first: Choice

@@ -1,6 +1,7 @@
-"""Nodes that apply an operation to elements, at any index. None passes through: it stands for an element that was left out.
+"""Nodes that apply an operation to the element at any index.
 
-An element is pushed through the very step that the engine runs; so it does not matter which of the two evaluates an operation.
+A dropped element is None, and stays None. Elements pass through the same step function that the
+engine of `DataLoader` runs, so both give the same results.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ from .node import Get, Node, OfSeveral, OnOne, telling_datasets
 
 
 def applied(node: Node, operation: Operation) -> Node:
-    """The node of an operation's results. Raises TypeError, ValueError: it cannot be evaluated at an index."""
+    """Make the node of an operation's results.
+
+    Raises:
+        TypeError: if the operation takes several elements and has no random access.
+        ValueError: if the result at an index cannot be known.
+    """
     if operation.plans_batches:
         return BudgetBatched.of(node, cast(Any, operation))
     if operation.plans_rows:
@@ -64,7 +70,7 @@ def applied(node: Node, operation: Operation) -> Node:
 
 
 class Runner:
-    """The step of an operation, for one thread."""
+    """Runs an operation on elements, for one thread."""
 
     def __init__(self, operation: Operation) -> None:
         self._found: list[Any] = []
@@ -72,7 +78,10 @@ class Runner:
         self._step = operation.connect(self._found.append, self._context, 0)
 
     def __call__(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """The results for elements, the first of which stands at this place."""
+        """Return the results for consecutive elements.
+
+        `position` and `row` are those of the first element.
+        """
         context, step = self._context, self._step
         context.position, context.row, context.most = position, row, len(elements)
         for element in elements:
@@ -86,7 +95,10 @@ class Runner:
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """An operation that makes one element of each, or none; and the base of nodes of other operations."""
+    """A node of the results of an operation that makes one element of each, or drops it.
+
+    It is also the base of the nodes of other operations.
+    """
 
     operation: Operation
 
@@ -102,7 +114,7 @@ class Applied(OnOne):
 
     @property
     def left_out_by(self) -> str | None:
-        """The method of an operation that leaves elements out, or the one below."""
+        """Name of the method that drops elements, here or below; None if no element is dropped."""
         return super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
 
     @property
@@ -115,11 +127,13 @@ class Applied(OnOne):
 
     @cached_property
     def _idle(self) -> list[Runner]:
-        """The runners that no thread uses at the moment, even one whose function asks this node for another element."""
+        """Runners that no thread uses at the moment."""
+        # A runner is taken out while it runs, since its function may ask this node for another
+        # element.
         return []
 
     def run(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """The operation's results for elements, the first of which stands at this place."""
+        """Return the results for consecutive elements, the first at `position` and `row`."""
         try:
             runner = self._idle.pop()
         except IndexError:
@@ -130,7 +144,10 @@ class Applied(OnOne):
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:
-        """The result for an element that is not None, and its index; None if the operation leaves it out."""
+        """Function of an element (not None) and its index, which returns the result.
+
+        It returns None if the operation drops the element.
+        """
         run, place, plain = self.run, self.input.place, self.operation.plain_function
         if plain is not None and self.operation.only_filters:
             return lambda element, index: element if plain(element) else None
@@ -154,24 +171,34 @@ class Applied(OnOne):
         return result
 
     def place(self, index: int) -> tuple[int, int]:
-        """As below; what is evaluated counts its own elements."""
+        """Return the position and row by which random maps draw.
+
+        They are those of the node below, or `(index, 0)` if this node is evaluated as a whole.
+        """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
     @cached_property
     def _engine_agrees(self) -> bool:
-        """The engine gives the same: for it, the index of an element is its position, which it is not after a batch."""
+        """True if the engine gives the same results as this node."""
+        # For the engine, the index of an element is its position, which is not so after a batch.
         return not self.operation.reads_index or self.input.line.keeps_positions
 
     @property
     def line(self) -> Line:
-        """With the operation on top, if the engine gives the same."""
+        """The line below with this operation on top.
+
+        This node as a source if the engine would differ.
+        """
         if not self._engine_agrees:
             return self.evaluated
         return self.input.line.then(self.operation, moves_freely=not self.operation.reads_position)
 
     @property
     def apart(self) -> tuple[Node, Line]:
-        """Below what an operation does that does not look at positions, the order is taken apart, too."""
+        """The node without the reordering of its elements, and their order.
+
+        An operation that does not depend on positions can be moved above the reordering.
+        """
         if self.operation.reads_position:
             return super().apart
         base, order = self.input.apart
@@ -180,7 +207,7 @@ class Applied(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Regrouped(Applied):
-    """Base of nodes whose indices are not those below."""
+    """Base of nodes whose elements have other indices than the elements below."""
 
     keeps_indices = False
 
@@ -193,13 +220,16 @@ class Regrouped(Applied):
 
     @property
     def apart(self) -> tuple[Node, Line]:
-        """Itself: another order of elements would regroup others."""
+        """This node itself: in another order, other elements would be grouped."""
         return self, self.evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FlatMapped(Regrouped):
-    """Several elements of each: as many indices as there may be at most, and None where there are fewer."""
+    """A node of several elements for each element below.
+
+    Each element below has `max_fan_out` indices; indices without an element give None.
+    """
 
     @cached_property
     def _fan_out(self) -> int:
@@ -210,7 +240,7 @@ class FlatMapped(Regrouped):
         return min(self.input.length * self._fan_out, ENDLESS)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """The children of those below, each of which is read once."""
+        """Return the elements at indices; each element below is read once."""
         below, children = np.divmod(indices, self._fan_out)
         distinct, which = np.unique(below, return_inverse=True)
         families = list(map(self._children, self.input.records(distinct), distinct.tolist()))
@@ -230,7 +260,7 @@ class FlatMapped(Regrouped):
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
-        """A row at the position of the element it was made of."""
+        """Return the position of the element below, and the row of this element in it."""
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)
         return position, child_row(row, child)
@@ -242,7 +272,7 @@ def _item(items: Sequence[Any], number: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Batched(Regrouped):
-    """One element of consecutive ones; each epoch is grouped on its own."""
+    """A node of batches of consecutive elements; each epoch is batched separately."""
 
     size: int
 
@@ -259,11 +289,11 @@ class Batched(Regrouped):
 
     @property
     def may_be_none(self) -> bool:
-        """False: a batch is there, whatever is in it."""
+        """False: a batch is never None."""
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """The batches at many indices; all elements are read in one call."""
+        """Return the batches at indices; their elements are read in one call."""
         parts = [self._below(index) for index in indices.tolist()]
         wanted = np.concatenate([np.arange(*part, dtype=np.int64) for part in parts] or [indices])
         elements = iter(self.input.records(wanted))
@@ -274,7 +304,7 @@ class Batched(Regrouped):
         return self.run(elements, *(self.input.place(start) if self.operation.reads_position else (start, 0)))[0]
 
     def _below(self, index: int) -> tuple[int, int]:
-        """The first index of a batch's elements, and the one after the last."""
+        """Return the index of a batch's first element, and the index after its last one."""
         below, size = self.input.length, self.size
         epoch, number = divmod(index, self.length)
         start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
@@ -285,31 +315,39 @@ class Batched(Regrouped):
         return start, stop
 
     def dataset_at(self, index: int) -> None:
-        """None: a batch may have elements of several."""
+        """Return None, since a batch may contain elements of several datasets."""
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         rows = enumerate(range(*self._below(index)))
         return [used.placed(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
-        """The place of its first element; what is dropped does not count."""
+        """Return the position and row of the batch's first element.
+
+        Dropped elements are not counted.
+        """
         return self.input.place(index * self.size if self.operation.drops_remainder else self._below(index)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """Rows of the first epoch's documents; each epoch has the same rows."""
+    """A node of rows packed from the documents of an epoch; each epoch has the same rows."""
 
     operation: Pack  # how they are packed
     plan: PackPlan  # of the lengths
 
     @classmethod
     def of(cls, node: Node, operation: Pack, lengths: Any) -> Packed:
-        """The node over another one; `lengths` are those of its elements, None where its source tells them.
+        """Make the node that packs another node's elements.
+
+        Args:
+            node: the node of the documents.
+            operation: the packing.
+            lengths: lengths of the documents; None if the source knows them.
 
         Raises:
-            PackError: nobody tells them, or not one for each element.
-            ValueError: the documents never end.
+            PackError: if the lengths are unknown, or there is not one for each element.
+            ValueError: if the documents never end.
         """
         documents = finite("pack", node.length)
         if node.left_out_by:
@@ -339,11 +377,11 @@ class Packed(OfSeveral):
         return [fingerprint(self.operation), self.operation.window, self.length]
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """The costs of rows: of each the sum over its segments."""
+        """Return the cost of each row: the sum of the costs of its segments."""
         return self.plan.costs(cost)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """All documents are read in one call."""
+        """Return the rows at indices; their documents are read in one call."""
         if not len(indices):
             return []
         pieces = end_to_end([self.plan.row(index) for index in (indices % self.length).tolist()])

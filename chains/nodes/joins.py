@@ -1,4 +1,4 @@
-"""Nodes over several others: concatenated, chosen from, zipped; and a user's own dataset.
+"""Nodes made from several nodes (concatenated, chosen, zipped), and a user's own dataset.
 
 In: elements of other nodes. Out: elements.
 """
@@ -30,7 +30,10 @@ from .node import Evaluated, Get, Node, Source, some_lengths
 
 @dataclass(frozen=True, eq=False)
 class OnSeveral(Node):
-    """Base of nodes that stand on several others; of a dataset of the user's, as far as it said what it is made of."""
+    """Base of nodes made from several nodes.
+
+    For a user's dataset, those that it names as parents.
+    """
 
     nodes: tuple[Node, ...]
 
@@ -41,7 +44,7 @@ class OnSeveral(Node):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(OnSeveral):
-    """Elements of several nodes, as a choice says."""
+    """A node of elements of several nodes, selected by a `Choice`."""
 
     names: tuple[str, ...]
     choice: Choice
@@ -51,7 +54,7 @@ class Chosen(OnSeveral):
         return self.choice.length
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Each node is asked once."""
+        """Return the elements at indices; each node is asked once."""
         which, inner = self.choice.many(indices)
         found: list[Any] = [None] * len(indices)
         for number in distinct(which):
@@ -77,7 +80,11 @@ class Chosen(OnSeveral):
         return [used.named(self.names[number]) for used in self.nodes[number].made_of(inner)]
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
-        """Those of the nodes, if all tell them. Raises PackError: the elements of two datasets have not the same leaves."""
+        """Return the lengths of elements, or None if one of the nodes does not know them.
+
+        Raises:
+            PackError: if the elements of two datasets have different leaves.
+        """
         which, inner = self.choice.many(indices)
         order = np.argsort(which, kind="stable")
         of_parts = [node.lengths_at(inner[which == number], name) for number, node in enumerate(self.nodes)]
@@ -112,7 +119,7 @@ class Chosen(OnSeveral):
 
     @property
     def line(self) -> Line:
-        """The orders of the nodes become part of one order, which is computed in blocks."""
+        """The orders of all nodes combined to one order, which is computed in blocks."""
         parts = [node.apart for node in self.nodes]
         limit = ENDLESS // len(parts)
         bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
@@ -140,7 +147,10 @@ def _one_after_another(lengths: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys:
-    """The order of chosen elements: the key of record i of part p, of n parts, is i·n + p. See `IndexMap`."""
+    """The order of chosen elements, see `IndexMap`.
+
+    With n parts, record i of part p has key `i * n + p`.
+    """
 
     choice: Choice  # which part stands at an index
     orders: tuple[ChainOrder, ...]  # of the parts
@@ -178,7 +188,7 @@ class ChosenKeys:
 
 @dataclass(frozen=True, eq=False)
 class Zipped(OnSeveral):
-    """The elements that several nodes of one length have at an index: in tuples, or in dicts where there are names."""
+    """A node of tuples (with names: dicts) of the elements of several nodes at an index."""
 
     names: tuple[str, ...] = ()
 
@@ -188,7 +198,7 @@ class Zipped(OnSeveral):
 
     @property
     def may_be_none(self) -> bool:
-        """A tuple is there, whatever is in it."""
+        """False: a tuple is never None."""
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:
@@ -212,7 +222,10 @@ class Zipped(OnSeveral):
 
 @dataclass(frozen=True, eq=False)
 class Own(OnSeveral):
-    """A dataset of the user's, asked element by element; it may give None for what is left out."""
+    """A node for a user's own dataset, called for one element at a time.
+
+    The dataset may return None for an element that it drops.
+    """
 
     dataset: Any
 
@@ -226,7 +239,7 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """None: what a batch of its elements is, is up to the user."""
+        """None: elements that the user's dataset leaves None may be batched."""
         return None
 
     def records(self, indices: Indices) -> Sequence[Any]:
@@ -236,7 +249,7 @@ class Own(OnSeveral):
         return cast(Get, self.dataset.__getitem__)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Only the user knows what it makes its elements of."""
+        """Return the element of the user's dataset; what it is made of is unknown."""
         return [UsedRecord(self.dataset, index)]
 
     @property
@@ -245,12 +258,12 @@ class Own(OnSeveral):
 
     @property
     def reads_singly(self) -> bool:
-        """It is asked element by element."""
+        """True: it is called for one element at a time."""
         return True
 
     @property
     def operations(self) -> int:
-        """It may be one itself."""
+        """Number of operations below, plus 1 for what the dataset itself may do."""
         return int(super().operations) + 1
 
     @property

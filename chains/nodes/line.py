@@ -1,12 +1,16 @@
-"""A line: what the engine runs of a chain. The upper end of a chain, peeled off it: operations, and below them an order.
+"""A line: the part of a chain that the engine of `DataLoader` runs itself.
 
-In: nodes, from the bottom to the top. Out: a source, an order of its records, operations on them: a `Read` and an `Apply` of
-the plan.
+It consists of a source, an order of the source's records, and operations on the records. Nodes that
+do not fit are evaluated as a whole, as a source.
+
+In: nodes, from the source upwards. Out: a source, an order and operations, as `Read` and `Apply` of the plan.
 
     source.shuffle().map(f).batch(8)             all of it: source, order [shuffle], operations [f, Batch(8)]
-    source.map(f).filter(p).shuffle().repeat()   all of it: maps and filters do not mind the order; [shuffle, repeat], [f, p]
-    source.random_map(f).shuffle().map(g)        f depends on the index before the shuffle; so source.random_map(f) is evaluated
-                                                 as a whole, as a source; order [shuffle], operations [g]
+    source.map(f).filter(p).shuffle().repeat()   all of it: maps and filters do not depend on the order;
+                                                 order [shuffle, repeat], operations [f, p]
+    source.random_map(f).shuffle().map(g)        f depends on the index before the shuffle; so
+                                                 source.random_map(f) is evaluated as a whole, as a source;
+                                                 order [shuffle], operations [g]
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from ...samplers.protocol import VectorSampler
 
 @dataclass(frozen=True)
 class Line:
-    """Operations on the records of a source, in an order."""
+    """A source, an order of its records, and operations on the records."""
 
     source: Any  # of records
     records: int | None  # number of them; None for a source that takes indices past its end
@@ -45,16 +49,18 @@ class Line:
     alone: VectorSampler | None = None
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """The same in another order; None where that is not the same as reordering what it gets."""
+        """Return the line in another order; None if its operations depend on the order."""
         if index_map.keeps_indices:
             assert isinstance(index_map, Repeat), "no other map does so"
             return self._repeated(index_map.epochs)
         return self.under(index_map) if self.moves_freely else None
 
     def _repeated(self, epochs: int | None) -> Line | None:
-        """Several epochs: indices stay what they are. But a batch must not go over the end of one.
+        """Return the line repeated for several epochs.
 
-        What is dropped there can be left out of the order instead, if nobody looks at positions, which this moves up.
+        None if a batch would cross the end of an epoch. If a batch drops its remainder and no
+        operation reads positions, the remainder is removed from the order, and the line can be
+        repeated.
         """
         rest = self.length % unit_of(self.operations)
         if rest and any(each.reads_position or (each.takes and not each.drops_remainder) for each in self.operations):
@@ -63,7 +69,7 @@ class Line:
         return whole.under(Repeat(whole.length, epochs))
 
     def under(self, index_map: IndexMap) -> Line:
-        """The same in another order of its records; of one without operations."""
+        """Return the line with another order of its records and the same operations."""
         return dataclasses.replace(
             self,
             length=index_map.length,
@@ -73,7 +79,13 @@ class Line:
         )
 
     def then(self, operation: Operation, moves_freely: bool, keeps_positions: bool = True) -> Line:
-        """The same with one more operation, and what is true of it."""
+        """Return the line with one more operation.
+
+        Args:
+            operation: the operation.
+            moves_freely: True if the operation gives the same elements in any order.
+            keeps_positions: True if its results have the positions of its inputs.
+        """
         return dataclasses.replace(
             self,
             operations=(*self.operations, operation),
@@ -83,7 +95,10 @@ class Line:
         )
 
     def tree(self, shard: ShardOptions, first: tuple[Operation, ...], balance: Balance | None = None) -> Apply:
-        """The plan's nodes; `first` are operations before all others."""
+        """Return the line as nodes of the plan.
+
+        `first` are operations that run before all others.
+        """
         order = self.alone or self.order if balance is None else dataclasses.replace(self.order, balance=balance)
         return Apply(Read(Leaf(self.source, order.with_shard_options(shard), shard)), (*first, *self.operations))
 

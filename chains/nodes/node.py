@@ -1,6 +1,7 @@
-"""Nodes: what a dataset with random access is made of. A tree of them is a chain, with its sources at the bottom.
+"""Nodes: the tree that a `MapDataset` chain is made of, with its sources at the bottom.
 
-In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: elements; None where a filter left one out.
+In: indices, `int64[n]` or one int; an index past the end is in the next epoch. Out: elements; None
+for an element that a filter dropped.
 """
 
 from __future__ import annotations
@@ -29,17 +30,20 @@ from ...sources.provenance import UsedRecord, used_records
 from .line import Line
 
 Seeds = tuple[tuple[int, int], ...]
-"""Seeds that hold for a node, and how many nodes below it each stands."""
+"""Pairs of a seed set by `seed(…)` and the number of nodes between it and this node."""
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """The seeds that hold for what stands on several inputs."""
+    """Return the seeds that hold for a node made of several inputs, the nearest first."""
     found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
     return tuple(sorted(found, key=lambda each: each[1]))
 
 
 def default_seed(seeds: Seeds) -> int | None:
-    """The seed of a node that has none of its own; another one for each distance from where seeds were set."""
+    """Return a seed derived from the seeds set below, or None if there are none.
+
+    Each distance from where the seeds were set gives another seed.
+    """
     if not seeds:
         return None
     words = [word for each in seeds for word in each]
@@ -50,7 +54,7 @@ Get = Callable[[int], Any]
 
 
 def _of_inputs(name: str, together: Callable[[list[Any]], Any]) -> Any:
-    """A property of a node: that of all nodes right below, put together."""
+    """Return a property that combines the values of the nodes directly below by `together`."""
     return property(lambda node: together([getattr(below, name) for below in node.inputs]))
 
 
@@ -68,7 +72,7 @@ def _most(numbers: list[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """Base of all nodes. They are immutable, and any number of threads may use one."""
+    """Base of all nodes. Nodes are immutable; any number of threads may use one."""
 
     @property
     def kind(self) -> str:
@@ -80,14 +84,14 @@ class Node:
 
     @property
     def length(self) -> int:
-        """Number of elements in an epoch; `ENDLESS` for one that never ends."""
+        """Number of elements in an epoch; `ENDLESS` for a node that never ends."""
         raise NotImplementedError
 
     def records(self, indices: Indices) -> Sequence[Any]:
         raise NotImplementedError
 
     def getter(self) -> Get:
-        """The function that gives the element at one index."""
+        """Return a function that returns the element at one index."""
         return lambda index: self.records(np.array([index], dtype=np.int64))[0]
 
     @property
@@ -96,7 +100,7 @@ class Node:
 
     @property
     def identity(self) -> list[Any]:
-        """The node and all below it, in plain values."""
+        """Plain values that identify the node and all nodes below it."""
         return [self.kind, self.parameters, *(node.identity for node in self.inputs)]
 
     # of the nodes right below, where a class of nodes does not say otherwise
@@ -115,54 +119,71 @@ class Node:
     selections = _of_inputs("selections", _chained)  # all that is plain in the maps of `select_from_datasets`
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
-        """The lengths of the elements at many indices, or of their field of a name; None where only reading tells.
+        """Return the lengths of the elements at indices, or None if they are unknown.
 
-        An array, or a dict of these.
+        Args:
+            indices: `int64[n]`.
+            name: name of the field, or file, that has the lengths; None: the source's lengths.
+
+        Returns:
+            an array, or a dict of arrays by leaf.
         """
         return None
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """`float64[length]`, the costs of elements that are made of several; None: they cost what their lengths do."""
+        """Return the costs of elements made of several segments, `float64[length]`.
+
+        None if the costs follow from the lengths.
+        """
         return None
 
     def place(self, index: int) -> tuple[int, int]:
-        """Position and row that random maps draw by, for an element at an index."""
+        """Return the position and row by which random maps draw numbers for an element."""
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
-        """The name of the dataset that an element is of; None where it is of no other, or of several together."""
+        """Return the name of the joined dataset that an element comes from.
+
+        None if nothing is joined below, or the element comes from several datasets.
+        """
         return None
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """The records that the element at an index is made of; unless said otherwise, it is known as an element alone."""
+        """Return the records that the element at an index is made of.
+
+        By default, the element itself is the only record, without a source.
+        """
         return [UsedRecord(None, index)]
 
     @property
     def line(self) -> Line:
-        """The part that the engine runs."""
+        """The source, order and operations that the engine runs for this node."""
         return self.evaluated
 
     @property
     def evaluated(self) -> Line:
-        """The node as a source, for what the engine cannot take apart."""
+        """This node evaluated as a whole, as a source, for nodes that the engine cannot run."""
         return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
 
     @property
     def apart(self) -> tuple[Node, Line]:
-        """The node without what only reorders its elements, and the order of its records, as a line without operations."""
+        """The node without reordering, and the order of its elements as a `Line`.
+
+        The line has no operations.
+        """
         return self, self.evaluated
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what is derived from them may not be for other processes."""
+        """Return the fields alone; values derived from them may not be valid in other processes."""
         return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
 
 
 class Evaluated:
-    """A node as a source that takes any index.
+    """A node as a source of records, for any index.
 
     Args:
-        node: what gives the records.
-        length: above all indices that will be asked for.
+        node: the node that returns the records.
+        length: a number greater than all indices that will be read.
 
     >>> from headrace.chains.nodes.node import Source
     >>> from headrace.sources import MemorySource
@@ -208,19 +229,19 @@ class Evaluated:
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
-    """The identity of a node as a source, in plain JSON values."""
+    """Return the fingerprint of a node as a source, as JSON values."""
     later = {name: digest(told, 12) for name, told in (("mixes", node.mixes), ("selections", node.selections)) if told}
     return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12), **later}
 
 
 @dataclass(frozen=True, eq=False)
 class OnOne(Node):
-    """Base of nodes that stand on one other."""
+    """Base of nodes that are made from one other node."""
 
     input: Node
 
     keeps_indices: ClassVar[bool] = False
-    """True if an element is made of the one below that has its index."""
+    """True if the element at an index is made of the element below with the same index."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -238,7 +259,7 @@ class OnOne(Node):
 
 
 class OfSeveral(OnOne):
-    """Base of nodes whose elements are made of several, by an operation whose plan is known."""
+    """Base of nodes whose elements are made of several elements each, by a plan that is known."""
 
     @property
     def operations(self) -> int:
@@ -249,12 +270,12 @@ class OfSeveral(OnOne):
         return False
 
     def dataset_at(self, index: int) -> None:
-        """None: the parts of an element may be of several datasets."""
+        """Return None, since the parts of an element may come from several datasets."""
 
 
 @contextmanager
 def telling_datasets(node: Node, indices: Indices) -> Iterator[None]:
-    """Notes of which datasets elements are that cannot be put together, if these are several."""
+    """Context manager that adds the names of the datasets to errors of a batch or a pack."""
     try:
         yield
     except (BatchError, PackError) as error:
@@ -265,7 +286,7 @@ def telling_datasets(node: Node, indices: Indices) -> Iterator[None]:
 
 
 def some_lengths(lengths: Any, indices: Indices) -> Any:
-    """The lengths of some elements; in a dict, of each leaf."""
+    """Return the lengths at some indices; for a dict, those of each leaf."""
     if isinstance(lengths, Mapping):
         return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}
     return np.asarray(lengths)[indices]
@@ -273,7 +294,7 @@ def some_lengths(lengths: Any, indices: Indices) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """The records of a source, epoch after epoch."""
+    """A node of the records of a source, epoch after epoch."""
 
     source: DataSource[Any]
 
@@ -313,7 +334,8 @@ class Source(Node):
 
     @property
     def reads_singly(self) -> bool:
-        """An asynchronous source has many reads under way by itself, in a call that waits for them."""
+        """True if readers share a batch record by record; False for an asynchronous source."""
+        # An asynchronous source has many reads under way by itself, in a call that waits for them.
         return reads_singly(self.source) and not is_in_event_loop(self.source)
 
     @property

@@ -1,6 +1,6 @@
-"""Nodes that leave elements as they are: in another order, or with a seed for what comes after.
+"""Nodes that do not change elements: they reorder or omit them, or set a seed.
 
-In: elements of one node. Out: the same ones.
+In: elements of one node. Out: the same elements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .node import Get, Node, OnOne, Seeds
 
 @dataclass(frozen=True, eq=False)
 class Seeded(OnOne):
-    """The same elements, with a seed for random nodes above."""
+    """The same elements, with a seed for random operations above this node."""
 
     seed: int
 
@@ -43,7 +43,7 @@ class Seeded(OnOne):
 
     @property
     def parameters(self) -> Any:
-        """None: what the seed is for keeps what it made of it."""
+        """None: this node has no identity, since operations above keep the seeds they derived."""
         return None
 
     @property
@@ -61,7 +61,7 @@ class Seeded(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Reordered(OnOne):
-    """Elements of another dataset by other indices: shuffled, repeated, sliced."""
+    """A node with the elements of another node at other indices: shuffled, repeated or sliced."""
 
     index_map: IndexMap
 
@@ -84,7 +84,11 @@ class Reordered(OnOne):
         return parameters_of(self.index_map)
 
     def place(self, index: int) -> tuple[int, int]:
-        """In a further epoch of what the engine takes apart, as in the first."""
+        """Return the position and row by which random maps draw.
+
+        They are those of the node below if this node only repeats and the engine runs it; else
+        `(index, 0)`.
+        """
         return self.input.place(index) if self._only_repeats else (index, 0)
 
     @property
@@ -123,24 +127,27 @@ class Reordered(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class LivingElements(Reordered):
-    """The elements without those of some records of a source."""
+    """A node with the elements of another node, without some records of the source."""
 
     index_map: LivingIndices
     by_function: bool  # which was asked of the records that there were
 
     @property
     def asks_records(self) -> bool:
-        """A function says which of them, and was not asked of those that come in later."""
+        """True if a user's function decided which records to omit."""
+        # It was not asked about records that are appended later.
         return self.by_function
 
     @classmethod
     def of(cls, node: Node, omit: Any) -> Node:
-        """A node without records that a user names, and that its source has no longer; itself if there are none.
+        """Make the node without the records that a user names or that its source has lost.
+
+        If there are no such records, return `node` itself.
 
         Raises:
-            TypeError, RecordKeyError, SourceError: as of `keys_to_omit`.
-            ValueError: its elements are not those of a source's records, in whole epochs.
-            EmptyStreamError: no record is left.
+            TypeError, RecordKeyError, SourceError: as in `keys_to_omit`.
+            ValueError: if the elements are not the records of one source, in whole epochs.
+            EmptyStreamError: if no record is left.
         """
         if isinstance(node, LivingElements):
             order = living_order(node.index_map.sampler, node.line.source, omit, None)
