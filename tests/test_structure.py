@@ -284,6 +284,7 @@ def test_the_design_names_every_package_of():
 
 def test_files_that_the_design_names_are_there():
     """A file that was moved or renamed is looked for where the design says it is."""
-    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/design.md").read_text()))
+    pages = [page.read_text() for page in (ROOT / "docs").glob("design*.md")]
+    named = set(re.findall(r"`([\w/]+\.py)`", "".join(pages)))
     files = [f"/{path.relative_to(ROOT)}" for path in [*MODULES.values(), *ROOT.glob("tests/**/*.py")]]
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in files)} == set()
