@@ -1,7 +1,8 @@
 """Every exception that headrace raises itself.
 
-A message gives the value that was passed, the limit and the remedy. An exception that a user's function raises is never
-replaced. It reaches the training loop with its type and message, and a note says where in the stream it happened.
+A message gives the value that was passed, the limit and the remedy. An exception raised by a user's
+function is not replaced: it reaches the training loop with its type and message, and with a note
+that says where in the stream it happened.
 """
 
 
@@ -22,7 +23,7 @@ class CutOffError(SourceError):
 
 
 class ExpansionError(SourceError):
-    """A compressed file unpacks to far more than its size, as a file that is made to exhaust memory does."""
+    """A compressed file unpacks to far more than its size, as files do that attack memory."""
 
 
 class SourceNotFoundError(SourceError, FileNotFoundError):
@@ -34,7 +35,7 @@ class RecordKeyError(SourceError, IndexError):
 
 
 class MissingExtraError(HeadraceError, ImportError):
-    """An optional dependency is not installed; the message says which extra brings it."""
+    """An optional dependency is not installed. The message names the extra that installs it."""
 
 
 class BatchError(HeadraceError, ValueError):
@@ -46,19 +47,26 @@ class StructureError(BatchError, TypeError):
 
 
 class NoElementError(BatchError):
-    """An element of a batch is None. The function that made it may lack a `return`."""
+    """An element of a batch is None. The function that made the element may lack a `return`."""
 
 
 class BatchMemoryError(HeadraceError, MemoryError):
-    """There is not enough memory for a batch. The message has its shape and bytes. No record is skipped for it."""
+    """There is not enough memory for a batch. The message has its shape and bytes.
+
+    `on_error="skip"` does not skip records for this error.
+    """
 
 
 class ImageError(HeadraceError, ValueError):
-    """Bytes cannot be decoded as an image, or an operation on images got something that is not an image."""
+    """Bytes cannot be decoded as an image, or an image operation got something else."""
 
 
 class PackError(HeadraceError, ValueError):
-    """Elements cannot be packed: a leaf is not an array of tokens, differs from that of other elements, or is too long."""
+    """Elements cannot be packed into rows.
+
+    A leaf of an element is not an array of tokens, differs from the leaf of other elements, or is
+    too long.
+    """
 
 
 class LengthsError(HeadraceError, ValueError):
@@ -66,7 +74,7 @@ class LengthsError(HeadraceError, ValueError):
 
 
 class PromotionWarning(UserWarning):
-    """Numbers of several dtypes were combined in one batch. The batch may have a dtype that none of them has."""
+    """Numbers of several dtypes were combined in one batch, whose dtype may be none of theirs."""
 
 
 class FanOutError(HeadraceError, ValueError):
@@ -74,31 +82,47 @@ class FanOutError(HeadraceError, ValueError):
 
 
 class SeedError(HeadraceError, ValueError):
-    """A random operation is in a pipeline without a seed."""
+    """A random operation needs a seed, and the pipeline has none."""
 
 
 class StopIterationError(HeadraceError, RuntimeError):
-    """A source, sampler or operation raised StopIteration, which would look like the end of the stream. It is the cause."""
+    """A source, sampler or operation raised StopIteration, which would look like the stream's end.
+
+    The StopIteration is the cause of this error.
+    """
 
 
 class EmptyStreamError(HeadraceError, ValueError):
-    """With `drop_remainder=True`, all records together do not fill one batch."""
+    """A stream has no batch or no record.
+
+    With `drop_remainder=True`, all records together do not fill one batch; or all records are
+    omitted.
+    """
 
 
 class NothingPassesError(HeadraceError, RuntimeError):
-    """A filter dropped every record of an epoch of an endless stream, so that no batch would ever come."""
+    """A filter dropped all records of an epoch of an endless stream.
+
+    No batch would ever come.
+    """
 
 
 class JoinError(HeadraceError, ValueError):
-    """Datasets cannot be joined as requested, or a join cannot continue. The message names the datasets and the reason."""
+    """Datasets cannot be joined, or a join cannot continue.
+
+    The message names the datasets and the reason.
+    """
 
 
 class ConversionError(HeadraceError):
-    """A conversion cannot begin or continue. The message names the file and the remedy. Run the same command to resume."""
+    """A conversion cannot start or continue. The message names the file and the remedy.
+
+    Run the same command again to resume.
+    """
 
 
 class ProgramError(HeadraceError):
-    """The program that was passed to a command has no loader, fails, or never takes a step."""
+    """The program that was passed to a command has no loader, fails, or takes no step."""
 
 
 class OutputError(HeadraceError, OSError):
@@ -114,11 +138,15 @@ class CheckpointError(HeadraceError, ValueError):
 
 
 class StateIndexError(CheckpointError, IndexError):
-    """A state contains an index that the dataset does not have."""
+    """A state contains an index that is outside the dataset."""
 
 
 class TraceError(HeadraceError, LookupError):
-    """The records of a step cannot be determined. The step is after the end, was skipped, or is too old."""
+    """The records of a step cannot be determined.
+
+    The step is after the end, was skipped, or is too old; or the loader omits no record to search
+    for.
+    """
 
 
 class NotDeterministicError(HeadraceError, RuntimeError):
@@ -130,19 +158,28 @@ class TooManyErrorsError(HeadraceError, RuntimeError):
 
 
 class ShardingError(HeadraceError, ValueError):
-    """A batch cannot be placed as the sharding asks, or an operation works with one shard only. The message says which."""
+    """A batch cannot be placed on devices as asked, or an operation needs a single shard.
+
+    The message says which.
+    """
 
 
 class HostsError(HeadraceError, RuntimeError):
-    """The processes of a run cannot continue together: their numbers of batches differ, or one of them failed or stopped."""
+    """The processes of a run cannot continue together.
+
+    Their numbers of batches differ, or one of them failed or stopped.
+    """
 
 
 class ClosedError(HeadraceError, RuntimeError):
-    """The iterator, or writer, was closed before this call."""
+    """The iterator or writer was closed before this call."""
 
 
 class InUseError(HeadraceError, RuntimeError):
-    """An iterator was called while another thread, or the code that a signal handler interrupted, was using it."""
+    """An iterator was called while it was in use.
+
+    It was in use by another thread, or by the code that a signal handler interrupted.
+    """
 
 
 class PicklingError(HeadraceError, ValueError, TypeError):
@@ -150,7 +187,10 @@ class PicklingError(HeadraceError, ValueError, TypeError):
 
 
 class WorkerCrashedError(HeadraceError, RuntimeError):
-    """A task ended its worker several times. The message names the signal or exit code, and the record keys."""
+    """A worker process ended repeatedly while it worked on the same records.
+
+    The message names the signal or exit code, and the record keys.
+    """
 
 
 class DebuggerError(HeadraceError, RuntimeError):
@@ -158,11 +198,14 @@ class DebuggerError(HeadraceError, RuntimeError):
 
 
 class ClusterNotFoundError(HeadraceError, ConnectionError):
-    """There is no Ray cluster at the address, or this process is connected to another one."""
+    """There is no Ray cluster at the address, or this process is connected to another cluster."""
 
 
 class ClusterMismatchError(HeadraceError, RuntimeError):
-    """A node of the Ray cluster has another version of headrace, or unpickles another pipeline, so its stream could differ."""
+    """A node of the Ray cluster would give another stream.
+
+    It has another version of headrace, or unpickles another pipeline.
+    """
 
 
 class ClusterLostError(HeadraceError, ConnectionError):

@@ -37,18 +37,21 @@ __all__ = [*_NAMES, "StateFile", "from_grain_state"]
 
 
 def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataLoaderIterator:
-    """Make an iterator over the records that a Grain `DataLoader` had not yet delivered when its state was taken.
+    """Make an iterator over the records that a Grain `DataLoader` had not delivered yet.
 
-    Each record comes exactly once, whatever number of workers Grain had. If Grain's workers stood at different places, the
-    records that slower workers still owe come first. The iterator's own states are headrace states, for any number of workers.
+    Each record comes exactly once, whatever number of workers Grain had. If some of Grain's workers
+    were ahead of others, the records that slower workers had not delivered come first. States of
+    this iterator are headrace states, for any number of workers.
 
     Args:
-        state: the JSON bytes that `get_state()` of Grain's iterator returned (version 2), of the process with the same shard;
-            or the dict that they encode.
-        loader: a loader of the same records, with `IndexSampler(…, algorithm="grain")` of the same arguments and shard.
+        state: the JSON bytes that `get_state()` of Grain's iterator returned (version 2), in the
+            process with the same shard; or the dict decoded from them.
+        loader: a loader of the same records, with `IndexSampler(…, algorithm="grain")` of the same
+            arguments and shard.
 
     Raises:
-        CheckpointError: the bytes are not such a state, or the sampler differs. The message says what differs.
+        CheckpointError: if `state` is not such a state, or the sampler differs. The message says
+            what differs.
 
     >>> import headrace
     >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")

@@ -1,6 +1,7 @@
-"""A file with the state of one iterator, cheap enough to save at every step.
+"""A file with the state of one iterator, fast enough to save at every step.
 
-The state is written in place with one write call, which the kernel completes even if the process is killed.
+The state is written in place with one write call, which the kernel completes even if the process is
+killed.
 """
 
 from __future__ import annotations
@@ -17,24 +18,30 @@ from ..files.descriptors import write_at
 from ..files.whole_files import WholeFile
 from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with_state
 
+# The kernel copies so many bytes into a file without looking at signals in between.
 PAGE = 4096
-"""Bytes that the kernel copies into a file without looking at signals in between. States are padded to it."""
+"""Size in bytes to which states are padded."""
 LOOK_EVERY = 64  # Saves from one look whether somebody has removed or replaced the file to the next
 
 
 class StateFile:
-    """State of an iterator in a local file, saved at every step. A loop of 5 ms steps takes 1 to 4 % longer.
+    """File with the state of an iterator, saved at every step.
 
-    The file is JSON. After the process ends, however that happens, the file holds a whole state: that of the last `save`, or
-    of the one before if the process was killed during `save`. To survive the loss of the machine, use Orbax's checkpoints,
-    which take milliseconds. Each process has its own file. To resume with another number of processes, pass the contents of
-    all files to `set_states`.
+    A loop of 5 ms steps takes 1 to 4 % longer.
+
+    The file is JSON. After the process ends, even if it is killed, the file holds a complete state:
+    that of the last `save`, or of the one before if the process was killed during `save`. To
+    survive the loss of the machine, use Orbax's checkpoints, which take milliseconds. Each process
+    has its own file. To resume with another number of processes, pass the contents of all files to
+    `set_states`.
 
     Args:
-        path: the file. Missing folders are created. Only the owner may read the file (mode 0600).
+        path: path of the file. Missing folders are created. Only the owner may read the file (mode
+            0600).
 
     Raises:
-        CheckpointError: the path is a folder or too long, or it is relative and the current folder was deleted.
+        CheckpointError: if the path is a folder or too long, or is relative and the current folder
+            was deleted.
 
     >>> import pathlib, tempfile
     >>> import headrace
@@ -60,8 +67,9 @@ class StateFile:
         """Write the current state of the iterator.
 
         Raises:
-            CheckpointError: another file has replaced this one. This is checked at every 64th call.
-            OSError: the file system reports an error.
+            CheckpointError: if another file has replaced this one. This is checked at every 64th
+                call.
+            OSError: if the file system reports an error.
         """
         if self._closed:
             raise ClosedError("the state file was closed; make a new one, StateFile(path).")
@@ -81,16 +89,22 @@ class StateFile:
             raise OSError(error.errno, error.strerror, shorten(error.filename)) from None
 
     def restore(self, iterator: Any, strict: bool = True) -> bool:
-        """Move an iterator to the saved place, and begin to prefetch there. Returns False if nothing was saved yet.
+        """Restore an iterator from the file, and start to prefetch.
+
+        Return True if a state was saved before.
 
         Args:
-            iterator: the iterator to move.
-            strict: False: resume although source, sampler or operations differ from those of the state.
+            iterator: the iterator to restore.
+            strict: False: resume although source, sampler or operations differ from those of the
+                state.
+
+        Returns:
+            True if the iterator was restored; False if there is no file yet.
 
         Raises:
-            TypeError: `iterator` is not an iterator; it may be a loader.
-            CheckpointError: the file cannot be read, is not a state, or belongs to another pipeline. The iterator is not
-                moved.
+            TypeError: if `iterator` is not an iterator; it may be a loader.
+            CheckpointError: if the file cannot be read, is not a state, or belongs to another
+                pipeline. The iterator is not changed.
         """
         with_state(iterator)
         try:
@@ -107,7 +121,7 @@ class StateFile:
         return True
 
     def close(self) -> None:
-        """Close the file. May be called twice."""
+        """Close the file. A second call does nothing."""
         self._closed = True
         self._let_go()
 
@@ -124,7 +138,10 @@ class StateFile:
             raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
 
     def _check_place(self) -> None:
-        """Raise CheckpointError if the path no longer leads to the file that was written last."""
+        """Check that the path still leads to the file written last.
+
+        Raises CheckpointError if another file is there.
+        """
         if self._identity is None:
             return
         try:
@@ -138,7 +155,7 @@ class StateFile:
             )
 
     def _replace(self, content: bytes) -> None:
-        """Replace the file, if there is one, by a new file with this content."""
+        """Write a new file with this content in place of the file at the path."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         whole = WholeFile(str(self._path), 0o600)
         descriptor = whole.file.fileno()

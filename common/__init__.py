@@ -1,1 +1,1 @@
-"""Helpers that several packages use: argument checks, messages, identities of values, and random numbers by key."""
+"""Helpers that several packages use: argument checks, messages, identities, random numbers."""

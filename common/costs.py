@@ -24,7 +24,7 @@ Cost: TypeAlias = Callable[[Int64s], npt.ArrayLike]
 
 @dataclass(frozen=True)
 class AttentionCost:
-    """Cost function `a·L + b·L²` of a sequence of length L.
+    """Cost function of a sequence of length L: `a·L + b·L²`.
 
     Attributes:
         a: cost of one token, for layers that process each token alone.
@@ -42,16 +42,16 @@ class AttentionCost:
 def attention(a: float, b: float) -> AttentionCost:
     """Return the cost function of a transformer: `a·L + b·L²` for a sequence of length L.
 
-    Only the ratio of `a` to `b` matters. For a model of width d with standard blocks (12·d² weights per layer), a token
-    costs as much as 6·d pairs: `attention(6 * d, 1)`.
+    Only the ratio of `a` to `b` matters. For a model of width d with standard blocks (12·d² weights
+    per layer), a token costs as much as 6·d pairs of tokens: `attention(6 * d, 1)`.
 
     Args:
-        a: cost of one token, not negative.
-        b: cost of one pair of tokens, not negative.
+        a: cost of one token, 0 or more.
+        b: cost of one pair of tokens, 0 or more.
 
     Raises:
-        TypeError: `a` or `b` is not a number.
-        ValueError: `a` or `b` is negative or not finite, or both are 0.
+        TypeError: if `a` or `b` is not a number.
+        ValueError: if `a` or `b` is negative or not finite, or both are 0.
 
     >>> attention(2, 1)(np.array([1, 10])).tolist()
     [3.0, 120.0]
@@ -78,11 +78,12 @@ def costs_of(lengths: Int64s, cost: Cost | None = None) -> npt.NDArray[np.float6
         cost: a function of an array of lengths. None: the lengths are the costs.
 
     Returns:
-        `float64[n]`, finite and not negative.
+        `float64[n]`, finite, 0 or more.
 
     Raises:
-        TypeError: `cost` cannot be called, or does not return numbers.
-        LengthsError: `cost` returns a wrong number of costs, or a cost that is negative, NaN or infinite.
+        TypeError: if `cost` cannot be called, or does not return numbers.
+        LengthsError: if `cost` returns a wrong number of costs, or a cost that is negative, NaN or
+            infinite.
 
     >>> costs_of(np.array([1, 3]), lambda lengths: lengths**2).tolist()
     [1.0, 9.0]
@@ -119,14 +120,14 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
     Args:
         lengths: one whole number for each record. Floats are accepted if they are whole.
         count: expected number of records.
-        whose: name of the lengths, with which error messages begin.
+        whose: text with which error messages begin.
 
     Returns:
-        `int64[count]`, read-only. The array itself if it is already such an array.
+        `int64[count]`, read-only: the array itself if it already has this form, else a copy.
 
     Raises:
-        TypeError: the lengths are not numbers.
-        LengthsError: there are not `count` lengths, or a length is negative, NaN or not whole.
+        TypeError: if the lengths are not numbers.
+        LengthsError: if there are not `count` lengths, or a length is negative, NaN or not whole.
 
     >>> as_lengths([3, 5], 2)
     array([3, 5])
@@ -161,8 +162,12 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
 def as_length(length: Any, record: int) -> int:
     """Check the length of one record, and return it as an int.
 
+    Args:
+        length: the length.
+        record: number of the record, for error messages.
+
     Raises:
-        LengthsError: `length` is not a whole number in `[0, 2^62)`.
+        LengthsError: if `length` is not a whole number in `[0, 2^62)`.
 
     >>> as_length(np.float32(3), record=0)
     3
@@ -182,8 +187,8 @@ def as_length(length: Any, record: int) -> int:
 def length_of_field(content: Any, name: str, record: int) -> int:
     """Return the length of a field of a record.
 
-    The length of an array or list is its number of items; of text, its number of bytes in UTF-8; of None, 0. A number is
-    itself the length.
+    The length of an array or list is its number of items; of text, its number of bytes in UTF-8; of
+    None, 0. If the field is a number, this number is the length.
 
     Args:
         content: the record: a dict, a named tuple or a dataclass.
@@ -191,7 +196,7 @@ def length_of_field(content: Any, name: str, record: int) -> int:
         record: number of the record, for error messages.
 
     Raises:
-        LengthsError: the record has no such field, or the field has no length.
+        LengthsError: if the record has no such field, or the field has no length.
 
     >>> length_of_field({"text": "äb", "ids": [4, 9], "n": 7}, "ids", record=0)
     2

@@ -1,4 +1,4 @@
-"""Find the distinct values of an integer array whose equal values mostly stand next to each other."""
+"""Find the distinct values of an int array quickly if equal values mostly are neighbours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def distinct(values: NDArray[Any]) -> list[int]:
-    """Return the distinct values of an array, ascending.
+    """Return the distinct values of an array as a list, in ascending order.
 
     >>> import numpy as np
     >>> distinct(np.array([3, 3, 1, 3]))

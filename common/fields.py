@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 DICTS = (dict, OrderedDict, defaultdict)
-"""Mapping classes that are tree nodes without conversion."""
+"""Mapping classes that are accepted as tree nodes without conversion."""
 
 Named = TypeVar("Named", bound=tuple[Any, ...])
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a named tuple, a dataclass or a mapping as a dict, or None for anything else and for plain dicts.
+    """Return the fields of a named tuple, dataclass or mapping as a dict, or None.
+
+    None stands for other values.
+
+    None also for a plain dict, which needs no conversion.
 
     >>> from typing import NamedTuple
     >>> fields_of(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2)), fields_of((1, 2))
@@ -28,7 +32,9 @@ def fields_of(value: Any) -> dict[str, Any] | None:
 
 
 def replaced(value: Named, **changes: Any) -> Named:
-    """Return a copy of a named tuple with other values in some fields. For dataclasses, use `dataclasses.replace`.
+    """Return a copy of a named tuple with other values in some fields.
+
+    For dataclasses, use `dataclasses.replace`.
 
     >>> from typing import NamedTuple
     >>> replaced(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2), y=3)

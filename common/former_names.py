@@ -1,7 +1,8 @@
-"""The name that this package had before: what was written under it is still read.
+"""Read what was written when this package had another name.
 
-In: names and JSON values with the present name. Out: the same as versions before the change of the name wrote them, and back.
-Whatever is written has the present name; but digests are of values with the former one, so that none of them changed.
+In: names and JSON values with the present name. Out: the same values as former versions wrote them,
+and back. New files have the present name. Digests are computed with the former name, so that the
+change of the name changed no digest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ PRESENT = __name__.partition(".")[0]
 
 
 def formerly(text: str) -> str:
-    """A text with the former name wherever the present one is, in small letters, capitals, or one capital.
+    """Replace the present name of the package in a text by the former one.
+
+    Names in small letters, in capitals, and with one capital are replaced.
 
     >>> formerly(f".{PRESENT}-index") == f".{FORMER}-index", formerly(f"{PRESENT.upper()}_X") == f"{FORMER.upper()}_X"
     (True, True)
@@ -25,7 +28,7 @@ def formerly(text: str) -> str:
 
 
 def now_called(values: Any) -> Any:
-    """JSON values in which each text that is the former name is the present one.
+    """Replace each text in a JSON value that is the former name by the present name.
 
     >>> now_called([{"algorithm": FORMER, "seed": 3}]) == [{"algorithm": PRESENT, "seed": 3}]
     True
@@ -38,14 +41,18 @@ def now_called(values: Any) -> Any:
 
 
 def variable(name: str) -> str:
-    """The environment variable that is set: that of a name of now, or else that of the former name."""
+    """Return the environment variable to read: `name` if it is set, else its former name.
+
+    The present name is returned if the variable is set.
+    """
     return name if name in os.environ else formerly(name)
 
 
 def folder_of(base: str) -> str:
-    """The package's folder in the user's cache folder; that of the former name, if only that is there.
+    """Return the package's folder in the cache folder `base`.
 
-    So what is kept there serves versions of both names, and has one budget.
+    If only a folder with the former name exists, return that one, so that versions of both names
+    share its files and its size limit.
     """
     now, before = (os.path.join(base, name) for name in (PRESENT, FORMER))
     only_before = os.path.isdir(os.path.expanduser(before)) and not os.path.isdir(os.path.expanduser(now))

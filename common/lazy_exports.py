@@ -1,4 +1,4 @@
-"""Lazy imports: a package imports a public name when it is first used, so that worker processes start sooner."""
+"""Lazy imports: public names are imported when first used, so that workers start faster."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from ..errors import MissingExtraError
 
 
 def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package. Module `homes[name]` of the package has the name.
+    """Return a package's `__getattr__`, which imports a public name when it is first used.
 
-    Names that are not in `homes` may come from other packages, through the entry point group `entry_points`. Call this after
-    `if not TYPE_CHECKING:`; otherwise a type checker believes that the package has every name.
+    Call this after `if not TYPE_CHECKING:`; otherwise a type checker believes that the package has
+    every name.
+
+    Args:
+        package: name of the package.
+        homes: for each public name, the module of the package that defines it.
+        entry_points: group of entry points, by which other packages may offer further names.
     """
 
     def get(name: str) -> Any:
@@ -28,10 +33,15 @@ def names_from(package: str, homes: Mapping[str, str], entry_points: str = "") -
 
 
 def optional_library(module: str, user: str, extra: str) -> Any:
-    """Import a module of a package that may be missing. `user` names what needs it, for the error message.
+    """Import a module of a package that may not be installed.
+
+    Args:
+        module: name of the module.
+        user: what needs the module, for the error message.
+        extra: the extra of headrace that installs it.
 
     Raises:
-        MissingExtraError: the module is not installed.
+        MissingExtraError: if the module is not installed.
 
     >>> optional_library("no_such.thing", "tests need nothing", "tests")
     Traceback (most recent call last):
@@ -45,7 +55,7 @@ def optional_library(module: str, user: str, extra: str) -> Any:
 
 
 def installed(group: str, name: str) -> Any:
-    """Return the object that an installed package offers under an entry point, or None if no package does."""
+    """Return what an installed package offers as entry point `name` of `group`, or None."""
     point = _entry_points(group).get(name)
     return None if point is None else point.load()
 

@@ -1,6 +1,7 @@
-"""Format values for error messages: on one line, and briefly, so that no message is longer than about 500 characters.
+"""Format values for error messages: on one line, and short enough for messages of 500 characters.
 
-The time does not grow with the size of the value where Python allows it. Credentials in URLs are hidden (`redaction.py`).
+The time does not grow with the size of the value where Python allows it. Credentials in URLs are
+hidden (`redaction.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def short_repr(value: Any, limit: int = VALUE) -> str:
 
 
 class _Repr(reprlib.Repr):
-    """A `repr` that hides credentials before it cuts: a URL that is cut in half no longer shows that it has credentials."""
+    """A `repr` that hides credentials before it cuts a text."""
+
+    # A URL that is cut in half no longer shows that it has credentials.
 
     def repr_str(self, text: str, level: int) -> str:
         return super().repr_str(redacted(text), level)
@@ -54,7 +57,9 @@ def _hidden(name: Any, value: Any) -> Any:
 
 
 def shorten(text: Any, limit: int = TEXT) -> str:
-    """Return a text on one line, at most `limit` characters. The middle of a longer text is left out.
+    """Return a text on one line of at most `limit` characters.
+
+    The middle of a longer text is left out.
 
     >>> shorten("a path or an error", 11)
     'a pat…error'
@@ -67,7 +72,7 @@ def shorten(text: Any, limit: int = TEXT) -> str:
 
 
 def shorten_lines(text: Any, limit: int = TEXT) -> str:
-    r"""Shorten each line of a text as `shorten` does, and keep the lines.
+    r"""Shorten each line of a text as `shorten` does, and keep the line breaks.
 
     >>> shorten_lines("first line\nweight of 'a': 1 → 2")
     "first line\nweight of 'a': 1 → 2"
@@ -76,7 +81,7 @@ def shorten_lines(text: Any, limit: int = TEXT) -> str:
 
 
 def a_kind_of(value: Any) -> str:
-    """Return the name of a value's class, with its article: "a list", "an array".
+    """Return the name of a value's class with an article: "a list", "an int".
 
     >>> a_kind_of(3), a_kind_of([]), a_kind_of(range(3))
     ('an int', 'a list', 'a range')
@@ -86,7 +91,7 @@ def a_kind_of(value: Any) -> str:
 
 
 def first_few(values: Collection[Any], count: int = 3) -> str:
-    """Return the first values of a collection as text, and the number of the others.
+    """Return the first `count` values as text, followed by the number of the others.
 
     >>> first_few(range(7))
     '0, 1, 2 and 4 more'

@@ -1,4 +1,4 @@
-"""Pickle a pipeline for workers. Large arrays stay beside the pickle, and are not copied."""
+"""Pickle a pipeline for workers. Large arrays are kept outside the pickle, and are not copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..errors import PicklingError
 from .messages import a_kind_of, short_repr, shorten
 
 OUT_OF_BAND = 64 << 10
-"""Minimum bytes of a buffer that stays beside the pickle, where workers share its pages."""
+"""Least size in bytes of a buffer that is kept outside the pickle, in memory that workers share."""
 
 CALLED_FIRST: list[Callable[[], object]] = []
 """Functions that workers call before they unpickle a pipeline."""
@@ -26,10 +26,15 @@ _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
 
 def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value called `name`. Returns the pickle, and the buffers that stay beside it.
+    """Pickle a value, and return the pickle and the large buffers kept outside it.
+
+    Args:
+        value: the value.
+        name: name of the value, for error messages.
 
     Raises:
-        PicklingError: a part of the value cannot be pickled. The message names the part, beginning with `name`.
+        PicklingError: if a part of the value cannot be pickled. The message names the part,
+            beginning with `name`.
     """
     buffers: list[memoryview] = []
 
@@ -53,10 +58,10 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """A pickler that keeps the slots of classes that are pickled by value. cloudpickle builds these classes without slots."""
+    """A pickler that keeps `__slots__` of classes pickled by value, which cloudpickle drops."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Pickle a class with its slots; everything else as cloudpickle does."""
+        """Pickle a class with its slots, and everything else as cloudpickle does."""
         reduced = super().reducer_override(obj)
         if not isinstance(obj, type) or type(reduced) is not tuple or "__slots__" not in vars(obj):
             return reduced
@@ -68,10 +73,12 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Pickler(Pickler):
-    """A pickler that keeps the file names and lines of functions, for tracebacks. cloudpickle leaves names of files out."""
+    """A pickler that also keeps file names and lines of functions, for tracebacks."""
+
+    # cloudpickle leaves out the names of files.
 
     def reducer_override(self, obj: Any) -> Any:
-        """Pickle code with all that it knows; everything else as cloudpickle does."""
+        """Pickle code objects completely, and everything else as cloudpickle does."""
         if type(obj) is not CodeType:
             return super().reducer_override(obj)
         name = obj.co_filename
@@ -91,7 +98,9 @@ def _code(data: bytes, name: str, lines: list[str] | None) -> CodeType:
 
 
 class _AfterCalls:
-    """A value that is unpickled after some functions were called. Pickle loads arguments in their order."""
+    """Wrapper of a value that calls the functions in `CALLED_FIRST` before it is unpickled."""
+
+    # Pickle loads the arguments of a call in their order.
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -115,7 +124,7 @@ def _call_all(functions: list[Callable[[], object]]) -> None:
 
 
 def _culprit(value: Any, name: str, depth: int = 0) -> str:
-    """Return the path, beginning with `name`, of the part of `value` that cannot be pickled."""
+    """Return a text that names the part of `value` that cannot be pickled, by its path."""
     for label, part in _parts(value) if depth < _MAX_DEPTH else ():
         try:
             cloudpickle.dumps(part)
@@ -125,7 +134,7 @@ def _culprit(value: Any, name: str, depth: int = 0) -> str:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of a value that pickle would visit, with their names."""
+    """Yield pairs of a label and a part of a value, for the parts that pickle would visit."""
     if isinstance(value, (list, tuple)):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
     if isinstance(value, dict):

@@ -1,6 +1,7 @@
-"""Hide credentials in texts that people read: messages, reprs, logs and reports. `***` takes their place.
+"""Replace credentials by `***` in texts that people read: messages, reprs, logs and reports.
 
-Every path, URL and message of another library passes through here, mostly from `messages.shorten` and `short_repr`.
+Every path, URL and message of another library passes through here, mostly from `messages.shorten`
+and `short_repr`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ _USER = re.compile(
     r"|(?:(?<=http://)|(?<=https://))[^/\s@?#]{1,4096})@",
     re.IGNORECASE,
 )
-"""Name and password before a host. The password may contain `/`, as S3 keys do. A port before a path does not match. A name
-without a password is hidden in http only: in `abfs://container@account` it names the container.
+"""User name and password before a host in a URL.
+
+The password may contain `/`, as S3 keys do. A port before a path does not match. A name without a
+password is hidden in http URLs only: in `abfs://container@account` it names the container.
 """
 
 _PARAMETER = re.compile(r"([?&;#]([^=&;?#\s'\"<>]{1,100})=)((?:(?!#[^=&;?#\s]{1,100}=)[^&;\s'\"<>)])+)")
@@ -37,13 +40,13 @@ _SETTING = re.compile(
     r"(?:['\"]?\s*[=:]\s*['\"]?|\"?>))(?:(?:Bearer|Basic)\s+)?[^\s'\",&;)}<>]+",
     re.IGNORECASE,
 )
-"""Credentials in texts of libraries: `secret_access_key=…`, `"token": "…"`, `Authorization: Bearer …`, `<AWSAccessKeyId>`."""
+"""Credentials in texts of libraries, such as `secret_access_key=…` or `Authorization: Bearer …`."""
 
 _SHORTEST = 4  # Values of options that are shorter tell nothing, and would hide parts of words
 
 
 def redacted(text: str) -> str:
-    """Return the text with the credentials of its URLs hidden.
+    """Return the text with credentials in URLs replaced by `***`.
 
     >>> redacted("s3://AK:SECRET@bucket/a.parquet"), redacted("https://host/a.npy?id=7&api_key=SECRET")
     ('s3://***@bucket/a.parquet', 'https://host/a.npy?id=7&api_key=***')
@@ -56,7 +59,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
-    """Return the message of a store library with all credentials hidden, also those in `options`.
+    """Return a store library's message without credentials, including secrets in `options`.
 
     >>> redacted_error("denied: api_key=SECRET, user 42", [("secret", "user 42")])
     'denied: api_key=***, ***'
@@ -67,11 +70,12 @@ def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
 
 
 def secrets_in(url: str) -> list[tuple[str, str]]:
-    """Return the credentials in a URL as (name, value) pairs, because libraries may show them without the rest of the URL.
+    """Return the credentials in a URL as (name, value) pairs, to hide them in other texts.
 
     >>> secrets_in("https://me:SECRET@host/a?sig=OTHER")
     [('secret', 'me:SECRET'), ('secret', 'SECRET'), ('secret', 'OTHER')]
     """
+    # Libraries may show a credential without the rest of the URL.
     users = [found[0][:-1] for found in _USER.finditer(url)]
     passwords = [user.partition(":")[2] for user in users]
     values = [found[3] for found in _PARAMETER.finditer(url) if _parameter(found).endswith(HIDDEN)]
@@ -79,7 +83,11 @@ def secrets_in(url: str) -> list[tuple[str, str]]:
 
 
 def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = ()) -> BaseException:
-    """Return an exception without credentials, for use as a cause: `error` itself, or a stand-in if its text shows some."""
+    """Return an exception without credentials, to be used as a cause.
+
+    It is `error` itself if its texts show no credentials, else a new exception with a class of the
+    same name.
+    """
     told = list(_texts_in(error))
     if [redacted_error(text, options) for text in told] == told:
         return error
@@ -89,7 +97,10 @@ def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = (
 
 
 def raise_without_secrets(failure: BaseException, error: BaseException, options: Iterable[tuple[str, Any]]) -> NoReturn:
-    """Raise `failure` from a library's `error`, of which credentials are hidden. Call it in an `except` block."""
+    """Raise `failure` with a library's `error`, without credentials, as its cause.
+
+    Call it in an `except` block.
+    """
     failure.__cause__ = without_secrets(error, options)
     try:
         raise failure
@@ -98,7 +109,7 @@ def raise_without_secrets(failure: BaseException, error: BaseException, options:
 
 
 def _texts_in(error: BaseException | None) -> Iterable[str]:
-    """Yield all texts that a traceback prints of an exception and of its causes."""
+    """Yield all texts that a traceback shows of an exception and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -107,7 +118,7 @@ def _texts_in(error: BaseException | None) -> Iterable[str]:
 
 
 def is_secret_name(name: Any) -> bool:
-    """True if the value of an option of this name must be hidden.
+    """Return True if the value of an option with this name must be hidden.
 
     >>> is_secret_name("aws_secret_access_key"), is_secret_name("tokens"), is_secret_name("region")
     (True, False, False)

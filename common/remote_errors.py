@@ -1,8 +1,9 @@
-"""Send exceptions between processes. The user gets the original type where possible, with the worker's traceback as the cause.
+"""Send exceptions between processes, with their type and the worker's traceback where possible.
 
-Unpickling an exception calls its class with `args`. A user's constructor may want other arguments, or build another message
-from them. Then the exception is rebuilt without a call of the constructor. If that is impossible too, because the class or
-its contents cannot be pickled, a subclass of the nearest class that can be pickled is made, so that `except` still matches.
+Unpickling an exception calls its class with `args`. A user's constructor may need other arguments,
+or build another message from them. Then the exception is rebuilt without calling its constructor.
+If that is impossible too, because the class or its contents cannot be pickled, a subclass of the
+nearest class that can be pickled is made, so that `except` still matches.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from .redaction import redacted
 
 
 class RemoteTracebackError(Exception):
-    """Text of the traceback in the worker process. It is the cause of the exception in the user's process."""
+    """Text of the traceback in the worker process.
+
+    It is the cause of the exception that the user gets.
+    """
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
 
 
 class _Rebuilt:
-    """Stand-in that is pickled in place of an exception, and unpickles as an exception of its class."""
+    """Pickled in place of an exception; it unpickles as an exception of the same class."""
 
     def __init__(self, *fields: Any) -> None:
         self._fields = fields
@@ -44,7 +48,15 @@ def rebuilt(
     name: str = "",
     message: str = "",
 ) -> BaseException:
-    """Make an exception without a call of its constructor. With a `name`, make one of a subclass that has this message."""
+    """Make an exception without calling its constructor.
+
+    Args:
+        kind: class of the exception.
+        arguments: its `args`.
+        attributes: its other attributes.
+        name: if not empty, the name of a new subclass of `kind`, whose text is `message`.
+        message: text of the exception of the new subclass.
+    """
     if name:
         kind = type(name, (kind,), {"__str__": lambda error: message, "__module__": kind.__module__})
     error: BaseException = _builtin(kind).__new__(kind, *arguments)
@@ -56,7 +68,7 @@ def rebuilt(
 
 
 def encode(error: BaseException) -> bytes:
-    """Pickle an exception, as close to the original as can be unpickled in another process."""
+    """Pickle an exception so that `decode` makes one like it in another process."""
     text = redacted("".join(traceback.format_exception(error)))
     copies = (data for copy in _copies(error) if (data := _that_comes_back(copy, error)) is not None)
     builtin = _builtin(type(error))
@@ -64,7 +76,7 @@ def encode(error: BaseException) -> bytes:
 
 
 def _copies(error: BaseException) -> Iterator[Any]:
-    """Yield stand-ins for an exception, the most faithful first. The last one can always be pickled."""
+    """Yield copies of an exception, the most faithful first. The last one can always be pickled."""
     yield error
     yield _Rebuilt(type(error), error.args, _attributes(error))
     for kind in type(error).__mro__:
@@ -78,7 +90,10 @@ def _stand_in(kind: type[BaseException], error: BaseException) -> _Rebuilt:
 
 
 def _that_comes_back(copy: Any, error: BaseException) -> bytes | None:
-    """Pickle a copy of an exception. Returns None if its message or its picklable attributes would not survive."""
+    """Pickle a copy of an exception, or return None if it would lose something.
+
+    It must keep its message and its attributes when it is unpickled.
+    """
     try:
         data = cloudpickle.dumps(copy)
         found = pickle.loads(data)
@@ -91,7 +106,7 @@ def _that_comes_back(copy: Any, error: BaseException) -> bytes | None:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """Return all attributes of an exception that can be pickled."""
+    """Return the attributes of an exception that can be pickled, by name."""
     held = dict(vars(error))
     for kind in type(error).__mro__:
         for name, member in vars(kind).items():
@@ -110,7 +125,7 @@ def _comes_back(value: Any) -> bool:
 
 
 def _builtin(kind: type[BaseException]) -> type[BaseException]:
-    """Return the nearest built-in base class."""
+    """Return the nearest built-in base class of an exception class."""
     return next(base for base in kind.__mro__ if base.__module__ == "builtins")
 
 
@@ -122,7 +137,7 @@ def _message(error: BaseException) -> str:
 
 
 def decode(data: bytes) -> Exception:
-    """Unpickle an exception that `encode` pickled."""
+    """Unpickle an exception that `encode` pickled, with the worker's traceback as its cause."""
     copies, text = pickle.loads(data)
     error = _first_that_loads(copies)
     error.__cause__ = RemoteTracebackError(text)

@@ -1,8 +1,8 @@
-"""What headrace needs of the operating system, and fallbacks where the system lacks it.
+"""What headrace needs of the operating system, and replacements where the system lacks it.
 
-Linux has all of it. macOS lacks anonymous memory with a descriptor, packets on local sockets and `/proc`, and a process that
-has loaded its frameworks must not be forked. There, and with `HEADRACE_TRANSPORT=portable`, worker processes use only what
-every POSIX system has.
+Linux has all of it. macOS lacks anonymous memory with a descriptor, packets on local sockets and
+`/proc`, and a process that has loaded its frameworks must not be forked. There, and with
+`HEADRACE_TRANSPORT=portable`, worker processes use only what every POSIX system has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from .messages import short_repr
 
 TRANSPORT = "HEADRACE_TRANSPORT"
-"""Environment variable that selects the transport of worker processes."""
+"""Environment variable that selects how worker processes exchange data with the main process."""
 
 _PARTS = ((os, "memfd_create"), (os, "fork"), (os, "waitid"), (socket, "SOCK_SEQPACKET"))
 _THREADS = "/proc/self/task"
@@ -25,10 +25,13 @@ _MEMORY = "/dev/shm"
 
 
 def is_portable() -> bool:
-    """Return True if worker processes use only what every POSIX system has: Linux features are missing, or the user asks.
+    """Return True if worker processes use only what every POSIX system has.
+
+    This is so if the system lacks features of Linux, or if the user asks for it by
+    `HEADRACE_TRANSPORT=portable`.
 
     Raises:
-        ValueError: the variable `HEADRACE_TRANSPORT` has a value other than "portable".
+        ValueError: if the variable `HEADRACE_TRANSPORT` has a value other than "portable".
     """
     wish = os.environ.get(TRANSPORT, "")
     if wish not in ("", "portable"):
@@ -37,23 +40,28 @@ def is_portable() -> bool:
 
 
 def has_processes() -> bool:
-    """Return True if worker processes can run: the system is POSIX."""
+    """Return True if worker processes can run, i.e. if the system is POSIX."""
     return hasattr(socket, "AF_UNIX") and hasattr(signal, "SIGKILL")
 
 
 def can_fork() -> bool:
-    """Return True if this process may be forked: it has one thread, and no library that forbids it."""
+    """Return True if this process may be forked: it runs on Linux and has a single thread."""
     return not is_portable() and len(os.listdir(_THREADS)) == 1
 
 
 def anonymous_file(name: str, size: int) -> int:
     """Create a file of `size` bytes without a name, and return its descriptor.
 
-    The file is in memory if the system has such files and enough memory. Its space is reserved, so that writing to a mapping
-    of it cannot end the process. It disappears with its last descriptor and mapping. Tools that list open files show `name`.
+    The file is in memory if the system has such files and enough memory. Its space is reserved, so
+    that writing to a mapping of the file cannot end the process. The file disappears with its last
+    descriptor and mapping.
+
+    Args:
+        name: text that tools show which list open files.
+        size: number of bytes.
 
     Raises:
-        OSError: there is not enough space, or no free descriptor.
+        OSError: if there is not enough space, or no free descriptor.
     """
     if not is_portable():
         return _sized(os.memfd_create(name), size)

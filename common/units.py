@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def format_seconds(seconds: float) -> str:
-    """Format seconds with a fitting unit.
+    """Format a number of seconds with a suitable unit.
 
     >>> format_seconds(0.00214), format_seconds(3.5), format_seconds(0.00003), format_seconds(0.0)
     ('2.1 ms', '3.5 s', '30 µs', '0 µs')
@@ -16,7 +16,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(nbytes: float) -> str:
-    """Format a number of bytes with a fitting unit.
+    """Format a number of bytes with a suitable unit.
 
     >>> format_bytes(800), format_bytes(9_633_792), format_bytes(2e12)
     ('800 B', '9.6 MB', '2.0 TB')
@@ -37,7 +37,7 @@ def format_count(count: float) -> str:
 
 
 def format_share(share: float) -> str:
-    """Format a share as a percentage.
+    """Format a share, 0 to 1, as a percentage.
 
     >>> format_share(0.254)
     '25 %'

@@ -13,18 +13,18 @@ from .messages import a_kind_of, short_repr
 
 
 def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str) -> int:
-    """Return `value` as an int, if it is a whole number in `[low, high]`.
+    """Return `value` as an int, after checking that it is a whole number in `[low, high]`.
 
     Args:
-        name: name of the argument, for the message.
+        name: name of the argument, for the error message.
         value: an int, or a NumPy integer.
-        low: least value.
-        high: largest value; None for no limit.
-        remedy: completes the "pass …" of the message.
+        low: least allowed value.
+        high: largest allowed value; None for no limit.
+        remedy: what to pass instead, for the error message.
 
     Raises:
-        TypeError: `value` is not a whole number.
-        ValueError: `value` is outside the range.
+        TypeError: if `value` is not a whole number.
+        ValueError: if `value` is outside the range.
 
     >>> whole_number("batch_size", 8, 1, None, "a positive int")
     8
@@ -48,10 +48,10 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def one_of(name: str, value: Any, *choices: str) -> Any:
-    """Return `value`, if it is one of the choices.
+    """Return `value`, after checking that it is one of the choices.
 
     Raises:
-        ValueError: `value` is not one of the choices.
+        ValueError: if `value` is not one of the choices.
 
     >>> one_of("on_error", "skip", "raise", "skip")
     'skip'
@@ -63,10 +63,15 @@ def one_of(name: str, value: Any, *choices: str) -> Any:
 
 
 def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
-    """Return `value` as it is, if it is a bool of Python or NumPy.
+    """Return `value` unchanged, after checking that it is a bool of Python or NumPy.
+
+    Args:
+        name: name of the argument, for the error message.
+        value: the value.
+        remedy: what to pass instead, for the error message.
 
     Raises:
-        TypeError: `value` is not a bool. The message ends with "pass" and the remedy.
+        TypeError: if `value` is not a bool.
 
     >>> true_or_false("drop_remainder", True)
     True

@@ -1,1 +1,1 @@
-"""Hints for names of other libraries that people try: package names, arguments and methods, with replacements."""
+"""Hints for users of other libraries: what to write in headrace for a name, argument or method."""

@@ -1,4 +1,4 @@
-"""Decorators that make a function or class explain what to write for an argument that it does not have."""
+"""Decorators that add hints to the error for an argument that a function does not have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def explains_arguments(kind: ClassT) -> ClassT:
-    """Make the public methods of a class, including inherited ones, explain unknown arguments."""
+    """Make the public methods of a class raise an error with a hint for unknown arguments.
+
+    Inherited methods are included.
+    """
     methods = {name: method for base in reversed(kind.__mro__[:-1]) for name, method in vars(base).items()}
     for name, method in methods.items():
         if not name.startswith("_") and not (isinstance(method, FunctionType) and hasattr(method, "__wrapped__")):
@@ -24,13 +27,16 @@ def explains_arguments(kind: ClassT) -> ClassT:
 
 
 def explains_init(kind: ClassT) -> ClassT:
-    """Make the constructor of a class explain unknown arguments."""
+    """Make the constructor of a class raise an error with a hint for unknown arguments."""
     setattr(kind, "__init__", explained_as(kind.__name__)(vars(kind)["__init__"]))  # noqa: B010 (mypy allows no assignment)
     return kind
 
 
 def _explained(label: str, method: Any) -> Any:
-    """Return a method that explains unknown arguments, or None for other objects and for methods that accept any argument."""
+    """Return a method that raises an error with a hint for unknown arguments.
+
+    None for objects that are not methods, and for methods that accept any argument.
+    """
     if isinstance(method, staticmethod):
         explained = _explained(label, method.__func__)
         return explained and type(method)(explained)
@@ -39,7 +45,11 @@ def _explained(label: str, method: Any) -> Any:
 
 
 def explained_as(label: str) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator: the function, under the name `label`, explains unknown arguments."""
+    """Return a decorator for a function that raises an error with a hint for unknown arguments.
+
+    Args:
+        label: name of the function in the error message, such as "MapDataset.shuffle".
+    """
 
     def explain(function: FunctionT) -> FunctionT:
         @functools.wraps(function)

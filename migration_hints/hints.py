@@ -1,6 +1,7 @@
-"""Find the replacement for names of other libraries, and for misspelled names. The result is the end of an error message.
+"""Find what to write in place of a name of another library or a misspelled name.
 
-The texts are in `hints.json`. Code in them is between backticks, and `test_foreign_names.py` runs it.
+The result is the end of an error message. The texts are in `hints.json`; code in them is between
+backticks, and `test_foreign_names.py` runs it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ _CHAINS = "what it does is a method of headrace.MapDataset or headrace.IterDatas
 
 @cache
 def tables() -> dict[str, dict[str, dict[str, str]]]:
-    """Return all hints: for arguments, methods and the package, each by owner. Later owners override earlier ones."""
+    """Return all hints as nested dicts: "arguments", "methods" or "package"; owner; name; text.
+
+    Hints of later owners override those of earlier ones.
+    """
     loaded: dict[str, Any] = json.loads(Path(__file__).with_name("hints.json").read_text("utf-8"))
     return loaded
 
 
 def remedies(what: str, *of: str) -> dict[str, str]:
-    """Return the hints for arguments or methods of something that may have several names."""
+    """Return the hints for arguments or methods of an object, by name.
+
+    Args:
+        what: "arguments", "methods" or "package".
+        *of: names of the object or function; it may have several.
+    """
     found: dict[str, str] = {}
     for owners, texts in tables()[what].items():
         if not set(of).isdisjoint(owners.split(", ")):
@@ -33,7 +42,7 @@ def remedies(what: str, *of: str) -> dict[str, str]:
 
 
 def unknown_argument(function: str, name: str, known: Sequence[str]) -> TypeError:
-    """Make the error for an unknown argument.
+    """Make the TypeError for an unknown argument, with a hint.
 
     Args:
         function: name of the function as it is called: "load", "MapDataset.shuffle".
@@ -47,7 +56,10 @@ def unknown_argument(function: str, name: str, known: Sequence[str]) -> TypeErro
 
 
 def argument_instead(function: str, name: str, known: Sequence[str]) -> str:
-    """Return the hint for an unknown argument: of another library, or misspelled; "" if there is none.
+    """Return the hint for an unknown argument.
+
+    If there is no replacement and no similar name, the hint lists the arguments that the function
+    has.
 
     >>> argument_instead("load", "num_workers", [])
     'use worker_count=2'
@@ -66,7 +78,7 @@ def argument_instead(function: str, name: str, known: Sequence[str]) -> str:
 
 @cache
 def methods_instead(kind: str) -> dict[str, str]:
-    """Return the hints for methods that a kind of object does not have.
+    """Return the hints for methods that a kind of object does not have, by method name.
 
     >>> methods_instead("MapDataset")["take"]
     'use `dataset[:count]`'
@@ -80,7 +92,7 @@ def methods_instead(kind: str) -> dict[str, str]:
 
 
 def no_attribute(name: str) -> AttributeError:
-    """Make the error for a name that the package does not have.
+    """Make the AttributeError for a name that the package lacks, with a hint if there is one.
 
     >>> no_attribute("FilterTransform")
     AttributeError("module 'headrace' has no attribute 'FilterTransform'; use headrace.Filter")

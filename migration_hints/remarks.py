@@ -1,4 +1,4 @@
-"""Objects that explain what to write when a missing method, item or `next` is used."""
+"""Objects whose errors say what to write in place of a missing method, item or `next`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 
 class NotHereError(TypeError, AttributeError):
-    """Missing operation of Python: a TypeError, as Python raises, that also makes `hasattr` return False."""
+    """Error for a missing operator or special method.
+
+    It is a TypeError, as Python raises, and an AttributeError, so that `hasattr` returns False.
+    """
 
 
 class NotHere:
-    """Replacement of a special method that an object does not have. It explains what to write.
+    """Attribute in place of a special method that an object lacks. Reading it raises a hint.
 
     Args:
         message: text of the error.
@@ -25,7 +28,7 @@ class NotHere:
 
 
 class RemarksOfClass(ABCMeta):
-    """Metaclass that explains missing class attributes, as the objects of the class do."""
+    """Metaclass that raises hints for missing attributes of a class, as its objects do."""
 
     if not TYPE_CHECKING:  # which is to find such names itself
 
@@ -34,10 +37,10 @@ class RemarksOfClass(ABCMeta):
 
 
 class Remarks(metaclass=RemarksOfClass):
-    """Base of datasets and loaders that explains what to write for a method of another library.
+    """Base of datasets and loaders that raises hints for methods of other libraries.
 
     Attributes:
-        _asked_as: name of the kind of object in messages and in the tables.
+        _asked_as: name of the kind of object in messages and in `hints.json`.
     """
 
     _asked_as = ""
@@ -51,7 +54,7 @@ class Remarks(metaclass=RemarksOfClass):
 
 
 def _message(own: Any, name: str) -> str:
-    """Return the hint for a name that objects of a class do not have, or ""."""
+    """Return the hint for an attribute that objects of a class lack, or "" for no hint."""
     if name.startswith("_"):
         return ""
     from .hints import methods_instead

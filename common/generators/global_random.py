@@ -1,8 +1,10 @@
-"""Seed, save and restore the global random generators of a process: NumPy's, `random`'s, and torch's if it is loaded.
+"""Seed, save and restore the global random generators of a process.
 
-A worker reseeds them when it starts, because it may be a copy of another process. For each element they are seeded by the
-element's place, so that an operation that uses them gives the same result on any worker. Operations that use the generator
-of `RandomMapTransform` need none of this.
+These are the generators of NumPy and `random`, and torch's if torch is loaded.
+
+A worker seeds them anew when it starts, since it may be a copy of another process. For each element
+they are seeded by the element's position, so that an operation that uses them gives the same result
+on any worker. Operations that use the generator of `RandomMapTransform` do not need this.
 """
 
 from __future__ import annotations
@@ -19,18 +21,24 @@ import numpy as np
 
 
 def _torch() -> Any:
-    """Return torch's CPU generator, or None if torch is not loaded, or another thread is still loading it."""
+    """Return torch's CPU generator, or None if torch is not loaded yet.
+
+    It is not loaded yet while another thread is loading it.
+    """
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
 def _numpy() -> Any:
-    """Return `numpy.random`, or None if it is not loaded, or another thread is still loading it."""
+    """Return `numpy.random`, or None if it is not loaded yet.
+
+    It is not loaded yet while another thread is loading it.
+    """
     module = sys.modules.get("numpy.random")
     return module if hasattr(module, "get_bit_generator") else None
 
 
 def reseed() -> None:
-    """Give all global generators new states from the system. Called when a worker begins."""
+    """Give all global generators new random states from the system. Called when a worker starts."""
     random.seed()
     if _numpy() is not None:
         _set_numpy(None)
@@ -38,23 +46,26 @@ def reseed() -> None:
 
 
 def reseed_torch() -> None:
-    """Give torch's generator a new state from the system, if torch is loaded."""
+    """Give torch's generator a new random state from the system, if torch is loaded."""
     if (generator := _torch()) is not None:
         generator.seed()
 
 
 class LateTorch:
-    """Detector of an operation that loads torch. A fresh torch generator has the same state in every process.
+    """Detects that torch was loaded after this object was made, e.g. by an operation.
+
+    Torch's generator must then be seeded: right after loading, it has the same state in every
+    process.
 
     Attributes:
-        seen: True once torch is loaded; then `has_come` has nothing more to report.
+        seen: True if torch was already loaded, or `has_come` has already returned True.
     """
 
     def __init__(self) -> None:
         self.seen = "torch" in sys.modules
 
     def has_come(self) -> bool:
-        """Return True once: at the first call after torch was loaded."""
+        """Return True at the first call after torch was loaded, else False."""
         if self.seen or _torch() is None:
             return False
         self.seen = True
@@ -62,7 +73,14 @@ class LateTorch:
 
 
 def seed_all(seed: int, position: int, row: int, operation: int) -> None:
-    """Seed all global generators by an element's place (seed, position, row) and the number of the operation."""
+    """Seed all global generators by the place of an element (seed, position, row) and an operation.
+
+    Args:
+        seed: seed of the run.
+        position: position of the element.
+        row: number of the element's row at this position.
+        operation: number of the operation.
+    """
     key = blake2b(struct.pack("<4Q", seed & _WORD, position & _WORD, row & _WORD, operation), digest_size=56).digest()
     random.seed(int.from_bytes(key[:24]))
     _set_numpy(np.frombuffer(key, np.uint32, 6, 24))
@@ -74,7 +92,7 @@ _WORD = (1 << 64) - 1
 
 
 def _set_numpy(words: Any) -> None:
-    """Seed NumPy's global generator with words `uint32[n]`, or from the system if None. Any bit generator works."""
+    """Seed NumPy's global generator with `words`, `uint32[n]`, or from the system for None."""
     bits = np.random.get_bit_generator()  # type: ignore[attr-defined]  # NumPy's stubs lack it
     if isinstance(bits, np.random.MT19937):
         np.random.seed(words)
@@ -83,7 +101,10 @@ def _set_numpy(words: Any) -> None:
 
 
 def states() -> tuple[Any, ...]:
-    """Return the states of the generators of Python, NumPy and torch; None for a library that is not loaded."""
+    """Return the states of the global generators of Python, NumPy and torch.
+
+    None stands for a library that is not loaded.
+    """
     numpys, torchs = _numpy(), _torch()
     return (
         random.getstate(),
@@ -94,7 +115,7 @@ def states() -> tuple[Any, ...]:
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Restore the global generators when the block ends."""
+    """Context manager that restores the global generators at the end of the block."""
     pythons, numpys, torchs = states()
     try:
         yield

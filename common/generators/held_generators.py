@@ -1,8 +1,8 @@
-"""Find and seed the random generators that operations hold: in closures, in attributes, in objects of libraries.
+"""Find and seed the random generators that operations hold in closures, attributes and objects.
 
-Workers get copies of these generators, all with the same state, so that two workers would draw the same numbers. Therefore
-each is seeded for each element. A generator in a module's global variable is not found if pickle stores only the name of the
-function that uses it.
+Workers get copies of these generators, all with the same state, so two workers would draw the same
+numbers. Therefore each is seeded for each element. A generator in a module's global variable is not
+found if pickle stores only the name of the function that uses it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import numpy as np
 
 
 def held_generators(value: Any) -> list[Any]:
-    """Return the generators in a value: NumPy's `Generator` and `RandomState`, `random.Random`, and `torch.Generator`.
+    """Return the random generators that a value contains.
 
-    A pickler walks through the value; its output is dropped.
+    These are NumPy's `Generator` and `RandomState`, `random.Random`, and `torch.Generator`.
 
     >>> generator = np.random.default_rng(0)
     >>> held_generators(lambda record: record + generator.random()) == [generator]
     True
     """
+    # A pickler walks through the value; its output is thrown away.
     import cloudpickle  # 10 ms of an import
 
     kinds = _kinds()
@@ -36,7 +37,7 @@ def held_generators(value: Any) -> list[Any]:
         """Pickler that records the random generators in a value."""
 
         def persistent_id(self, value: Any) -> str | None:
-            """Record a generator, and do not look inside it."""
+            """Record a generator, and tell the pickler not to look inside it."""
             if not isinstance(value, kinds):
                 return None
             found[id(value)] = value
@@ -48,7 +49,10 @@ def held_generators(value: Any) -> list[Any]:
 
 
 def held_by_each(operations: Sequence[Any]) -> dict[int, list[Any]]:
-    """Map the number of each operation to the generators it holds. Operations that hold none are left out."""
+    """Return a dict from the number of each operation to the generators it holds.
+
+    Operations without generators are not in the dict.
+    """
     return {number: held for number, one in enumerate(operations) if (held := held_generators(one))}
 
 
@@ -66,7 +70,15 @@ class _Nowhere:
 
 
 def seed_held(generators: Sequence[Any], seed: int, position: int, row: int, operation: int) -> None:
-    """Seed each generator by the element's place, the number of the operation, and the generator's own number."""
+    """Seed each generator by an element's place and the number of an operation.
+
+    Args:
+        generators: generators that the operation holds; each also gets its own number in the seed.
+        seed: seed of the run.
+        position: position of the element.
+        row: number of the element's row at this position.
+        operation: number of the operation.
+    """
     for number, generator in enumerate(generators):
         place = (seed & _WORD, position & _WORD, row & _WORD, operation, number)
         key = blake2b(struct.pack("<5Q", *place), digest_size=32).digest()
@@ -86,7 +98,7 @@ _WORD = (1 << 64) - 1
 
 @contextmanager
 def left_as_they_were(generators: Sequence[Any]) -> Iterator[None]:
-    """Restore the states of the generators when the block ends."""
+    """Context manager that restores the states of the generators at the end of the block."""
     states = [_state(generator) for generator in generators]
     try:
         yield

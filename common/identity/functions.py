@@ -1,7 +1,8 @@
-"""Digest of what a function does, for results that are kept: the digest changes if the code or what it refers to changes.
+"""Digest of a function, for cached results: it changes with the code and what the code refers to.
 
-It covers the code, constants, defaults, the closure, globals that the code names, functions and classes of the function's
-own module, and attributes of objects. Functions of other modules count by name only.
+It covers the code, constants, defaults, the closure, globals that the code names, functions and
+classes of the function's own module, and attributes of objects. Functions of other modules count by
+name only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from .values import described
 
 _DEPTH = 6
-"""Depth to which objects inside objects are described. Below it, only their classes are."""
+"""Depth to which nested objects are described; deeper objects are described by their class only."""
 
 
 def function_identity(function: Any) -> str:
@@ -34,10 +35,11 @@ def function_identity(function: Any) -> str:
 
 
 class _Told:
-    """Collector of plain values that describe a function and what it refers to.
+    """Describes a function and what it refers to in plain values.
 
     Args:
-        module: name of the function's module. Functions and classes of this module are described by their code.
+        module: name of the function's module. Functions and classes of this module are described by
+            their code.
     """
 
     def __init__(self, module: str | None) -> None:
@@ -96,7 +98,8 @@ def _names(code: CodeType) -> list[str]:
 
 
 def _pickled(value: Any) -> str:
-    """Return a digest of the pickle of an object, or "" if it cannot be pickled. For objects that are not written in Python."""
+    """Return a digest of an object's pickle, or "" if it cannot be pickled."""
+    # For objects that are not written in Python.
     try:
         return hashlib.sha256(pickle.dumps(value, 4)).hexdigest()
     except Exception:

@@ -1,8 +1,8 @@
-"""Describe a value in plain JSON values: the same in every process, on every machine and with every Python.
+"""Describe a value in JSON values that are the same in every process, on every machine and Python.
 
-Descriptions and their digests identify operations, samplers and sources in a state. They never contain a `repr` with an
-address, or bytecode. Names come without their module, because the same file may be `__main__` in one run and a module in
-the next.
+Descriptions and their digests identify operations, samplers and sources in a state. They contain no
+`repr` with an address, and no bytecode. Names come without their module, since the same file may be
+`__main__` in one run and a module in the next.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ MAX_BYTES = 4096  # So much of an array in a record is looked at
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """The description of a value in version 1, and the present one."""
+    """Two descriptions of a value: the one of version 1, and the present one."""
 
     before: Any
     now: Any
 
 
 class Redescribed(dict[str, Any]):
-    """A fingerprint that has more names now than in states written before.
+    """A fingerprint with more entries than states of earlier versions have.
 
     Attributes:
-        before: what was said of the same thing then.
+        before: the fingerprint of the same object in earlier versions.
     """
 
     def __init__(self, now: dict[str, Any], before: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ class Redescribed(dict[str, Any]):
 
 
 def digest(description: Any, length: int) -> str:
-    """Return the digest of a description, `length` hexadecimal digits."""
+    """Return a digest of a description, as `length` hexadecimal digits."""
     return _digits(_read(description, before=False), length)
 
 
@@ -67,7 +67,7 @@ def digest_of(*arrays: np.ndarray[Any, Any]) -> str:
 
 
 def digest_before(description: Any, length: int) -> str:
-    """The digits that version 1 gave."""
+    """Return the digest that version 1 computed, as `length` hexadecimal digits."""
     return _digits(_read(description, before=True), length)
 
 
@@ -116,7 +116,7 @@ def described(value: Any, depth: int = 0) -> Any:
 
 
 def described_whole(value: Any) -> Any:
-    """Describe a value as `described` does, with all attributes of an object, even if it cannot be called."""
+    """Describe a value like `described`, but always with all attributes of an object."""
     return _object(value, 0) if hasattr(value, "__dict__") or _in_slots(value) else described(value)
 
 
@@ -133,7 +133,8 @@ _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
 
 def _getter(value: Any) -> Any:
-    """Return the arguments of an `operator.itemgetter` or a similar object, which has no attributes."""
+    """Return the arguments of an `operator.itemgetter` or a similar object."""
+    # Such an object has no attributes to describe.
     return _inside(value.__reduce__()[1], MAX_DEPTH)
 
 
@@ -142,7 +143,10 @@ def _array(array: Any, content: bytes) -> list[Any]:
 
 
 def _function(function: Callable[..., Any], depth: int) -> Any:
-    """A function by its name; now by what is plain in its closure, its defaults and the object that it is a method of, too."""
+    """Describe a function by its name, and the plain values in its closure and its defaults.
+
+    A method is also described by its object. In version 1, the name alone counted.
+    """
     name = str(function.__qualname__)
     parts = {} if depth >= MAX_DEPTH else {key: _inside(part, depth + 1) for key, part in _parts_of(function)}
     return Grown(name, [name, parts]) if parts else name
@@ -169,12 +173,18 @@ def _parts_of(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _rebound(code: Any) -> frozenset[str]:
-    """Return the closure variables that the function assigns, such as a counter. They do not count as parameters."""
+    """Return the closure variables that a function assigns, such as a counter.
+
+    They do not count as parameters of the function.
+    """
     return frozenset(step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF")
 
 
 def _inside(value: Any, depth: int) -> Any:
-    """Describe the values in a closure. Of values that may change (lists, dicts, arrays), only the kind counts."""
+    """Describe a value in a closure.
+
+    Lists, dicts and arrays may change, so only their kind counts.
+    """
     if isinstance(value, tuple) and len(value) <= MAX_ITEMS and depth <= MAX_DEPTH:
         return [_inside(item, depth + 1) for item in value]
     if _is_plain(value):
@@ -187,7 +197,10 @@ def _inside(value: Any, depth: int) -> Any:
 
 
 def plain_attributes(value: Any) -> dict[str, Any]:
-    """Return attributes that are numbers, strings or small tuples of these. Objects of the standard library have none."""
+    """Return the attributes that are numbers, strings, or small tuples of these.
+
+    Empty for objects of the standard library.
+    """
     if isinstance(value, ModuleType) or type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
         return {}
     attributes = getattr(value, "__dict__", None) or {}
