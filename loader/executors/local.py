@@ -18,7 +18,7 @@ from ..timing.profiles import profiled
 from ..work.sequential import run_throughs_of
 from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, SpanTask, Task
-from ..work.units import InlineUnits, has_units
+from ..work.units import ColumnUnits, InlineUnits, has_units
 from ..work.worker import Worker
 from .hang_watch import HangWatch, log_hang
 from .pace import Pace, inline_limits_of, limits_of, more_or_fewer, tasks_ahead
@@ -83,12 +83,17 @@ class InlineExecutor(Executor):
         """Return True if this thread is to read the records of a task, without reader threads."""
         return self._ahead.reads_in_place(task.leaf, task.stop - task.start)
 
-    def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
+    def column_units(self, task: SpanTask) -> ColumnUnits | None:
+        return self._worker.column_units(task)
+
+    def run_unit(
+        self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
+    ) -> Block | None:
         """Make the element of one unit and append it to `made`, as `Worker.run_unit` does."""
         if "jax.profiler" in sys.modules:
             with profiled("task"):
-                return self._worker.run_unit(task, ahead, made)
-        return self._worker.run_unit(task, ahead, made)
+                return self._worker.run_unit(task, ahead, made, units)
+        return self._worker.run_unit(task, ahead, made, units)
 
     def note_units(self, units: int, seconds: float) -> None:
         """Adapt the number of batches in the next task to the time that a task of `units` batches took."""

@@ -6,7 +6,9 @@ batches, with one `np.take` for each column and no work per record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -177,6 +179,30 @@ def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
     return {number: Reader(leaf) for number, leaf in enumerate(pipeline.every_leaf) if not leaf.in_order}
 
 
+class ColumnBatches:
+    """An iterator of `len(batches)` batches of rows `[0, stop)`, each made by `batch_of(start, stop)`."""
+
+    def __init__(self, batch_of: Callable[[int, int], Element], stop: int, size: int) -> None:
+        self._batch_of, self._stop, self._size = batch_of, stop, size
+        self._starts = iter(range(0, stop, size))
+
+    def __len__(self) -> int:
+        return length_hint(self._starts)
+
+    __length_hint__ = __len__
+
+    def __iter__(self) -> ColumnBatches:
+        return self
+
+    def skip(self) -> None:
+        """Leave out the next batch."""
+        next(self._starts, None)
+
+    def __next__(self) -> Element:
+        start = next(self._starts)
+        return self._batch_of(start, min(start + self._size, self._stop))
+
+
 class ColumnReader:
     """Makes batches straight from columns of a source, equal to those that a plain `Batch` makes of its rows.
 
@@ -203,11 +229,14 @@ class ColumnReader:
         return None if pipeline.columns is None else cls(pipeline.columns, pipeline.operations[0], allocate)
 
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
-        """Return the batches of the records with these keys. A smaller last batch is dropped if `Batch` drops it."""
+        return [*self.one_by_one(keys)]
+
+    def one_by_one(self, keys: NDArray[np.int64]) -> ColumnBatches:
+        """Return an iterator of the batches of the rows with these keys; a batch is made when it is asked for."""
         size = self.batch_size
         cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
         rows = [leaf.rows_of(keys) if gathers else (leaf, keys) for leaf, gathers in zip(self._leaves, self._gathers)]
-        return [self._batch_of(rows, start, min(start + size, cut)) for start in range(0, cut, size)]
+        return ColumnBatches(partial(self._batch_of, rows), cut, size)
 
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..plan.pipeline import Pipeline
 from .tasks import Block, Failure, RecordsAhead, SpanTask
+
+if TYPE_CHECKING:
+    from .reader import ColumnBatches
+    from .steps.chain import StepChain
+    from .steps.inputs import Inputs
 
 
 class MakesUnits(Protocol):
@@ -25,14 +30,24 @@ class MakesUnits(Protocol):
     def reads_in_place(self, task: SpanTask) -> bool:
         """Return True if the records of a task are to be read by this thread, not by reader threads."""
 
-    def run_unit(self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any]) -> Block | None:
-        """Make the element of one unit and append it to `made`.
+    def column_units(self, task: SpanTask) -> ColumnUnits | None:
+        """Return what makes the units of a task of columns quickly; None if each unit is a task of its own."""
 
-        Returns None, or a block without rows that has a failure, times or warnings.
-        """
+    def run_unit(
+        self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
+    ) -> Block | None:
+        """Add the element of a unit, the next one of `units`, to `made`; return its block where more is to be told."""
 
     def note_units(self, units: int, seconds: float) -> None:
         """Note that a task of this number of units took this number of seconds."""
+
+
+class ColumnUnits(NamedTuple):
+    """A task of batches of columns, each of which is an input of a chain and makes one element."""
+
+    chain: StepChain
+    batches: ColumnBatches
+    inputs: Inputs  # these batches
 
 
 def _tell_nobody(task: SpanTask, block: Block | None) -> None:
@@ -42,7 +57,7 @@ def _tell_nobody(task: SpanTask, block: Block | None) -> None:
 class InlineUnits:
     """A task of several units. The object is also the handle of the task, and makes its elements."""
 
-    __slots__ = ("_begun", "_count", "_executor", "_left", "_seconds", "_task", "_unit", "made", "note")
+    __slots__ = ("_begun", "_columns", "_count", "_executor", "_left", "_seconds", "_task", "_unit", "made", "note")
 
     def __init__(self, executor: MakesUnits, task: SpanTask, unit: int) -> None:
         self._executor, self._task, self._unit = executor, task, unit
@@ -50,6 +65,7 @@ class InlineUnits:
         self._count = -(-(task.stop - task.start) // unit)
         self._begun: deque[RecordsAhead | None] = deque()
         self._seconds = 0.0
+        self._columns: ColumnUnits | None = None
         self.made: list[Any] = []
         self.note: Callable[[SpanTask, Block | None], None] = _tell_nobody
 
@@ -63,7 +79,10 @@ class InlineUnits:
         """Make the next element. Return None, or the failure if it could not be made."""
         began = perf_counter()
         task = self._part(next(self._left))
-        block = self._executor.run_unit(task, self._reading_of(task), self.made)
+        if task.start == self._task.start:
+            self._columns = self._executor.column_units(self._task)
+        ahead = self._reading_of(task) if self._columns is None else None
+        block = self._executor.run_unit(task, ahead, self.made, self._columns)
         if block is not None:
             now = perf_counter()
             block.moments = began, began, now
@@ -91,10 +110,11 @@ class InlineUnits:
 
 
 def has_units(pipeline: Pipeline) -> bool:
-    """Return True if elements are batches of consecutive positions whose order is known from the beginning.
+    """Return True if elements are batches of consecutive positions, whose order is known from the beginning.
 
-    False for batches made from columns: several of these are made at once, which costs less.
+    Batches of columns without further operations are made several at a time: that takes less time than to ask for each.
     """
-    if not pipeline.aligned or not pipeline.stages[0].groups or pipeline.columns is not None:
+    only_columns = pipeline.columns is not None and len(pipeline.operations) == 1
+    if not pipeline.aligned or not pipeline.stages[0].groups or only_columns:
         return False
     return not pipeline.leaf.in_order and pipeline.leaf.growth is None

@@ -7,29 +7,28 @@ processes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 from time import perf_counter
 from typing import Any
 
-from ...common.fields import replaced
 from ...common.generators.global_random import LateTorch, left_alone, reseed_torch
 from ...common.generators.held_generators import held_by_each, left_as_they_were
 from ...errors import BatchMemoryError
 from ...operations.protocol import FROM_READERS, Allocate, Element
-from ..failures import ends_stream
 from ..plan.pipeline import Pipeline
 from ..plan.stages import spans
 from ..timing.draws import DrawWatch
 from .blocks import apart, without_delivered
-from .chain import StepChain
-from .explain import explained, forget, keys_of, name_of, told
+from .explain import explained, name_of
 from .notices import Notices
 from .reader import ColumnReader, readers_of
 from .sequential import SequentialReader, run_throughs_of
+from .skipping import without_failures
 from .slabs import SlabPool
 from .stacked_rows import RowStack
+from .steps.chain import StepChain
 from .stopwatch import OperationClock, ReadSeconds, Stopwatch
 from .tasks import (
     NO_BLOCKS,
@@ -44,8 +43,8 @@ from .tasks import (
     SpanTask,
     Task,
     input_count,
-    single_rows,
 )
+from .units import ColumnUnits
 
 
 class Worker:
@@ -117,13 +116,28 @@ class Worker:
         finally:
             self.busy = None
 
-    def run_unit(self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element]) -> Block | None:
-        """Run a task of one unit of an aligned pipeline (one output for each unit), and append its element to `made`.
+    def column_units(self, task: SpanTask) -> ColumnUnits | None:
+        """Return the batches of a task of columns, for `run_unit`; None if each unit is to be read on its own."""
+        chain = self._chains[task.stage]
+        if self._columns is None or not chain.makes_one_of_each:
+            return None
+        try:
+            batches = self._columns.one_by_one(self._readers[task.leaf].keys(task))
+        except Exception:  # Units that are read on their own find out which of them fails.
+            return None
+        return ColumnUnits(chain, batches, chain.inputs_of_span(task, batches))
+
+    def run_unit(
+        self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element], units: ColumnUnits | None = None
+    ) -> Block | None:
+        """Do a task of one unit of an aligned pipeline, the next one of `units`, and add its element to `made`.
 
         Returns None, or a block without rows that has a failure, times or warnings.
         """
         stage, torch_is_new = task.stage, not self._torch.seen and "torch" in sys.modules
         if self._until_timed[stage] <= 1 or stage in self._unwatched or self._seeds_globals or torch_is_new:
+            if units is not None:
+                units.batches.skip()
             block = self.run(task, NO_BLOCKS, read_ahead)
             made += block.elements
             block.here = ()
@@ -131,7 +145,7 @@ class Worker:
         self._until_timed[stage] -= 1
         self.busy = Busy(perf_counter(), task, get_ident())
         try:
-            failed = self._make(task, read_ahead, made)
+            failed = self._make(task, read_ahead, made) if units is None else self._make_next(task, units, made)
         finally:
             self.busy = None
         if failed is not None and failed.failure is not None:
@@ -145,6 +159,16 @@ class Worker:
             self._used = chain = self._chains[task.stage]
             block = chain.run_unit(task, records, failure, made)
             del failure  # its traceback leads to this frame
+            failed = block is not None
+        finally:
+            self._end(task.stage, failed)
+        return block
+
+    def _make_next(self, task: SpanTask, units: ColumnUnits, made: list[Element]) -> Block | None:
+        failed = True
+        try:
+            self._used = units.chain
+            block = units.chain.push_next(units.inputs, made)
             failed = block is not None
         finally:
             self._end(task.stage, failed)
@@ -208,7 +232,7 @@ class Worker:
             self._ahead += read.seconds - waited if read is not None else 0.0
         block = self._run_whole(task, blocks, read)
         if block.failure is not None and self._may_skip(block.failure):
-            block = self._without_failures(task, blocks, block, read)
+            block = without_failures(self._pipeline, task, blocks, block, partial(self._run_part, task, blocks, read))
         block.waited = waited
         return self._with_notices(block)
 
@@ -239,11 +263,20 @@ class Worker:
         read = ReadRecords(records, failure=failure)
         block = self._run_whole(task, NO_BLOCKS, read)
         if block.failure is not None and self._may_skip(block.failure):
-            block = self._without_failures(task, NO_BLOCKS, block, read)
+            block = without_failures(
+                self._pipeline, task, NO_BLOCKS, block, partial(self._run_part, task, NO_BLOCKS, read)
+            )
         if block.failure is None and failure is not None:
             block.failure = Failure(failure)
         block.stand = stand
         return self._with_notices(block)
+
+    def _run_part(self, whole: Task, blocks: Blocks, read: ReadRecords | None, part: Task) -> Block:
+        """Do a part of a task, one position or row of it, up to a failure."""
+        if not isinstance(part, SpanTask):
+            return self._run_whole(part, blocks, None)
+        assert isinstance(whole, SpanTask), "parts of spans are spans"
+        return self._run_whole(part, NO_BLOCKS, None if read is None else read.at(part.start - whole.start))
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
         """Run a task up to its first failure."""
@@ -327,47 +360,6 @@ class Worker:
         leaf = self._pipeline.stages[task.stage].leaf
         assert leaf is not None, "only stages on leaves are given spans"
         return self._pipeline.spans[leaf]
-
-    def _without_failures(self, task: Task, blocks: Blocks, failed: Block, read: ReadRecords | None = None) -> Block:
-        """Run a failed task again without the failing records; stop at a failure that `on_error` does not skip."""
-        elements: list[Element] = []
-        tags, skipped = RowOrigins(), []
-        for number, (single, block) in enumerate(self._one_by_one(task, blocks, failed, read)):
-            ending = None
-            if block.failure is not None:
-                error = block.failure.take()
-                ending = ends_stream(
-                    self._pipeline.skips_errors, error, partial(keys_of, single, blocks, self._pipeline)
-                )
-                if ending is None:
-                    skipped.append(told(error))
-                    forget(error)
-                    continue
-                del error
-            assert block.tags is not None, "what may be skipped is tagged"
-            elements += block.elements
-            tags.extend(block.tags, number)
-            if ending is not None:
-                return Block.of(elements, tags, Failure(ending), skipped)
-        return Block.of(elements, tags, skipped=skipped)
-
-    def _one_by_one(
-        self, task: Task, blocks: Blocks, failed: Block, read: ReadRecords | None
-    ) -> Iterator[tuple[Task, Block]]:
-        """Run each position or row as a task of its own; yield it and its block. For a group of one batch: `failed`."""
-        if isinstance(task, GroupTask) and (self._pipeline.stages[task.stage].groups or input_count(task) == 1):
-            yield task, failed
-            return
-        if failed.failure is not None:
-            forget(failed.failure.take())  # each unit that fails has a failure of its own
-        if isinstance(task, SpanTask):
-            for position in range(task.start, task.stop):
-                single = replaced(task, start=position, stop=position + 1)
-                one = None if read is None else read.at(position - task.start)
-                yield single, self._run_whole(single, NO_BLOCKS, one)
-        else:
-            for group in single_rows(task):
-                yield group, self._run_whole(group, blocks, None)
 
     def _run(self, task: SpanTask, read: ReadRecords | None) -> Block:
         began = perf_counter()

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace import Filter, MapTransform
-from headrace.loader.work.fused import FusedMapFilter, plain_at_front
+from headrace.loader.work.steps.fused import FusedMapFilter, plain_at_front
 
 RECORDS = 12
 

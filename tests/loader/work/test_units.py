@@ -132,3 +132,68 @@ def test_tasks_have_more_batches_while_they_take_little_time():
     executor.note_units(16, 16 * 0.5)
     assert executor._units == 1
     iterator.close()
+
+
+def of_columns(count, operations, batch_size=4):
+    """Batches of the columns of `count` records, in their order, once."""
+    columns = {"key": np.arange(count), "half": np.arange(count) / 2}
+    sampler = headrace.SequentialSampler(count)
+    return iter(
+        headrace.DataLoader(data_source=columns, sampler=sampler, operations=[headrace.Batch(batch_size), *operations])
+    )
+
+
+@pytest.mark.usefixtures("long_tasks")
+@pytest.mark.parametrize("count", [200, 203])
+def test_no_batch_of_columns_is_made_before_it_is_asked_for(count):
+    """The operation after the batch has seen those that came, in tasks of many batches; the stats count the same records."""
+    seen = []
+    iterator = of_columns(count, [lambda batch: seen.append(len(batch["key"])) or batch])
+    for step, batch in enumerate(iterator, 1):
+        done = min(4 * step, count)
+        assert batch["key"].tolist() == [*range(4 * step - 4, done)]
+        assert batch["half"].tolist() == [key / 2 for key in batch["key"].tolist()]
+        assert sum(seen) == iterator.stats().records == done
+    assert step == -(-count // 4)
+
+
+@pytest.mark.usefixtures("long_tasks")
+@pytest.mark.parametrize("failing", [0, 4, 64, 66, 199])
+def test_an_operation_that_fails_at_a_batch_of_columns_is_told_of_and_tried_again(failing):
+    """The error names operation, key and position of the first record; the batches before it came."""
+    bad = [failing]
+
+    def operation(batch):
+        if bad and bad[0] in batch["key"]:
+            raise ValueError("no")
+        return batch["key"]
+
+    first = failing - failing % 4
+    iterator, batches = of_columns(200, [operation]), []
+    with pytest.raises(ValueError, match="no") as caught:
+        for batch in iterator:
+            batches += batch.tolist()
+    assert batches == [*range(first)]
+    assert "operation 1" in caught.value.__notes__[0]
+    assert f"record key {first} at position {first}" in caught.value.__notes__[0]
+    bad.clear()
+    assert np.concatenate([*iterator]).tolist() == [*range(first, 200)]
+
+
+@pytest.mark.usefixtures("long_tasks")
+def test_batches_of_columns_that_are_kept_do_not_share_memory():
+    """Each batch has its own arrays as long as somebody holds it, also where tasks have many batches."""
+    batches = list(of_columns(4096, [lambda batch: batch], batch_size=64))
+    assert np.concatenate([batch["key"] for batch in batches]).tolist() == [*range(4096)]
+
+
+@pytest.mark.usefixtures("long_tasks")
+@pytest.mark.parametrize("observe", [True, "each"])
+def test_timed_and_untimed_batches_of_columns_are_the_same_stream(observe):
+    """A batch that is timed is made in another way; none is left out or made twice."""
+    columns = {"key": np.arange(6000)}
+    sampler = headrace.IndexSampler(6000, shuffle=True, seed=3, num_epochs=1)
+    operations = [headrace.Batch(4), lambda batch: batch["key"]]
+    loader = headrace.DataLoader(data_source=columns, sampler=sampler, operations=operations, observe=observe)
+    expected = sampler.record_keys(np.arange(6000))
+    assert np.concatenate([*loader]).tolist() == expected.tolist()

@@ -7,48 +7,32 @@ that come out, with their origins. A chain is used by one thread. After a task f
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import repeat
-from operator import length_hint
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.generators.global_random import seed_all
-from ...common.generators.held_generators import seed_held
-from ...common.messages import first_few
-from ...errors import BatchError, BatchMemoryError, NoElementError, PackError
-from ...operations.protocol import Allocate, Context, Element, Step, Tell
-from ..failures import ends_stream
-from ..plan.pipeline import Pipeline
-from ..plan.stages import Stage
-from ..timing.draws import DrawWatch
-from .explain import explained, forget, keys_of_tags, maker_for, name_of, place, place_beside, told
+from ....common.messages import first_few
+from ....errors import BatchError, BatchMemoryError, NoElementError, PackError
+from ....operations.protocol import Allocate, Context, Element, Step, Tell
+from ...failures import ends_stream
+from ...plan.pipeline import Pipeline
+from ...plan.stages import Stage
+from ...timing.draws import DrawWatch
+from ..explain import explained, forget, keys_of_tags, maker_for, name_of, place, place_beside, told
+from ..group_rows import elements_of, tags_of
+from ..stacked_rows import StackedRows, batch_of
+from ..stopwatch import OperationClock
+from ..tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
 from .fused import FusedMapFilter, plain_at_front
-from .group_rows import elements_of, tags_of
-from .stacked_rows import StackedRows, batch_of
-from .stopwatch import OperationClock
-from .tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
+from .inputs import Inputs
+from .seeded import seeded
 
-
-@dataclass(slots=True)
-class Inputs:
-    """Elements to push into a stage, with the positions and tags of their records."""
-
-    elements: Iterator[Any]  # tells exactly how many are left
-    count: int  # of the elements
-    made_of: int  # so many positions or rows
-    positions: Callable[[], NDArray[np.int64]]  # theirs; not asked for where nobody wants to know
-    tags: Callable[[], NDArray[np.int64]]  # what names the records that they come from, where one fails
-    rows: Iterable[int]  # of the positions
-    place: int  # number within the stage of the operation that they are pushed into
-
-    @property
-    def last(self) -> int:
-        return max(self.count - length_hint(self.elements) - 1, 0)
+if TYPE_CHECKING:
+    from ..reader import ColumnBatches
 
 
 class StepChain:
@@ -81,7 +65,7 @@ class StepChain:
                 self._steps[0] = self._around_each(self._steps[0])
             step = operation.connect(self._steps[0], self._context, number)
             if seeds_globals and not operation.only_stacks:
-                step = _seeding(step, self._context, number, held.get(number, ()))
+                step = seeded(step, self._context, number, held.get(number, ()))
             self._steps.insert(0, step if clock is None else clock.around(step, number - stage.first))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
         self._below_join = pipeline.is_below_join(stage)
@@ -116,20 +100,38 @@ class StepChain:
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Push the records of a span. With `read_failure`, `inputs` are those before it, and the block ends with it."""
-        return self._run(self._inputs_of_span(span, inputs), read_failure)
+        return self._run(self.inputs_of_span(span, inputs), read_failure)
 
     def run_unit(
         self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None, made: list[Element]
     ) -> Block | None:
         """Push the records of one element, and append the element to `made`. Return a block only on failure."""
-        failed = self._push(self._inputs_of_span(span, inputs), read_failure)
+        failed = self._push(self.inputs_of_span(span, inputs), read_failure)
         if failed is None:
             made += self._elements
             self._elements.clear()
             self._inputs = None
         return failed
 
-    def _inputs_of_span(self, span: SpanTask, inputs: Sequence[Any]) -> Inputs:
+    def push_next(self, inputs: Inputs, made: list[Element]) -> Block | None:
+        """Push the next one of several inputs, and move its element to `made`; return a block if that fails."""
+        self._inputs, self._context.most = inputs, self._positions_per_input
+        try:
+            self._steps[inputs.place](next(inputs.elements))
+            for finish in self._context.at_end:
+                finish()
+        except Exception as last:
+            return self._failed_at_last(last, inputs)
+        made += self._elements
+        self._elements.clear()
+        return None
+
+    @property
+    def makes_one_of_each(self) -> bool:
+        """True if each input makes one element, whatever its position is."""
+        return self._inputs_per_unit == 1 and not self._tracks and self._clock is None
+
+    def inputs_of_span(self, span: SpanTask, inputs: Sequence[Any] | ColumnBatches) -> Inputs:
         self._read, self._context.only = span.leaf, span.only
         leaf = self._pipeline.every_leaf[span.leaf]
 
@@ -382,14 +384,3 @@ class StepChain:
         if self._tags is not None:
             self._tags.open = bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit
         return self._block(Failure(error))
-
-
-def _seeding(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
-    """Wrap the step of operation `number`: seed the global generators, and those in `held`, before each element."""
-
-    def seeded_step(element: Element) -> None:
-        seed_all(context.seed, context.position, context.row, number)
-        seed_held(held, context.seed, context.position, context.row, number)
-        step(element)
-
-    return seeded_step

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...operations import Operation
-from ...operations.protocol import Element
+from ....operations import Operation
+from ....operations.protocol import Element
 
 Plain: TypeAlias = tuple[Callable[[Element], Any], bool]
 """Function of a map or a filter, and True if it is a filter's."""

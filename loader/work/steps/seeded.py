@@ -1,0 +1,21 @@
+"""Steps for which the global random generators, and those that operations hold, are seeded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....common.generators.global_random import seed_all
+from ....common.generators.held_generators import seed_held
+from ....operations.protocol import Context, Element, Step
+
+
+def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
+    """Wrap the step of operation `number`: seed the global generators, and those in `held`, before each element."""
+
+    def seeded_step(element: Element) -> None:
+        seed_all(context.seed, context.position, context.row, number)
+        seed_held(held, context.seed, context.position, context.row, number)
+        step(element)
+
+    return seeded_step
