@@ -1,1 +1,1 @@
-"""A pipeline, checked and taken apart. Pure: no I/O, no thread, no clock."""
+"""A pipeline, checked and divided into leaves and stages. Pure: no I/O, no thread, no clock."""

@@ -1,4 +1,4 @@
-"""Checks what the user passed and puts a pipeline together.
+"""Check the user's source, sampler and operations, and make a pipeline of them.
 
 In: source, sampler, operations, shard options. Out: a `Pipeline`.
 """
@@ -32,8 +32,9 @@ from .omission import living_order
 from .packs.planned import planned_packs
 from .pipeline import Pipeline
 
+# Chosen: they take seconds to read, and more is a mistake.
 LARGEST_OF_SEVERAL_EPOCHS = 1 << 24
-"""Records of a batch that may be more than an epoch has. Chosen: they take seconds to read, and more is a mistake."""
+"""Largest number of records in a batch that may be larger than an epoch."""
 
 
 def make_pipeline(
@@ -45,11 +46,12 @@ def make_pipeline(
     growth: Any = None,
     omit: Any = None,
 ) -> Pipeline:
-    """Check what the user passed and put it together.
+    """Check the user's arguments and make a pipeline. The arguments are those of `DataLoader`.
 
     Raises:
-        TypeError: something is not of its kind.
-        ValueError: the parts do not fit one another.
+        TypeError: an argument has a wrong type.
+        ValueError: the arguments do not fit together.
+        SeedError: an operation is random, and the sampler has no seed.
         EmptyStreamError: there are too few records for a batch.
     """
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
@@ -81,7 +83,11 @@ def make_pipeline(
 
 
 def _check_records(order: VectorSampler, source: Any) -> None:
-    """Refuse a sampler of more records than the source has; of weights or labels, of another number."""
+    """Check that a sampler has no more records than the source; with weights or labels, the same number.
+
+    Raises:
+        ValueError: it has.
+    """
     if isinstance(order, DrawnRecords):
         order.check_records(len(source))
     records = None if getattr(order, "may_exceed_source", False) else getattr(order, "num_records", None)
@@ -98,13 +104,13 @@ def _mixed(data_source: Any, order: MixSampler) -> MixedSource:
 
 
 def not_empty(pipeline: Pipeline) -> Pipeline:
-    """The pipeline, unless all records of it are dropped as the remainder of a batch.
+    """Return the pipeline, after checking that not all of its records are dropped as the remainder of a batch.
 
-    Shards may differ by a record: that one of them has too few is for them to agree on. Of several streams that come together,
-    one may be empty.
+    Only the largest shard is checked: if others have too few records, the shards have to agree on
+    that. Joins of streams are not checked, as one of the streams may be empty.
 
     Raises:
-        EmptyStreamError: the largest shard has too few for one batch.
+        EmptyStreamError: the largest shard has too few records for one batch.
         ValueError: a batch would take so many epochs that it never comes.
     """
     if pipeline.joins:
@@ -121,14 +127,18 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 
 
 def dropped_records(pipeline: Pipeline) -> int:
-    """The number of records in the largest shard, if all are dropped as the remainder of a batch; else 0."""
+    """Return the number of records in the largest shard if all of them are dropped as a remainder; else 0."""
     shard = pipeline.shard
     records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
     return 0 if pipeline.stages[0].outputs(records) else records
 
 
 def _refuse_huge_batches(pipeline: Pipeline) -> None:
-    """Refuse a batch of millions of records that are fewer in the source: it would be some of them again and again."""
+    """Check that a batch is not far larger than an epoch, as it would repeat the same records.
+
+    Raises:
+        ValueError: it is.
+    """
     leaf, rows = pipeline.leaves[0], max(stage.unit for stage in pipeline.stages)
     if leaf.in_order or min(rows, len(leaf.sampler)) <= max(LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length):
         return
@@ -141,10 +151,10 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
 def _sharded(
     sampler: VectorSampler, shard_options: ShardOptions | None
 ) -> tuple[VectorSampler, ShardOptions, ReshardHistory]:
-    """The sampler, the shard and the order that the loader's `shard_options` make of a sampler.
+    """Return a sampler, its shard and its history, after the loader's `shard_options` have replaced the sampler's own.
 
-    They take the place of the sampler's. But an unsharded sampler of Grain's order keeps its one order, of which the shards
-    read parts: so does Grain.
+    An unsharded sampler of Grain's order keeps its one order, and the shards read parts of it, as
+    in Grain.
     """
     if shard_options is None:
         return sampler, read_equally(sampler, sampler.shard_options), ReshardHistory()

@@ -1,10 +1,10 @@
-"""Turns a tree of nodes into leaves, stages and joins, purely.
+"""Turn a tree of nodes into leaves, stages and joins. Pure.
 
 In: the tree that a user described. Out: the pipeline that runs.
 
-Leaves, stages, joins and operations are numbered from the bottom of the tree to its top, inputs from left to right. So the
-numbers of all that belongs to a part of the tree follow one another, and a part keeps its numbers when something is put on
-top of it.
+Leaves, stages, joins and operations are numbered from the bottom of the tree to its top, inputs
+from left to right. So everything in a part of the tree has consecutive numbers, and a part keeps
+its numbers if something is added above it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from .stages import Stage, runs_of
 
 
 def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
-    """The pipeline of a tree: of the node whose rows are the elements."""
+    """Return the pipeline of a tree. The rows of its top node are the elements."""
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
     return Pipeline(numbering.dealt_leaves(), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors)
 
 
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
-    """A pipeline of one line, with operations that stand for those of now."""
+    """Return the linear pipeline with other operations, and the same identity."""
     other = compiled(Apply(Read(pipeline.leaf), tuple(operations)), pipeline.skips_errors)
     return dataclasses.replace(other, identity=pipeline.identity)
 
 
 class _Numbering:
-    """The leaves, stages and joins that have a number already."""
+    """Collects and numbers the leaves, stages and joins of a tree."""
 
     def __init__(self, skips_errors: Skips) -> None:
         self._skips_errors = skips_errors
@@ -50,7 +50,10 @@ class _Numbering:
         self.joins: list[Join] = []
 
     def dealt_leaves(self) -> tuple[Leaf, ...]:
-        """The leaves, each with the blocks in which its records are dealt to shards by cost, if they are."""
+        """Return the leaves.
+
+        If records are balanced among shards by cost, a leaf has the blocks in which that is done.
+        """
         return tuple(self._dealt(leaf, number) for number, leaf in enumerate(self.leaves))
 
     def _dealt(self, leaf: Leaf, number: int) -> Leaf:
@@ -85,7 +88,7 @@ class _Numbering:
     def _with_stages(
         self, part: Subtree | None, first: NodeCounts, size: NodeCounts, operations: Sequence[Operation]
     ) -> Subtree:
-        """A part with operations on top of it; None: the leaf that has just got its number."""
+        """Add the stages of operations on a part, and return the new part. `part=None` means the leaf added last."""
         for run in runs_of(operations, bool(self._skips_errors)):
             if not run and part is not None:
                 continue  # rows of a join need no stage before that of a batch
@@ -100,14 +103,22 @@ class _Numbering:
 
 
 def check_shards(operations: Sequence[Operation], shards: int) -> None:
-    """Refuse operations that only work on one shard where there are several. Raises ShardingError: there is one."""
+    """Check that no operation needs a single shard if there are several shards.
+
+    Raises:
+        ShardingError: an operation works only on one shard.
+    """
     for operation in operations if shards > 1 else ():
         if operation.single_shard:
             raise ShardingError(f"{operation!r} on {shards} shards: it {operation.single_shard}.")
 
 
 def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
-    """Refuse to stack batches by budget, which differ in shape. Raises ValueError: that is what follows them."""
+    """Check that batches by budget, which differ in shape, are not stacked by the operation after them.
+
+    Raises:
+        ValueError: they would be.
+    """
     planned: Any = base.leaf.sampler if isinstance(base, Read) and base.leaf.plans_batches else None
     made: list[Any] = [one.plans_batches and one for one in operations]  # a `BudgetBatch` knows shapes that were given
     known = [planned and planned.windows.shapes, *(one and one.shapes for one in made)]
@@ -117,7 +128,11 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
 
 
 def check_balanced(operations: Iterable[Operation]) -> None:
-    """Refuse to pack what was dealt to shards by cost: rows would not be. Raises ValueError: one of the operations does."""
+    """Check that no operation packs records that are balanced among shards, as the rows would not be balanced.
+
+    Raises:
+        ValueError: an operation packs.
+    """
     for operation in operations:
         if operation.plans_rows:
             raise ValueError(
@@ -127,7 +142,13 @@ def check_balanced(operations: Iterable[Operation]) -> None:
 
 
 def check_skips(leaf: Leaf) -> None:
-    """Refuse to leave out failures where shards have equal numbers of batches. Raises ShardingError: they have."""
+    """Check that failing records are not skipped with planned batches on several shards.
+
+    Shards have equal numbers of planned batches, and one would lose a batch.
+
+    Raises:
+        ShardingError: the leaf has planned batches, and there are several shards.
+    """
     if leaf.plans_batches and leaf.shard.shard_count > 1:
         raise ShardingError(
             f'on_error="skip" with planned batches of BudgetBatch on {leaf.shard.shard_count} shards: a record that fails '
@@ -137,7 +158,7 @@ def check_skips(leaf: Leaf) -> None:
 
 
 def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
-    """The bottom of a line of operations, and these operations."""
+    """Return the node below a line of operations, and these operations in order."""
     if isinstance(node, Apply):
         base, before = line_of(node.input)
         return base, (*before, *node.operations)

@@ -1,7 +1,4 @@
-"""The place where a stream goes on.
-
-In: nothing. Out: a value of plain numbers; what checkpoints keep and stages start from.
-"""
+"""The place from which a stream continues, as plain numbers. Checkpoints store it, and stages start from it."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ if TYPE_CHECKING:
     from .lineage import ReshardHistory
 
 JoinState: TypeAlias = tuple[Any, ...]
-"""What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
+"""State of a join, or of a source without random access: numbers or text; see `joins`."""
 
 
 MAX_ROWS = 1 << 60
-"""No stream gets so far: a larger count is that of a damaged state."""
+"""Limit of counts. No stream gets so far, so a larger count means that a state is damaged."""
 
 
 class NodeCounts(NamedTuple):
-    """The numbers of leaves, stages and joins in a part of a pipeline."""
+    """Numbers of leaves, stages and joins in a part of a pipeline."""
 
     leaves: int
     stages: int
@@ -34,7 +31,7 @@ class NodeCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class Subtree:
-    """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of."""
+    """A part of a pipeline: a stage or a join, with everything below it."""
 
     stage: int | None  # number of the stage; None: of a join
     join: int | None  # number of the join; None: of a stage
@@ -55,10 +52,11 @@ class Subtree:
 
 
 class Cursor(NamedTuple):
-    """The place from which a pipeline goes on, or the part of one that ends with some stage or join.
+    """The place from which a pipeline, or the part of it up to some stage or join, continues.
 
-    Leaves, stages and joins are numbered so that the inputs of each stand right before it (see `compile`). So the cursor of
-    a part of the pipeline is that of its inputs, one after the other, and what its last stage or join adds.
+    Leaves, stages and joins are numbered so that the inputs of each come right before it (see
+    `compile`). So the cursor of a part is the cursors of its inputs, one after the other, and then
+    the value of its last stage or join.
     """
 
     positions: tuple[int, ...]  # for each leaf, the local position of the first record that is still to be read
@@ -70,18 +68,18 @@ class Cursor(NamedTuple):
     unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
-        """This cursor, continued by one stage."""
+        """Return this cursor extended by one stage, with this number of delivered rows."""
         return self._replace(skips=(*self.skips, skip))
 
     def before(self) -> Cursor:
         return self._replace(skips=self.skips[:-1])
 
     def with_unfinished(self, *rests: Leftover) -> Cursor:
-        """This cursor, with what comes before it."""
+        """Return this cursor with leftovers of former shards that come before it."""
         return self._replace(unfinished=rests)
 
     def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
-        """The cursors of the parts that it consists of, without what is unfinished."""
+        """Split the cursor into the cursors of its parts, which have these sizes. Leftovers are not included."""
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
         return [
             Cursor(
@@ -95,9 +93,10 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """The rest of what a shard of a former run had begun, and no other shard could make: a window, or a batch taken apart.
+    """The rest of work that a shard of a former run had begun, and that no other shard can begin in the middle.
 
-    Its rows come out of the same stage as the present shard's own rows, before these.
+    That is a window, or a batch that is split into its elements. Its rows come out of the same
+    stage as the present shard's own rows, before them.
     """
 
     shard: tuple[int, int]  # that shard, and the number of shards then
@@ -110,12 +109,12 @@ class Leftover:
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:
-        """The identity of the run and the shard."""
+        """The identity of the former run and shard."""
         return self.shard, self.lineages, self.mix
 
 
 def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
-    """The cursor of a join, from those of its inputs."""
+    """Return the cursor of a join, from the cursors of its inputs and the join's state."""
     positions: list[int] = []
     skips: list[int] = []
     notes: list[JoinState] = []
@@ -129,12 +128,12 @@ def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
 
 
 def are_numbers(note: JoinState) -> bool:
-    """True if a note, which a state may hold, has no text in it, and no number that is too large to count further."""
+    """Return True if a state of a join contains only integers below the limit, as it may come from a damaged file."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in note)
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """The leftovers, and those that each of them has itself."""
+    """Yield the leftovers, and the leftovers inside each of them."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

@@ -1,7 +1,7 @@
-"""The identity of a pipeline in a checkpoint, in plain JSON values, and what two of them differ in.
+"""The identity of a pipeline in a checkpoint, as plain JSON values; and the differences of two identities.
 
-In: source, sampler, operations, as they were when the pipeline was made. Out: a fingerprint to save, one in the form of a saved
-one, to hold against it, and differences in words.
+In: source, sampler and operations, as they were when the pipeline was made. Out: a fingerprint to
+save, one in the form of a saved one for comparison, and descriptions of differences.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ...samplers.protocol import VectorSampler
 from ...sources import fingerprint_of
 
 FINGERPRINT_VERSIONS = (1, 2)
-"""Of the fingerprint in a state; version 1 does not name itself."""
+"""Versions of the fingerprint that states may have. Version 1 has no version number in it."""
 
 
 PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
-"""The name of a fingerprint that is packed; its least length as text, and the greatest."""
+"""Key of a compressed fingerprint; the least length of a text that is compressed, and the greatest length."""
 
 
 class Fingerprint(dict[str, Any]):
-    """The identity of source, sampler and operations, by name. Does not change."""
+    """The identity of source, sampler and operations, by name. Must not be changed."""
 
     @cached_property
     def json(self) -> str:
-        """JSON text for a state: a long one, as of a mix of a thousand parts, is packed to a fifth, {"packed": …}."""
+        """JSON text for a state. A long one, of a mix with a thousand parts say, is compressed: {"packed": …}."""
         text = json_text(self)
         if len(text) < PACKED_FROM:
             return text
@@ -43,10 +43,10 @@ class Fingerprint(dict[str, Any]):
 
     @classmethod
     def read(cls, values: Any) -> Fingerprint:
-        """Read what `json` gave, packed or not.
+        """Read a fingerprint from the parsed value of `json`, compressed or not.
 
         Raises:
-            ValueError, TypeError: it is something else.
+            ValueError, TypeError: it is not a fingerprint.
         """
         if isinstance(values, dict) and values.keys() == {PACKED}:
             unpacking = zlib.decompressobj()
@@ -66,12 +66,12 @@ class Fingerprint(dict[str, Any]):
 
 
 def json_text(values: Any) -> str:
-    """Plain values as JSON text; equal ones give equal text."""
+    """Return plain values as JSON text. Equal values give equal text."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
-    """The differences of two fingerprints, in words; the saved value comes first.
+    """Describe the differences of two fingerprints. The saved value comes first.
 
     >>> differences({"source": {"records": 60000}}, {"source": {"records": 59999}})
     ['source: records 60000 → 59999']
@@ -112,11 +112,13 @@ def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]
 
 
 WEIGHT = "weight of "
-"""Begins the difference of each weight of a mix."""
+"""Beginning of the text about a changed weight of a mix."""
 
 
 def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
-    """Read the weights of a mix from a fingerprint: by name, from each position on. Returns [] if they are none.
+    """Read the weights of a mix from a fingerprint: pairs of a first position and a dict of weights by name.
+
+    Returns [] if the value has no weights.
 
     >>> weights_by_position({"a": 1.0}), weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
     ([(0, {'a': 1.0})], [(0, {'a': 2.0})])
@@ -131,7 +133,7 @@ def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]) -> list[str]:
-    """One line for each part of a mix whose weight is another one from a position on."""
+    """Return a line for each part of a mix whose weight differs from some position on."""
     (start, before), (other, now) = saved, present
     if start != other:
         return []
@@ -143,19 +145,23 @@ def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict
     ]
 
 
+# Version 1 knew nothing of what source and sampler hold, nor of closures.
 VERSION = max(FINGERPRINT_VERSIONS)
-"""Version 1 knew nothing of what source and sampler hold, nor of closures."""
+"""Current version of fingerprints."""
 
 _NEW = {"source": {"content", "index"}, "sampler": {"parameters"}}
-"""What our own fingerprints say since version 2."""
+"""Values of headrace's own fingerprints that exist since version 2."""
 
 _LATER = {"mixes", "selections"}
-"""What those of datasets say since some time after that."""
+"""Values of the fingerprints of datasets that were added after version 2."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Fingerprints of source and operations. They are taken once, as these may change while they work; samplers do not."""
+    """Fingerprints of source and operations.
+
+    They are taken once, because source and operations may change while they work.
+    """
 
     source: dict[str, Any]  # plain JSON values
     operations: tuple[tuple[str, str], ...]  # of each, now and in version 1
@@ -167,7 +173,7 @@ class Identity:
     def fingerprint(
         self, samplers: Sequence[VectorSampler], joins: Sequence[dict[str, Any]], operations: Sequence[Operation]
     ) -> Fingerprint:
-        """The fingerprint that a state keeps; the operations give the sizes of batches."""
+        """Return the fingerprint to save. Batch sizes are taken from the operations."""
         joined = {"joins": list(joins)} if joins else {}
         return Fingerprint(
             version=VERSION,
@@ -178,7 +184,7 @@ class Identity:
         )
 
     def in_the_form_of(self, saved: dict[str, Any], present: Fingerprint) -> dict[str, Any]:
-        """The present fingerprint, with what the version that wrote the saved one knew."""
+        """Return the present fingerprint in the form of the version that wrote `saved`, for comparison."""
         present = _without_later(present, saved)
         if saved.get("version") == VERSION:
             return dict(present)

@@ -1,6 +1,7 @@
-"""Pipelines of sources that grow: the order of their records, and when more of them come in.
+"""Pipelines of sources to which records are appended: the order of their records, and when new records join.
 
-In: what the user passed; a pipeline. Out: the same, checked; the pipeline over another generation.
+In: the user's arguments; a pipeline. Out: checked arguments; the pipeline over another generation
+(version of the source's files).
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from .pipeline import Pipeline
 
 
 def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | None:
-    """Checks what the user wants of a source that grows. Returns None where nothing is appended while a run goes on.
+    """Check the user's `growth` option. Return None if no appended records join during a run.
 
     Raises:
-        TypeError, ValueError: it is not of its kind; the source does not grow, or is made of one that does; several shards have
-            no place for their log.
+        TypeError, ValueError: the option is invalid; or the source does not grow, or is derived
+        from one that does; or several shards have no common folder for their log.
     """
     wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
@@ -63,23 +64,24 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
 
 
 def growing_parts(source: Any) -> dict[str, Any]:
-    """The sources that may have more records later: parts of a mix, by name; the only one by the name `ONLY`."""
+    """Return the sources that may get more records: parts of a mix by name; a single source by `ONLY`."""
     if isinstance(source, MixedSource):
         return source.growing_parts
     return {ONLY: source} if getattr(source, "growing", False) else {}
 
 
 def decision_folder(growing: Mapping[str, Any]) -> str | None:
-    """The folder beside the data in which all shards write down what they found; None: there is none."""
+    """Return the folder beside the data in which shards write down which records they found; None if there is none."""
     folder: str | None = growing[min(growing)].generation_folder
     return folder
 
 
 def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
-    """The order of a source that has generations, as one that changes; any other order as it is.
+    """Return the order of a source that has generations as a `ChangingSampler`. Return any other order unchanged.
 
     Raises:
-        ValueError: the sampler has no such order, or is not one of all records; and not `by_hand`, if it is of a mix.
+        ValueError: the sampler cannot change, or does not have all records. For parts of a mix only
+            if not `by_hand`.
     """
     if isinstance(sampler, MixSampler):
         return _growing_mix(sampler, source, by_hand)
@@ -100,7 +102,7 @@ def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
 
 
 def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSampler:
-    """A mix, with orders that change of those of its parts that have generations."""
+    """Return a mix in which the orders of parts with generations are `ChangingSampler`s."""
     parts: dict[str, Any] = {}
     for name, part in mix.parts.items():
         try:
@@ -117,26 +119,29 @@ def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSamp
 
 
 def orders_of(leaf: Leaf) -> dict[str, ChangingSampler]:
-    """The orders of those parts of a mix that grow, by name; of a leaf that is none, the only one."""
+    """Return the orders of the growing parts of a mix, by name; of another leaf, its only order, by `ONLY`."""
     parts = leaf.sampler.parts if isinstance(leaf.sampler, MixSampler) else {ONLY: leaf.sampler}
     return {name: parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
 
 
 def order_of(leaf: Leaf) -> ChangingSampler:
-    """The order of a leaf whose source grows."""
+    """Return the order of a leaf whose source grows."""
     assert isinstance(leaf.sampler, ChangingSampler), "sources that grow have such orders"
     return leaf.sampler
 
 
 def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | MixLooks:
-    """The positions from one on at which a run looks whether the source of a leaf, or its parts, have more records."""
+    """Return the positions, from `begin` on, at which a run checks if the source or its parts have more records."""
     if isinstance(leaf.sampler, MixSampler):
         return MixLooks(growth, leaf.sampler, growing_parts(leaf.source), begin)
     return SourceLooks(growth, order_of(leaf), begin)
 
 
 def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeline:
-    """As `at_generation`, of parts of a mix by name, or of the source of an order that is none."""
+    """Return the pipeline as its loader made it, over these generations of its source or of the parts of a mix.
+
+    A single source has the name `ONLY`.
+    """
     leaf, mix = pipeline.leaf, pipeline.leaf.sampler
     if not isinstance(mix, MixSampler):
         return at_generation(pipeline, generations[ONLY])
@@ -155,7 +160,7 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
 
 
 def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """The pipeline of one epoch, over another generation of its source."""
+    """Return the pipeline of one epoch over another generation of its source."""
     order = pipeline.leaf.sampler
     assert isinstance(order, OneEpoch), "it is one of a loop per epoch"
     whole = at_generation(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=order.sampler)), generation)
@@ -164,7 +169,7 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 
 def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """The pipeline, as its loader made it, over another generation of its source."""
+    """Return the pipeline as its loader made it, over another generation of its source."""
     leaf, sampler = pipeline.leaf, order_of(pipeline.leaf)
     if sampler.generation == generation and not sampler.changes:
         return pipeline
@@ -174,7 +179,7 @@ def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 
 def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
-    """The pipeline over another source, in another order."""
+    """Return the pipeline over another source, in another order."""
     assert pipeline.identity is not None
     identity = dataclasses.replace(pipeline.identity, source=fingerprint_of(source))
     leaf = dataclasses.replace(pipeline.leaf, source=source, sampler=order)

@@ -1,10 +1,10 @@
-"""The tree of nodes that a user describes, and joins: one stream of rows made of several, or of one, by a rule.
+"""The tree of nodes that a user describes; and joins, which make one stream of rows by a rule.
 
-In: what the user passed, checked. Out: a tree, which `compile` turns into leaves, stages and joins; and what a rule is.
+In: the user's checked arguments. Out: a tree, which `compile` turns into leaves, stages and joins.
 
-A rule is a pure function of its note, a few integers, which a cursor keeps; the first of them counts the rows so far. It looks
-at no row. What a join does not know beforehand, because filters come before it, is where an input ends: the rule is asked then
-how to go on.
+A rule is a pure function of its state, a few integers, which a cursor stores. The first integer
+counts the rows so far. A rule does not look at rows. It cannot know where an input ends, because
+there may be filters before it; so it is asked what to do when an input ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from .leaf import Leaf
 
 
 class JoinPolicy:
-    """Whose row comes next. Here: what most rules have in common. Rules are frozen dataclasses."""
+    """Base of the rules that decide from which input the next row comes. Rules are frozen dataclasses.
+
+    A rule's state is a tuple of integers, in the arguments named `note`.
+    """
 
     kind: ClassVar[str]  # in fingerprints
     decisive: ClassVar[tuple[str, ...] | None] = None  # names of the fields that decide the rule; None: all
@@ -39,47 +42,50 @@ class JoinPolicy:
         return {"kind": self.kind, **{name: getattr(self, name) for name in names}}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        """The inputs `int64[count]` of the next rows; fewer where the join ends after them."""
+        """Return the numbers of the inputs of the next `count` rows, `int64[count]`; fewer if the join ends before."""
         raise NotImplementedError
 
     def after(self, note: JoinState, count: int) -> JoinState:
-        """The note after `count` rows more."""
+        """Return the state after `count` more rows."""
         return (note[0] + count, *note[1:])
 
     def taken(self, rows: int) -> Sequence[int]:
-        """The number of rows of each input among the first ones of the join; none where the inputs decide it."""
+        """Return how many of the join's first `rows` rows come from each input; empty if that cannot be computed."""
         return ()
 
     def wanted(self, note: JoinState, most: int | None) -> int | None:
-        """The most rows that its inputs have to give, if no more than `most` of the join are wanted; None: any number."""
+        """Return the largest number of rows needed from the inputs; None for any number.
+
+        At most `most` rows of the join are needed.
+        """
         return None
 
     def ended(self, note: JoinState, number: int) -> JoinState | None:
-        """The state after an input ends whose row comes next; None ends the join.
+        """Return the state after input `number`, whose row is next, has ended; None if that ends the join.
 
         Raises:
-            JoinError: that input may not end here.
+            JoinError: the input may not end here.
         """
         return None
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
-        """The note of each of some shards that go on after others, which stand at these notes.
+        """Return the state with which each of `shards` new shards begins, after former shards stopped at these states.
 
-        Inputs that have ended are found again.
+        Inputs that have ended will be noticed again.
 
         Raises:
-            JoinError: they cannot.
+            JoinError: this rule cannot continue on other shards.
         """
         return (sum(note[0] for note in notes) // shards, *self.start[1:])
 
     def is_note(self, note: JoinState) -> bool:
-        """True if a note may be one of this rule."""
+        """Return True if a value from a checkpoint may be a state of this rule."""
         return len(note) == len(self.start) and are_numbers(note)
 
 
 @dataclass(frozen=True)
 class Join:
-    """Rows of several parts."""
+    """Rows of several parts of a pipeline, joined by a rule."""
 
     number: int  # in the pipeline
     inputs: tuple[Subtree, ...]  # the parts; none where the number is that of a source that can only be run through
@@ -88,20 +94,20 @@ class Join:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The rule, and the names and sizes of the inputs, in plain JSON values."""
+        """The rule, and the names and sizes of the inputs, as plain JSON values."""
         return {**self.rule.fingerprint, "names": list(self.names), "sizes": [list(part.size) for part in self.inputs]}
 
 
 @dataclass(frozen=True)
 class Read:
-    """The records of a source, in an order."""
+    """Node: the records of a source, in an order."""
 
     leaf: Leaf
 
 
 @dataclass(frozen=True)
 class Apply:
-    """Operations on another stream."""
+    """Node: operations on the rows of another node."""
 
     input: Node
     operations: tuple[Operation, ...]
@@ -109,7 +115,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Joined:
-    """Rows of other streams, as a rule takes them."""
+    """Node: rows of other nodes, joined by a rule."""
 
     inputs: tuple[Node, ...]  # the streams
     rule: JoinPolicy  # whose row comes next

@@ -1,6 +1,7 @@
-"""A leaf: where the records of a stage come from. A source, the order in which it is read, and this process's part of that.
+"""A leaf: a source, the order in which it is read, and this process's part of the order.
 
-In: local positions. Out: global positions and record keys.
+In: local positions (of this process's shard). Out: global positions (of all shards) and record
+keys.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Leaf:
 
     @property
     def in_order(self) -> bool:
-        """The source can only be run through, from its beginning or from a state of its own."""
+        """True if the source has no random access: it is read from its beginning, or from a state of its own."""
         return bool(getattr(self.source, "in_order", False))
 
     @property
@@ -46,22 +47,25 @@ class Leaf:
 
     @property
     def plans_batches(self) -> bool:
-        """The order depends on the number of shards, and keeps the history of the runs itself: that of planned batches."""
+        """True if the order consists of planned batches.
+
+        It then depends on the number of shards, and has its own history.
+        """
         return hasattr(self.sampler, "layers_after")
 
     @property
     def of_several(self) -> bool:
-        """Each key is of something made of several records, as was planned from their lengths."""
+        """True if each key stands for several records, because batches or rows were planned from lengths."""
         return hasattr(self.source, "records_of")
 
     @property
     def record_count(self) -> int:
-        """The number of records, of those that rows are made of."""
+        """Number of records, not of the batches or rows made of them."""
         return int(getattr(self.source, "record_count", len(self.source)))
 
     @property
     def epochs(self) -> int | None:
-        """The number of epochs; None: it never ends."""
+        """Number of epochs; None if the stream is endless."""
         known = getattr(self.sampler, "epoch_count", None)
         if self.endless or known is not None:
             return known
@@ -77,7 +81,7 @@ class Leaf:
 
     @cached_property
     def dealing(self) -> Dealing | None:
-        """The order of a run whose shards get records of equal cost; None: it is that of the sampler."""
+        """The order of a run whose shards get records of equal cost; None if records are not balanced."""
         blocks, balance = self.lineage.blocks, getattr(self.sampler, "balance", None)
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
@@ -88,32 +92,32 @@ class Leaf:
 
     @property
     def block_size(self) -> int:
-        """Local positions to ask for at a time, where there is a choice: those of a block that is dealt to the shards."""
+        """Number of local positions to ask for at a time, where any number works."""
         if self.dealing is None or self.lineage.blocks is None:
             return self.sampler.block_size
         return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.sampler.block_size)
 
     @property
     def records_each(self) -> int:
-        """Records of a key, on average: one, but for what is planned of several."""
+        """Mean number of records for a key: 1, unless batches or rows are planned."""
         return int(getattr(self.source, "records_each", 1))
 
     def left_from(self, local: int) -> int:
-        """Number of local positions from one on: none after the end."""
+        """Return the number of local positions from `local` on; 0 after the end."""
         return max(self.total - local, 0)
 
     @cached_property
     def epoch_length(self) -> int:
-        """Global positions in an epoch; for an endless sampler of a user's, the records of the source."""
+        """Number of global positions in an epoch. For a user's endless sampler, at most the number of records."""
         return min(self.sampler.epoch_length, len(self.source)) if self.endless else self.sampler.epoch_length
 
     @property
     def epoch_stride(self) -> int:
-        """Global positions from the beginning of an epoch to that of the next."""
+        """Number of global positions from the beginning of an epoch to the beginning of the next."""
         return int(getattr(self.sampler, "epoch_stride", self.epoch_length))
 
     def epoch_of(self, local: int) -> int:
-        """The epoch, from 0, of the record at a local position."""
+        """Return the epoch, from 0, of the record at a local position."""
         at = getattr(self.sampler, "epoch_at", None)
         if self.plans_batches:
             return at(self.position(local)) if at is not None and self.left_from(local) else 0
@@ -122,20 +126,23 @@ class Leaf:
         return self.epoch + (self._place(local) // self.epoch_stride if self.total else 0)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Global positions `int64[stop - start]` at local ones."""
+        """Return the global positions `int64[stop - start]` at local positions `[start, stop)`."""
         return self.positions_of(np.arange(start, stop, dtype=np.int64))
 
     def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Global positions `int64[n]` at any local ones."""
+        """Return the global positions `int64[n]` at any local positions."""
         places = self.places_of(local)
         return places if self.dealing is None else self.dealing.positions(places)
 
     def places(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Global positions `int64[stop - start]` at local ones, before they are dealt."""
+        """Return the places `int64[stop - start]` at local positions: global positions before balancing by cost."""
         return self.places_of(np.arange(start, stop, dtype=np.int64))
 
     def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Global positions `int64[n]` before they are dealt: later local ones have higher ones, but after another run."""
+        """Return the places `int64[n]` at local positions: global positions before balancing by cost.
+
+        A later local position has a higher place, except after a run on another number of shards.
+        """
         if self.plans_batches:
             first: int = self.sampler.first_position  # type: ignore[attr-defined]
             return self.shard.global_positions(local) + first
@@ -150,10 +157,10 @@ class Leaf:
         return int(self.positions(local, local + 1)[0])
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The record keys `int64[n]` at global positions.
+        """Return the record keys `int64[n]` at global positions.
 
         Raises:
-            RecordKeyError: the sampler gave one that the source does not have.
+            RecordKeyError: the sampler returned a key that the source does not have.
         """
         keys = self.sampler.record_keys(positions)
         count = len(self.source)
@@ -172,25 +179,29 @@ class Leaf:
         return isinstance(self.source, MixedSource)
 
     def by_part(self, keys: NDArray[np.int64]) -> Any:
-        """Record keys as users see them: of a mix, by part; of what is planned, those of its records."""
+        """Return record keys in the user's terms: for a mix, by part; for planned batches, those of records."""
         if self.of_several:
             return self.source.records_of(keys)
         return self.source.by_part(keys) if self.has_parts else keys
 
     def told(self, key: int) -> str:
-        """A record key as messages say it."""
+        """Return a record key as text for messages."""
         return self.source.told(key) if self.has_parts or self.of_several else str(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
-        """The epoch of each part of a mix at a local position. Raises AttributeError: this is no mix."""
+        """Return the epoch of each part of a mix at a local position.
+
+        Raises:
+            AttributeError: the leaf is not a mix.
+        """
         mix = self._mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
         return mix.part_epochs(self._place(local)) if self.total else dict.fromkeys(mix.names, 0)
 
     def part_records(self, local: int) -> dict[str, int]:
-        """The number of records of each part of a mix before a local position, in all shards.
+        """Return the number of records of each part of a mix before a local position, in all shards.
 
         Raises:
-            AttributeError: this is no mix.
+            AttributeError: the leaf is not a mix.
         """
         mix = self._mix(
             "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() tells the records."
@@ -198,7 +209,7 @@ class Leaf:
         return mix.part_records(self.before(local))
 
     def before(self, local: int) -> int:
-        """The number of records before a local position, in all shards."""
+        """Return the number of records before a local position, in all shards."""
         return self._place(local - 1) + 1 if local > 0 else 0
 
     def _mix(self, refusal: str) -> MixSampler:

@@ -1,7 +1,8 @@
-"""The order that is left to a pipeline after runs on other numbers of shards.
+"""The order that is left to read after earlier runs on other numbers of shards.
 
-In: the states of all shards of a run. Out: the order of what they left, and the rows that they had delivered of records that
-they were in the middle of. A few integers for each shard, however long the run.
+In: the states of all shards of a run. Out: the order of the records that they left, and the number
+of rows that were already delivered of records in the middle of which they stopped. It takes a few
+integers for each shard, however long the run.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from ...samplers.balance import MAX_BLOCK, Blocks
 from ...samplers.order import UnreadOrder, Without
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
-"""The local positions that the shards of a run had reached, or ranges that were left out."""
+"""One run's part of the history: the local positions that its shards reached, or ranges that were skipped."""
 
 
 @dataclass(frozen=True)
 class ReshardHistory:
-    """The order of what is left to be read after earlier runs, each of which read a part of what the one before it had left."""
+    """The order of what is left to read after earlier runs.
+
+    Each run read a part of what the one before it had left.
+    """
 
     total: int = 0  # positions of the sampler, of all shards, in the first of these runs
     # for each run the ranges that it left out, if any, and the local positions of its shards
@@ -52,7 +56,7 @@ class ReshardHistory:
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
-        """The index from which on the order only adds a number to an index, and that number."""
+        """Tuple (index, number). From this index on, the order only adds this number to an index."""
         index = offset = 0
         for order in self.orders:
             index = max(order.dense_index, index - order.offset)
@@ -61,20 +65,20 @@ class ReshardHistory:
 
     @property
     def is_possible(self) -> bool:
-        """True unless a run is said to have read more than there was."""
+        """True unless a run claims to have read more than there was."""
         return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
     def hangs_on_end(self) -> bool:
-        """True if the order of what is left would be another one with more positions."""
+        """True if the order of what is left would be different if there were more positions."""
         return any(order.hangs_on_end for order in self.orders)
 
     def length(self, total: int) -> int:
-        """The number of positions that are left; `total` if there was no run before."""
+        """Return the number of positions that are left; `total` if there was no earlier run."""
         return self.orders[-1].length if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The global positions at indices of what is left."""
+        """Return the global positions at indices into what is left."""
         for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices
@@ -85,15 +89,16 @@ class ReshardHistory:
         total: int,
         unread: Sequence[tuple[int, int]] = (),
     ) -> ReshardHistory:
-        """The lineage after a run on this one.
+        """Return the history after one more run.
 
         Args:
-            places: where its shards stand: a local position each, and how many rows of the record there were delivered.
+            places: for each shard of the run, its local position, and how many rows of the record
+                there were delivered.
             total: as in `length`.
-            unread: ranges of local positions that all its shards left out, or were to leave out.
+            unread: ranges of local positions that all shards skipped, or were to skip.
 
         Raises:
-            CheckpointError: a shard is said to have gone beyond its part.
+            CheckpointError: a shard's position is after the end of its part.
         """
         count = len(places)
         skips = dict(self.skips)
@@ -119,7 +124,10 @@ class ReshardHistory:
         return dataclasses.replace(self, total=whole.total, layers=brief, skips=kept, within_shard=False)
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
-        """The same with other blocks for what is left, if that is whole blocks of a former run; else itself."""
+        """Return the history with other blocks for balancing what is left.
+
+        Returns it unchanged if what is left does not consist of whole blocks.
+        """
         if blocks is self.blocks is None:
             return self
         offset = sum(part for layer in self.layers for part in layer if isinstance(part, int))
@@ -130,10 +138,10 @@ class ReshardHistory:
         return dataclasses.replace(self, blocks=None if blocks is None else blocks._replace(first=offset))
 
     def collapsed(self) -> tuple[tuple[Layer, ...], int]:
-        """The same order, said more briefly where a ragged part lies before all that is left.
+        """Return the same order in a shorter form, if all shards have read beyond some part.
 
         Returns:
-            The runs, and a global position below which nothing is left.
+            The layers, and a global position below which nothing is left.
         """
         brief: list[Layer] = []
         lowest = 0  # index into what is at hand, below which nothing is left
@@ -153,7 +161,7 @@ class ReshardHistory:
 
     @cached_property
     def values(self) -> list[Any]:
-        """`to_values`, made once; not to be changed."""
+        """The result of `to_values`, computed once. Must not be changed."""
         return self.to_values()
 
     def to_values(self) -> list[Any]:
@@ -167,7 +175,11 @@ class ReshardHistory:
 
     @classmethod
     def from_values(cls, values: Any) -> ReshardHistory:
-        """Read what `to_values` gave. Raises CheckpointError: the values are no lineage."""
+        """Read the result of `to_values`.
+
+        Raises:
+            CheckpointError: the values are not a history.
+        """
         try:
             total, layers, skips, within_shard, shards, *blocks = values
             order = tuple(map(_layer, layers))
@@ -198,7 +210,11 @@ def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _layer_to_values(layer: Layer) -> list[Any]:
-    """Ranges as pairs; what shards had reached as the least, a unit, and the units of each above the least: short to read."""
+    """Return a layer as short plain values.
+
+    Ranges become pairs. Positions become the smallest one, a unit, and for each shard the number of
+    units above the smallest.
+    """
     numbers = [part for part in layer if isinstance(part, int)]
     if not numbers:
         return list(map(list, layer))  # type: ignore[arg-type]
@@ -224,5 +240,5 @@ def _order(layer: Layer, total: int) -> UnreadOrder | Without:
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
-    """The number of positions below `position` that are in a range."""
+    """Return the number of positions below `position` that are in one of the ranges."""
     return sum(min(stop, position) - start for start, stop in ranges if start < position)

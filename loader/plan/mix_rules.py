@@ -1,6 +1,6 @@
-"""The rule of a mix: rows of several inputs, in given proportions; and that of a former run, over the inputs of now.
+"""The rule of a mix of streams: rows of several inputs in given proportions; and the rule of a former mix.
 
-In: an order of inputs; what a state tells of the mix that it was taken of. Out: rules, and joins by them.
+In: an order of inputs; the description of a mix in a checkpoint. Out: rules, and joins with them.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ from .joins import Join, JoinPolicy
 
 
 class RowOrder(Protocol):
-    """The input of each row."""
+    """Interface of an order that decides from which input each row comes."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the inputs."""
 
     def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The numbers of the inputs, and the rows in each."""
+        """Return, for each position, the number of its input, and the number of the row in that input."""
 
     def taken(self, rows: int) -> Sequence[int]:
-        """The number of rows of each input among the first ones; none where that takes long to tell."""
+        """Return how many of the first `rows` rows come from each input; empty if that takes long to compute."""
 
     def without(self, part: int, position: int) -> RowOrder | None:
-        """The order that from a row on draws the others; None if nobody is left."""
+        """Return the order that draws only from the other inputs from a row on; None if no input is left."""
 
     def to_values(self) -> Any:
-        """The plain JSON values that decide it."""
+        """Return the plain JSON values that decide the order."""
 
 
+# A few rows take as long as many.
 BLOCK = 1024
-"""Rows of a mix to look up at a time: a few are as dear as many."""
+"""Number of rows of a mix that are looked up at a time."""
 
 
 class _Block(NamedTuple):
-    """The inputs of many rows, from `first` on, after these inputs have ended."""
+    """The inputs of consecutive rows from `first` on, when the inputs in `ends` have ended."""
 
     first: int
     ends: JoinState
@@ -61,7 +62,11 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class MixRows(JoinPolicy):
-    """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then."""
+    """Rule of a mix: rows in given proportions.
+
+    Its state: the number of rows so far; then, for each input that has ended, its number and the
+    row at which it ended.
+    """
 
     order: RowOrder  # which input stands at which row
     goes_on: bool = False  # an input that has ended is left out from then on; else the mix ends with it
@@ -92,7 +97,7 @@ class MixRows(JoinPolicy):
         return self.order.taken(rows)
 
     def _order(self, ends: JoinState) -> RowOrder:
-        """The order without the inputs that have ended."""
+        """Return the order without the inputs that have ended."""
         if not ends:
             return self.order
         if ends not in self._orders:
@@ -114,7 +119,7 @@ class MixRows(JoinPolicy):
         return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """True if these inputs may have ended at these rows, one after the other."""
+        """Return True if these inputs may have ended at these rows, one after the other."""
         order: RowOrder | None = self.order
         for number, place in zip(numbers, places):
             order = order.without(number, place) if order is not None and number < len(order.names) else None
@@ -124,7 +129,7 @@ class MixRows(JoinPolicy):
 
 @dataclass(frozen=True)
 class FormerMix(MixRows):
-    """Rows in the proportions of then. The note counts inputs as they were numbered then."""
+    """Rule of a former mix: rows in its proportions. Its state counts inputs by their former numbers."""
 
     numbers: tuple[int, ...] = ()  # of the inputs of then, among those of now
 
@@ -139,7 +144,7 @@ class FormerMix(MixRows):
 
 
 def text_of(saved: Mapping[str, Any]) -> str:
-    """A mix in a state's fingerprint, as the text that a `Leftover` keeps."""
+    """Return a mix from a state's fingerprint as the text that a `Leftover` stores."""
     leaving = ["leaving"] if "leaving" in saved else []
     return json.dumps(
         {name: saved.get(name) for name in ("goes_on", *leaving, "names", "order")}, separators=(",", ":")
@@ -147,10 +152,10 @@ def text_of(saved: Mapping[str, Any]) -> str:
 
 
 def former_mix(join: Join, text: str) -> Join:
-    """The mix that a text tells, over the inputs of now.
+    """Return the mix that a text describes, over the present inputs.
 
     Raises:
-        CheckpointError: it is no mix, or one of datasets that are not there any more.
+        CheckpointError: the text is not a mix, or the mix has datasets that do not exist any more.
     """
     try:
         saved = json.loads(text)

@@ -1,6 +1,6 @@
-"""Leaves records out of an order: those that a user names, and those that are no longer in the files.
+"""Omit records from an order: those that the user names, and those that the source says are gone.
 
-In: an order, a source, what the user named. Out: an order in which the records never come.
+In: an order, a source, the user's `omit`. Out: an order in which these records do not come.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from ...sources.omission.keys import OmitOfParts, keys_to_omit
 
 
 def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: GrowthOptions | None) -> Any:
-    """The order without some records; the order as it is, if there are none.
+    """Return the order without omitted records; the same order if there are none.
 
     Args:
-        order: of all records of the source.
-        source: that is read; it may tell keys that it has no longer, `omitted_keys`.
+        order: order of all records of the source.
+        source: source of the records. Its `omitted_keys`, if it has them, are the keys of records
+            that are gone.
         omit: as for `DataLoader`.
-        growth: when records that are appended come in; None: never while it is read.
+        growth: when appended records join; None if they do not join during a run.
 
     Raises:
-        TypeError, RecordKeyError, SourceError: as of `keys_to_omit`.
-        ValueError: the order is none from which records can be left out.
+        TypeError, RecordKeyError, SourceError: as in `keys_to_omit`.
+        ValueError: records cannot be omitted from this order.
         EmptyStreamError: no record is left.
     """
     refuse_to_ask_later(callable(omit), growth)
@@ -42,7 +43,11 @@ def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: Grow
 
 
 def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
-    """Refuse a function that says which records are left out, where more come in. Raises ValueError."""
+    """Check that `omit=` is not a function if records are appended later, because it would not be called for these.
+
+    Raises:
+        ValueError: it is a function (`asked`), and records are appended.
+    """
     if asked and growth is not None:
         raise ValueError(
             "omit= is a function of file and row, which is asked of the records that there are when the loader is made; those "
@@ -51,10 +56,12 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 
 
 def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
-    """The keys, ascending, that a user names of each part of a mix, and that it has no longer; else all, by the name "".
+    """Return the sorted keys of omitted records by part of a mix; for other orders, all by the name "".
+
+    They are the keys that the user names, and those of records that are gone.
 
     Raises:
-        TypeError, ValueError, RecordKeyError, SourceError: as above.
+        TypeError, ValueError, RecordKeyError, SourceError: as in `living_order`.
     """
     if not isinstance(order, MixSampler):
         return {"": _keys(source, omit)}
@@ -63,7 +70,7 @@ def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str,
 
 
 def _by_part(mix: MixSampler, omit: Any) -> Mapping[str, Any]:
-    """The records that are left out of each part of a mix, as the user names them."""
+    """Return the user's `omit` as a mapping of parts of a mix."""
     if omit is None:
         return {}
     if not isinstance(omit, Mapping):

@@ -1,6 +1,6 @@
-"""The leaves and stages that a loader runs. Immutable.
+"""The leaves, stages and joins that a loader runs. Immutable.
 
-In: what `compile` made of the user's description. Out: what work, stream and state ask about it.
+In: the tree that `compile` has numbered. Out: answers for the modules of work, stream and state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .stages import Stage, column_span_length, span_length
 
 
 class PreviousShard(NamedTuple):
-    """The shard of a former run, whose work is to be finished: what tells it from others, and what it had of a pipeline."""
+    """The shard of a former run whose begun work must be finished: its identity, and its leaves and joins."""
 
     whose: tuple[Any, ...]
     leaves: tuple[Leaf, ...]
@@ -36,7 +36,11 @@ class PreviousShard(NamedTuple):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A checked pipeline."""
+    """A checked pipeline.
+
+    A leaf is a source with its sampler; a stage is operations that run together in one task; a join
+    makes one stream of rows of several parts.
+    """
 
     leaves: tuple[Leaf, ...]  # where records come from
     stages: tuple[Stage, ...]  # what is done to them, each after its inputs
@@ -64,7 +68,7 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """The leaf that the rows of a stage come from; the first one of those that are joined."""
+        """Return the leaf from which a stage's rows come; the first one if several are joined."""
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
@@ -72,17 +76,20 @@ class Pipeline:
 
     @cached_property
     def every_leaf(self) -> tuple[Leaf, ...]:
-        """The leaves, and after them those of each of the formers."""
+        """The leaves of this run, and then those of each former shard."""
         return (*self.leaves, *chain.from_iterable(former.leaves for former in self.formers))
 
     def read_by(self, stage: int, former: int) -> int:
-        """The number, among every leaf, of the one that a stage reads, for the shard of now or number `former`, from 1."""
+        """Return the index in `every_leaf` of the leaf that a stage reads.
+
+        `former` is 0 for the present shard, or the number of a former shard, from 1.
+        """
         leaf = self.stages[stage].leaf
         assert leaf is not None, "a stage on a leaf"
         return former * len(self.leaves) + leaf
 
     def former_of(self, rest: Leftover) -> int:
-        """The number, from 1, of the former shard that had begun something."""
+        """Return the number, from 1, of the former shard that had begun a leftover."""
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
     def joins_of(self, former: int) -> tuple[Join, ...]:
@@ -92,16 +99,19 @@ class Pipeline:
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
-        """The leaf and the global position in it that the tag of a row of a leaf names; see `tags_of`."""
+        """Return the leaf, and the global position in it, for a tag; see `tags_of`."""
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One number for each of the global positions `int64[n]` in one of every leaf, and for that leaf."""
+        """Return tags `int64[n]`: one number for each global position, which also tells the leaf.
+
+        `leaf` is an index into `every_leaf`.
+        """
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
     def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
-        """The cursors of the inputs of a join, of that of the join."""
+        """Return the cursors of the inputs of a join, from the join's cursor."""
         cursors = cursor.parts([one.size for one in join.inputs])
         if not cursor.unfinished:
             return cursors
@@ -109,41 +119,46 @@ class Pipeline:
         return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
-        """The numbers of the stages of a part that have begun to deliver what they make of several inputs, at its cursor."""
+        """Return the numbers of the stages of a part that are inside a group of inputs, at the part's cursor.
+
+        These have delivered some of the rows that they make of several inputs.
+        """
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
 
     def is_below_join(self, stage: Stage) -> bool:
-        """True if the rows of a stage, or the rows that its groups were made of, come from a join."""
+        """Return True if the rows of a stage come from a join, directly or through other stages."""
         below = stage.input
         return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
 
     def join_below(self, stage: Stage) -> Join:
-        """The join that the rows of a stage, or what groups make of them, come from."""
+        """Return the join from which a stage's rows come, directly or through other stages."""
         below = stage.input
         assert below is not None, "a stage below a join"
         return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
 
     def begins_anew(self, leaf: int) -> bool:
-        """True if a join reads a leaf again from its beginning."""
+        """Return True if a join reads a leaf again from its beginning."""
         restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
     def stage_on(self, leaf: int) -> Stage:
+        """Return the stage that reads a leaf."""
         return next(stage for stage in self.stages if stage.leaf == leaf)
 
     @property
     def shard(self) -> ShardOptions:
-        """The part of each leaf that is this process's."""
+        """The part of each leaf that belongs to this process."""
         return self.leaves[0].shard
 
     @cached_property
     def aligned(self) -> bool:
-        """Every position gives exactly one row, so that a span is a batch."""
+        """True if a span of positions is a batch: there is one stage, and each of its units gives exactly one row."""
         return len(self.stages) == 1 and self.stages[0].one_to_one and not self.joins and not self.skips_errors
 
     @property
     def endless(self) -> bool:
+        """Return True if no leaf ends."""
         return all(leaf.endless for leaf in self.leaves)
 
     @property
@@ -155,13 +170,13 @@ class Pipeline:
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
 
     def whole_from(self, start: Cursor) -> bool:
-        """True if all of the stream, of all shards, follows a cursor."""
+        """Return True if the whole stream, of all shards, follows this cursor."""
         untouched = all(leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves)
         return untouched and start == self.start
 
     @cached_property
     def columns(self) -> Any:
-        """The source's columns, a tree of arrays, if the pipeline stacks them before anything else; None if not."""
+        """The source's columns, as a tree of arrays, if the first operation only stacks them into batches; else None."""
         columns = getattr(self.leaves[0].source, "columns", None)
         if (
             columns is None
@@ -175,7 +190,7 @@ class Pipeline:
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """For each leaf, the positions in a task."""
+        """For each leaf, the number of positions in a task."""
         return tuple(map(self._span, range(len(self.leaves))))
 
     def _span(self, leaf: int) -> int:
@@ -189,7 +204,7 @@ class Pipeline:
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
-        """Numbers of the stages whose rows other stages take; those of the others are elements."""
+        """Numbers of the stages whose rows other stages use. The rows of other stages are elements."""
         last = self.top.stage
         return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
 
@@ -201,16 +216,16 @@ class Pipeline:
         return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], joins, self.operations)
 
     def fingerprint_like(self, saved: Fingerprint) -> dict[str, Any]:
-        """The fingerprint in the form of a saved one, which an older version may have written."""
+        """Return the fingerprint in the form of a saved one, which an older version may have written."""
         assert self.identity is not None
         return self.identity.in_the_form_of(saved, self.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the columns: the source has them, and they would be sent twice."""
+        """Return the attributes without the columns. The source has them, and they would be sent twice."""
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def runs_like(self, other: Pipeline) -> bool:
-        """True if tasks are the same work in both, which come of one loader: the histories of their shards are the same."""
+        """Return True if tasks mean the same work in both pipelines of one loader: their shards have the same histories."""
         histories = [
             ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers]) for one in (self, other)
         ]
@@ -221,5 +236,5 @@ class Pipeline:
 
 
 def _is_stackable(column: Any) -> bool:
-    """True if a batch of a column's rows is an array of the column's dtype, whatever the rows."""
+    """Return True if a batch of any rows of the column is an array of the column's dtype."""
     return is_text_column(column) or bool(column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O")

@@ -1,6 +1,6 @@
-"""Records of a source by their place in an order, for what is planned from lengths and made of several of them.
+"""Records of a source by their place in an order. Used by batches and rows that are planned from lengths.
 
-In: epochs and places. Out: records, run through operations that make one of each.
+In: epochs and places. Out: records, after operations that make one record of each.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from ...sources.provenance import UsedRecord, used_records
 
 Ints = NDArray[np.int64]
 
+# Their lengths take 2 GiB, and the plan takes some minutes.
 MOST_PLANNED = 1 << 28
-"""Records of all epochs whose batches or rows are planned at most: their lengths take 2 GiB, and the plan some minutes."""
+"""Largest number of records, of all epochs, for which batches or rows are planned."""
 
 
 class PlacedRecords(Protocol):
-    """Records by epoch and place."""
+    """Interface of records by epoch and place."""
 
     reads_ahead: Any
     reads_singly: bool
@@ -33,27 +34,27 @@ class PlacedRecords(Protocol):
     def fingerprint(self) -> dict[str, Any]: ...
 
     def records(self, epochs: Ints, places: Ints) -> Sequence[Any]:
-        """The records at places of epochs, in one call."""
+        """Return the records at places of epochs. They are read in one call."""
 
     def keys(self, places: Ints) -> Ints:
-        """Their keys, as users know them."""
+        """Return the keys of the records at places, in the user's terms."""
 
     def name_of(self, place: int) -> str:
-        """The record at a place of the first epoch, as messages name it."""
+        """Return a name for messages of the record at a place of the first epoch."""
 
     def place_of(self, key: int, count: int) -> int | None:
-        """The place below `count` of the record with a key; None if it has none."""
+        """Return the place below `count` of the record with this key; None if there is none."""
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]: ...
 
 
 class SampledRecords:
-    """Records of a source in the order of a sampler, run through operations that make one of each.
+    """Records of a source in the order of a sampler, after operations that make one record of each.
 
     Args:
-        source: of the records.
-        sampler: of the first epoch, unsharded.
-        operations: before the batches.
+        source: source of the records.
+        sampler: unsharded order, whose first epoch is used.
+        operations: operations before the batches.
     """
 
     def __init__(self, source: DataSource[Any], sampler: VectorSampler, operations: Sequence[Operation]) -> None:
@@ -71,19 +72,19 @@ class SampledRecords:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The source's."""
+        """The fingerprint of the source."""
         return fingerprint_of(self.source)
 
     def keys(self, places: Ints) -> Ints:
-        """The keys of the records at places."""
+        """Return the keys of the records at places."""
         return self._sampler.record_keys(places)
 
     def name_of(self, place: int) -> str:
-        """The record with its key."""
+        """Return a name of the record for messages, with its key."""
         return f"record {self.keys(np.array([place]))[0]}"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """The place of a record, by the sampler's own inverse where it has one."""
+        """Return the place below `count` of a record; None if there is none."""
         if isinstance(self._sampler, IndexSampler):
             place = self._sampler.position_of(key, 0) if key < self._sampler.num_records else None
             return place if place is not None and place < count else None
@@ -94,7 +95,10 @@ class SampledRecords:
         return used_records(self.source, int(self.keys(np.array([place]))[0]))
 
     def records(self, epochs: Ints, places: Ints) -> Sequence[Any]:
-        """The records, read in one call; operations draw by the position in all epochs."""
+        """Return the records, read in one call.
+
+        The random numbers of operations depend on the position in all epochs.
+        """
         keys = self.keys(places)
         records = reader_of(self.source)(keys)
         if not self.operations:
@@ -112,7 +116,7 @@ class SampledRecords:
 
 
 class _Steps:
-    """The steps of operations, for one thread."""
+    """Connected operations, for one thread."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
@@ -124,7 +128,7 @@ class _Steps:
         self._step = step
 
     def run(self, record: Any, seed: int, position: int, key: int) -> Any:
-        """The result for a record."""
+        """Return the result of the operations for one record."""
         self._context.seed, self._context.position, self._context.row = seed, position, 0
         try:
             self._step(record)

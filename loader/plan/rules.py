@@ -1,4 +1,7 @@
-"""Rules of joins: whose row comes next. Zip, interleave, limit, repeat; and a source that can only be run through."""
+"""Rules of joins, which decide from which input the next row comes: zip, interleave, limit, repeat.
+
+For the base see `joins`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from .joins import JoinPolicy
 
 @dataclass(frozen=True)
 class InTurn(JoinPolicy):
-    """A row of each input, again and again. The note: rows so far."""
+    """Rule of zip: one row of each input in turn. Its state: the number of rows so far."""
 
     inputs: int  # how many
     strict: bool = True  # all must end at the same row
@@ -43,9 +46,10 @@ class InTurn(JoinPolicy):
 
 @dataclass(frozen=True)
 class Interleaved(JoinPolicy):
-    """A row of each of the inputs that are open, in turn; where one ends, the next one is opened in its place.
+    """Rule of interleave: one row of each open input in turn. If an input ends, the next one is opened in its place.
 
-    The note: rows so far, whose turn it is, the number of the next input to be opened, and those that are open.
+    Its state: the number of rows so far, the index of the open input whose turn it is, the number
+    of the next input to be opened, and the numbers of the open inputs.
     """
 
     inputs: int  # how many
@@ -83,7 +87,7 @@ class Interleaved(JoinPolicy):
 
 
 class OfOne(JoinPolicy):
-    """Base of rules of one input."""
+    """Base of rules with one input."""
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         return np.zeros(count, dtype=np.int64)
@@ -91,7 +95,7 @@ class OfOne(JoinPolicy):
 
 @dataclass(frozen=True)
 class First(OfOne):
-    """The first rows of one input. The note: rows so far."""
+    """Rule of limit: the first rows of one input. Its state: the number of rows so far."""
 
     count: int
 
@@ -114,7 +118,7 @@ class First(OfOne):
 
 @dataclass(frozen=True)
 class All(OfOne):
-    """All rows of one input. The note: rows so far."""
+    """Rule that gives all rows of one input. Its state: the number of rows so far."""
 
     keeps: bool = False
 
@@ -130,7 +134,10 @@ class All(OfOne):
 
 @dataclass(frozen=True)
 class Again(OfOne):
-    """One input from its beginning to its end, several times. The note: rows so far, and how often it has ended."""
+    """Rule of repeat: one input from beginning to end, several times.
+
+    Its state: the number of rows so far, and how many times the input has ended.
+    """
 
     times: int | None  # None: for ever
 
@@ -155,10 +162,10 @@ class Again(OfOne):
 
 @dataclass(frozen=True)
 class RunThrough(JoinPolicy):
-    """No join: the place for what a source that can only be run through must know to go on.
+    """Not a join: it stores the state of a source without random access.
 
-    The note: a local position and the source's state there, as text; no text: from the beginning, as an empty note of earlier
-    versions.
+    The state: a local position and the source's state there as text. An empty text, or an empty
+    state of earlier versions, means the beginning.
     """
 
     kind = "in order"

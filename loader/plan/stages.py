@@ -1,14 +1,15 @@
-"""Stages: runs of operations that one task can do on its own; and the spans of positions that tasks are made of.
+"""Stages: groups of consecutive operations that one task can run; and spans, the ranges of positions of tasks.
 
-In: operations. Out: runs of them, each a stage; spans.
+In: operations. Out: stages; spans.
 
-A stage's unit is the number of inputs that make one output as long as nothing is dropped or added: the product of what its
-operations take. An operation that takes several inputs (a `Batch`) and comes after one that is not one-to-one (a `Filter`, a
-`FlatMap`) cannot know which positions its rows will come from. So it begins a new stage, whose inputs are the ordered rows of
-the one before.
+A stage's unit is the number of inputs that make one output if nothing is dropped or added: the
+product of the numbers that its operations take. An operation that takes several inputs (a `Batch`)
+after one that is not one-to-one (a `Filter`, a `FlatMap`) cannot know which positions its rows will
+come from. So it begins a new stage, whose inputs are the ordered rows of the stage before.
 
     [map, Batch(8), map]                    one stage, unit 8: a task is a batch ("aligned")
-    [map, filter, map, Batch(8), map]       [map, filter, map] unit 1, then [Batch(8), map] unit 8 ("ragged")
+    [map, filter, map, Batch(8), map]       [map, filter, map] unit 1, then [Batch(8), map] unit 8
+    ("ragged")
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from typing import NamedTuple
 from ...operations import Operation
 from .cursor import Subtree
 
+# Enough to be worth a task, few enough for a quick first element.
 MIN_SPAN, MAX_SPAN = 32, 1024
-"""Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
+"""Smallest and largest number of positions in a task if the unit is smaller."""
 
 MAX_PARTS = 32
-"""Parts of a task that ended its worker: each is tried on its own, and divided again if it does so too."""
+"""Number of parts into which a task is divided if it ended its worker. Each part is tried alone, and divided again."""
 
 COLUMN_UNITS, COLUMN_BYTES = 8, 2 << 20
-"""Units in a span that is read as columns, and bytes, at most."""
+"""Largest number of units, and of bytes, in a span that is read as columns."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,11 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Rows in a task that is about rows: one unit; where units are single rows, as many as pay for the task."""
+        """Number of rows in a task about rows: one unit; if units are single rows, enough to be worth a task."""
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
-        """So many inputs, but `most` at most; of these, whole units: at least one."""
+        """Return `length` inputs or, if fewer, as many whole units as fit into `most`; at least one unit."""
         return min(length, max(most // self.unit, 1) * self.unit)
 
     @cached_property
@@ -67,13 +69,13 @@ class Stage:
 
     @cached_property
     def window(self) -> int | None:
-        """The number of the operation whose elements go on one by one after it took several; None if there is none."""
+        """Number of the operation that takes several elements and passes them on one by one; None if there is none."""
         numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
         return next(numbers, None)
 
     @cached_property
     def one_to_one(self) -> bool:
-        """Every unit gives exactly one output."""
+        """True if every unit gives exactly one output."""
         return all(operation.one_to_one for operation in self.operations)
 
     @cached_property
@@ -81,15 +83,18 @@ class Stage:
         return any(operation.reads_position for operation in self.operations)
 
     def makes_rows(self, regrouped: Collection[int]) -> bool:
-        """True if it makes rows of a leaf, no batches, and is one of those whose rows other stages put into batches."""
+        """Return True if the stage makes single rows of a leaf, which other stages put into batches.
+
+        `regrouped` has the numbers of stages whose rows other stages use.
+        """
         return self.leaf is not None and self.number in regrouped and not self.groups
 
     def inputs_of(self, number: int) -> int:
-        """Inputs of the stage that make one input of the operation with this number."""
+        """Return the number of the stage's inputs that make one input of operation `number`."""
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Inputs without the last ones, if what they make is to be dropped: it need not even fit together."""
+        """Return the number of inputs without a remainder at the end whose results would be dropped."""
         count, unit, useful = inputs, 1, inputs
         for operation in self.operations:
             whole, rest = divmod(count, operation.takes or 1)
@@ -100,7 +105,10 @@ class Stage:
         return useful
 
     def starved(self, inputs: int) -> tuple[Operation, int]:
-        """The first operation that drops all that so few inputs, of which none are `useful`, become; and how much it gets."""
+        """Return the first operation that drops everything made of so few inputs, and how many elements it gets.
+
+        None of the inputs may be `useful`.
+        """
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
             if operation.drops_remainder and not whole:
@@ -109,7 +117,7 @@ class Stage:
         return operation, inputs
 
     def outputs(self, inputs: int) -> int:
-        """Number of outputs of `inputs` inputs, as far as what the operations take decides it."""
+        """Return the number of outputs of `inputs` inputs, if no operation drops or adds elements by itself."""
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)
             inputs = whole + (rest > 0 and not operation.drops_remainder)
@@ -117,14 +125,14 @@ class Stage:
 
 
 def unit_of(operations: Sequence[Operation]) -> int:
-    """The number of inputs of the first operation that make one output of the last."""
+    """Return the number of inputs of the first operation that make one output of the last."""
     return prod(operation.takes or 1 for operation in operations)
 
 
 def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list[tuple[Operation, ...]]:
-    """The operations of each stage of a line of them; at least one stage, possibly without operations.
+    """Divide consecutive operations into stages. There is at least one stage, possibly without operations.
 
-    With `skips_errors` every operation may come to nothing, as a filter may.
+    With `skips_errors`, any operation may drop elements, like a filter.
     """
     starts, one_to_one = [0], not skips_errors
     for number, operation in enumerate(operations):
@@ -137,7 +145,7 @@ def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list
 
 
 def span_length(stage: Stage, following: Stage | None) -> int:
-    """Positions in a span: one unit; where units are single records, about a unit of the stage that follows."""
+    """Return the number of positions in a span: one unit, or, for single records, about one of the next stage."""
     if stage.groups:
         return stage.unit
     wanted = following.unit if following is not None else MIN_SPAN
@@ -145,9 +153,10 @@ def span_length(stage: Stage, following: Stage | None) -> int:
 
 
 def column_span_length(unit: int, row_bytes: int) -> int:
-    """Positions in a span that is read as columns: so many units, unless they are large.
+    """Return the number of positions in a span that is read as columns: several units, or fewer if these are large.
 
-    Such a unit takes little longer than a task. But more would push one another's results out of the caches.
+    A small unit takes little longer than a task. More units would displace each other's results in
+    the caches.
     """
     most = COLUMN_BYTES // (unit * row_bytes) if row_bytes else COLUMN_UNITS
     return min(COLUMN_UNITS, max(most, 1)) * unit
@@ -161,7 +170,9 @@ class Span(NamedTuple):
 
 
 def parts_of(span: Span, unit: int) -> list[Span]:
-    """A span as at most `MAX_PARTS` spans of whole units, as equal as can be; one unit stays one.
+    """Divide a span into at most `MAX_PARTS` spans of whole units, of about equal length.
+
+    A single unit is not divided.
 
     >>> parts_of(Span(0, 8), 4)
     [Span(start=0, stop=4), Span(start=4, stop=8)]
@@ -171,10 +182,10 @@ def parts_of(span: Span, unit: int) -> list[Span]:
 
 
 def spans(start: int, total: int, length: Callable[[], int]) -> Iterator[Span]:
-    """The spans from local position `start` to `total`, each of `length()` positions.
+    """Yield the spans from local position `start` to `total`, each of `length()` positions.
 
-    Where the length grows, a span is shorter, so that it ends at a multiple of the length: groups made of its rows end there,
-    too, and need not cut what comes of it.
+    If the length has grown, a span is shorter, so that it ends at a multiple of the length. Groups
+    made of its rows then end there, too, and need not be split over two spans.
 
     >>> lengths = iter([1, 2, 4, 8])
     >>> [stop for _, stop in spans(0, 8, lambda: next(lengths))]

@@ -1,12 +1,12 @@
 """The order of batches that are planned from lengths, as a sampler: position → batch. Pure arithmetic.
 
-In: positions of a run on some number of shards. Out: keys, each of which names a batch whole: the places of its records and its
-shape. All shards have equally many batches, and at each step batches of one shape.
+In: positions of a run on some number of shards. Out: keys. A key describes a whole batch: the places of its
+records and its shape. All shards have the same number of batches, and at each step batches of the same shape.
 
-Windows follow one another, epoch after epoch. The number of steps of a window depends on the number of shards. So a run on
-another number of shards gets what is left of the present window as it is, batch by batch: those of each shape are dealt to the
-new shards, and filled up with batches without a record, fewer for each shape than there are shards. The next window is planned
-for the new shards.
+The batches of an epoch are divided into windows, which follow one another, epoch after epoch. The number of
+steps of a window depends on the number of shards. So a run that continues with another number of shards first
+gets the rest of the current window, batch by batch: the batches of each shape are divided among the new shards,
+and empty batches fill up the last step. The next window is planned for the new shards.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ from ....samplers.protocol import ENDLESS
 Ints = NDArray[np.int64]
 
 DealtLayers = tuple[tuple[int, ...], ...]
-"""The first window of a run and the positions before it; then for each run since, the steps that its shards had taken."""
+"""History: the first window and the positions before it; then, for each later run, the steps of its shards."""
 
+# The rest of windows is held in memory.
 MOST_STEPS_APART = 1 << 14
-"""Steps between the first and the last of the shards of a run: what is left of windows is held in memory."""
+"""Largest number of steps between the first and the last shard of a run."""
 
 STEPS_SEED = 1 << 63
-"""Parts the permutations of steps from those of records."""
+"""Part of the seed that makes permutations of steps different from those of records."""
 
 
 class BatchKey(NamedTuple):
-    """The parts of a batch's key, `int64[n]` each.
+    """The parts of batch keys, each an array `int64[n]`.
 
     Attributes:
-        window: its number, counted over all epochs.
-        start: its first slot in the line of the window.
-        records: number of them.
-        shape: its number, the shortest first.
+        window: number of the batch's window, counted over all epochs.
+        start: the batch's first slot among the records of the window.
+        records: number of records in the batch.
+        shape: number of the batch's shape; 0 is the shortest.
     """
 
     window: Ints
@@ -61,9 +62,9 @@ class RunStart(NamedTuple):
     """The place where a run begins.
 
     Attributes:
-        window: the first that is its own.
-        position: its first.
-        begun: `int64[steps, shards]`, keys of batches that come before: the rest of a window.
+        window: first window that is planned for this run.
+        position: first position of this run.
+        begun: keys `int64[steps, shards]` of the batches before that window, which an earlier run left over.
     """
 
     window: int
@@ -73,17 +74,17 @@ class RunStart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BudgetOrder:
-    """Positions `first + step · shards + shard` of a run to keys of batches.
+    """Sampler that maps positions `first + step · shards + shard` of a run to keys of batches.
 
     Attributes:
-        windows: of one epoch.
-        epochs: number of them; None: it never ends.
-        order_seed: of the random orders, in `[0, 2^64)`.
-        identity: plain values that tell it from others.
-        seed: of random operations after the batches.
-        shard_options: of the run.
-        layers: the history of the present window; none: this run began at the beginning.
-        epoch: the only one that is read; None: all.
+        windows: windows of one epoch.
+        epochs: number of epochs; None for an endless stream.
+        order_seed: seed of the random orders, in `[0, 2^64)`.
+        identity: plain values that identify the order.
+        seed: seed of random operations after the batches.
+        shard_options: shard of this run.
+        layers: history of the current window; empty if this run began at the beginning.
+        epoch: the only epoch that is read; None for all.
     """
 
     windows: BudgetWindows
@@ -120,27 +121,27 @@ class BudgetOrder:
 
     @cached_property
     def _before(self) -> Ints:
-        """Steps before each window of an epoch, and of all of it."""
+        """Number of steps before each window of an epoch, and of the whole epoch."""
         return self.windows.steps_on(self._shards).before
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps of each shard in an epoch."""
+        """Number of steps of each shard in an epoch."""
         return int(self._before[-1])
 
     @property
     def epoch_length(self) -> int:
-        """Batches of all shards in an epoch."""
+        """Number of batches of all shards in an epoch."""
         return self.steps_per_epoch * self._shards
 
     @property
     def first_position(self) -> int:
-        """The position of the first batch of this run."""
+        """Position of the first batch of this run."""
         return self.start.position
 
     @property
     def _steps(self) -> int | None:
-        """The steps of this run; None: any number."""
+        """Number of steps of this run; None if it is endless."""
         first, _, begun = self.start
         epochs = 1 if self.epoch is not None else self.epochs
         if not self.steps_per_epoch or not len(self.windows):
@@ -156,17 +157,17 @@ class BudgetOrder:
         return {**self.identity, **({} if self.epoch is None else {"epoch": self.epoch})}
 
     def seeds(self, positions: Ints) -> None:
-        """No position has a seed of its own."""
+        """Return None: positions have no seeds of their own."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> BudgetOrder:
-        """The same order, of a run that begins with it on other shards."""
+        """Return the same order for a run that begins at the beginning, on another shard."""
         return dataclasses.replace(self, shard_options=shard_options, layers=())
 
     def after(self, layers: Any, shard_options: ShardOptions) -> BudgetOrder:
-        """The order of a run that goes on after others.
+        """Return the order of a run that continues earlier runs with these layers.
 
         Raises:
-            CheckpointError: there were no such runs.
+            CheckpointError: there cannot have been such runs.
         """
         order = dataclasses.replace(self, shard_options=shard_options, layers=layers)
         try:
@@ -178,21 +179,21 @@ class BudgetOrder:
         return order
 
     def repeated(self, epochs: int | None) -> BudgetOrder:
-        """The same, of another number of epochs."""
+        """Return the same order with another number of epochs."""
         return dataclasses.replace(self, epochs=epochs)
 
     def of_epoch(self, epoch: int) -> BudgetOrder:
-        """One epoch of it; its positions begin anew, and random operations have another seed, as of `OneEpoch`."""
+        """Return the order of one epoch, with positions from 0, and another seed for random operations."""
         seed = None if self.seed is None else self.seed + (epoch << 32)
         return dataclasses.replace(self, epoch=epoch, seed=seed)
 
     @property
     def _origin(self) -> int:
-        """The number of the first window."""
+        """Number of the first window."""
         return (self.epoch or 0) * len(self.windows)
 
     def _steps_before(self, window: int) -> int:
-        """Steps of windows of the present shards before the one with this number."""
+        """Return the number of steps of this run's shards before the window with this number."""
         epochs, inner = divmod(window - self._origin, max(len(self.windows), 1))
         return epochs * self.steps_per_epoch + int(self._before[inner])
 
@@ -211,7 +212,7 @@ class BudgetOrder:
         return former.left(runs[-1], self._shards)
 
     def left(self, reached: Sequence[int], shards: int) -> RunStart:
-        """The start of a run on `shards`, after this run stopped at these steps."""
+        """Return the start of a run on `shards` shards, after the shards of this run stopped at the steps `reached`."""
         first, position, begun = self.start
         last = max(reached)
         if last - min(reached) > MOST_STEPS_APART or (self._steps is not None and last > self._steps):
@@ -229,7 +230,7 @@ class BudgetOrder:
         return RunStart(window, position + sum(reached), self._dealt(left, shards, window))
 
     def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
-        """Batches as steps of as many shards, those of each shape filled up with empty ones."""
+        """Divide batches among shards. Return keys `int64[steps, shards]`; empty batches fill up each shape."""
         taken = self.parts(keys)
         groups = [np.empty(0, np.int64)]
         for shape in range(len(self.windows.shapes.lengths)):
@@ -251,10 +252,10 @@ class BudgetOrder:
         return self.order_seed ^ STEPS_SEED
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
-        """The history of a run after this one, whose shards stood at these steps: as brief as can be.
+        """Return the shortest history of a run after this one, whose shards stopped at the steps `reached`.
 
         Raises:
-            CheckpointError: a shard is said to have gone beyond its end.
+            CheckpointError: a step is after the end.
         """
         first, position, begun = self.start
         if self._steps is not None and max(reached) > self._steps:
@@ -274,20 +275,20 @@ class BudgetOrder:
         return (start, rest) if any(rest) else (start,)
 
     def _window_of(self, step: int) -> int:
-        """The number of the window of a step that is not among those that the run begins with."""
+        """Return the number of the window of a step. The step must not be among the leftover ones at the beginning."""
         first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
         return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
 
     def epoch_at(self, position: int) -> int:
-        """The epoch of the batch at a position, from 0."""
+        """Return the epoch, from 0, of the batch at a position."""
         if not self.steps_per_epoch:
             return self.epoch or 0
         key = self.record_keys(np.array([position], dtype=np.int64))
         return int(self.parts(key).window[0]) // len(self.windows)
 
     def record_keys(self, positions: Ints) -> Ints:
-        """The keys `int64[n]` of batches at positions of this run."""
+        """Return the keys `int64[n]` of batches at positions of this run."""
         steps, shard = np.divmod(positions - self.first_position, self._shards)
         return self._keys(steps, shard)
 
@@ -300,7 +301,7 @@ class BudgetOrder:
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """The keys at steps that are not among those that the run begins with; `shard` has any shape that goes with these."""
+        """Return the keys at steps of this run's own windows. `shard` is broadcast against the steps."""
         first, _, begun = self.start
         if not len(steps):
             return np.empty((*shard.shape[:-1], 0), np.int64)
@@ -313,7 +314,7 @@ class BudgetOrder:
         return self._key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
-        """The places of steps in the line of their window."""
+        """Return the places of shuffled steps within their windows."""
         result = np.empty_like(places)
         for size in distinct(sizes):
             chosen = sizes == size
@@ -325,7 +326,7 @@ class BudgetOrder:
         return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
 
     def parts(self, keys: Ints) -> BatchKey:
-        """The parts of keys."""
+        """Split keys into their parts."""
         slots, rows, shapes = self._radix
         rest, shape = np.divmod(keys, shapes)
         rest, count = np.divmod(rest, rows)
@@ -333,11 +334,12 @@ class BudgetOrder:
         return BatchKey(window, start, count, shape)
 
     def places(self, key: int, at_least: int = 0) -> tuple[int, Ints, int]:
-        """The epoch of a batch, the places in it of its records, and the number of its shape.
+        """Return the epoch of a batch, the places in it of the batch's records, and the number of the batch's shape.
 
         Args:
-            key: of the batch.
-            at_least: of a batch with fewer records, as many places of its window: an empty batch has the form of a record.
+            key: key of the batch.
+            at_least: smallest number of places. A batch with fewer records gets further places of its window,
+                because an empty batch needs the structure of a record.
         """
         window, start, count, shape = (int(part[0]) for part in self.parts(np.array([key], dtype=np.int64)))
         epoch, local = divmod(window, len(self.windows))
@@ -357,7 +359,10 @@ class BudgetOrder:
         return window * len(self.windows.shapes.lengths) + rank
 
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
-        """The step, the shard and the row of the record at a place of an epoch, in a run from the beginning; None: in none."""
+        """Return step, shard and row of the record at a place of an epoch; None if it is in no batch.
+
+        The run is one from the beginning.
+        """
         found = np.flatnonzero(self.windows.places == place)
         if not len(found):
             return None

@@ -1,7 +1,7 @@
-"""Finds out whether batches can be planned from lengths, and makes their source and order.
+"""Find out if batches can be planned from lengths, and make their source and order.
 
-In: a source, an order, operations. Out: a source of batches, their order, and the operations after a `BudgetBatch`; None where
-lengths are not known.
+In: a source, an order, operations. Out: a source of batches, their order, and the operations after
+a `BudgetBatch`; None if lengths are unknown.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ Ints = NDArray[np.int64]
 def planned_batches(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[BudgetSource, BudgetOrder, tuple[Operation, ...]] | None:
-    """The batches of a loader, and the operations after them.
+    """Return the source and the order of planned batches, and the operations after them.
+
+    Returns None if there is no `BudgetBatch`, or if lengths are unknown.
 
     Raises:
-        ValueError: the sampler balances shards, too.
-        LengthsError: `lengths=` is given, and cannot be that of what is batched; or a record is too long.
+        ValueError: the sampler has a balance, too.
+        LengthsError: `lengths=` do not fit what is batched, or a record is too long.
     """
     number = next((number for number, one in enumerate(operations) if one.plans_batches), None)
     if number is None:
@@ -57,12 +59,13 @@ def planned_batches(
 
 
 def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
-    """The positions that are planned, and how often these records come; None: for ever.
+    """Return the number of positions to plan, and how many times these records are repeated (None for ever).
 
-    A sampler whose epochs all have the same records says `repeats_records`.
+    A sampler has `repeats_records` if all of its epochs have the same records. Then one epoch is
+    planned, otherwise all positions.
 
     Raises:
-        LengthsError: each epoch has other records, and they are too many to plan.
+        LengthsError: each epoch has other records, and there are too many to plan.
     """
     total, epoch = len(sampler), sampler.epoch_length
     if getattr(sampler, "repeats_records", False):
@@ -80,7 +83,11 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
 
 
 def refuse_balance(balance: Any) -> None:
-    """Refuse a balance of shards that have batches of one shape at each step. Raises ValueError: there is one."""
+    """Refuse a balance of shards together with planned batches, as shards have batches of one shape at each step.
+
+    Raises:
+        ValueError: there is a balance.
+    """
     if balance is not None and balance is not False:
         raise ValueError(
             "balance= has no effect beside BudgetBatch with known lengths: at each step all shards have batches of one shape. "
@@ -91,15 +98,16 @@ def refuse_balance(balance: Any) -> None:
 def batches_of(
     records: PlacedRecords, operation: BudgetBatch, lengths: Ints, epochs: int | None, seed: int | None, below: Any
 ) -> tuple[BudgetSource, BudgetOrder]:
-    """The batches of records with these lengths by place.
+    """Return the source and the order of batches of records whose lengths are known.
 
     Args:
-        records: by place.
-        operation: how they are batched.
-        lengths: as above.
-        epochs: None: any number.
-        seed: of random operations; of the orders, too, where the operation has none; None: there is none.
-        below: plain values that tell the order of the records.
+        records: the records, by place.
+        operation: says how they are batched.
+        lengths: length of the record at each place.
+        epochs: number of epochs; None for any number.
+        seed: seed of random operations, and of the order if the operation has no seed; None if
+            there is none.
+        below: plain values that identify the order of the records.
 
     Raises:
         LengthsError: a record is too long.
@@ -122,7 +130,7 @@ def _bytes_of(lengths: Ints) -> Any:
 
 
 def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: Sequence[Operation]) -> Ints | None:
-    """The lengths of the records of a source by key; None if they are not known."""
+    """Return the lengths of a source's records by key; None if they are unknown."""
     if operation.lengths is None:
         own = None if before or isinstance(sampler, MixSampler) else getattr(source, "lengths", None)
         return None if own is None else whole_lengths(own, len(source))
@@ -141,10 +149,10 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
 
 
 def whole_lengths(lengths: Any, count: int) -> Ints:
-    """Lengths that a source tells: of several leaves the largest.
+    """Return the lengths that a source states; for several leaves, the largest length of each record.
 
     Raises:
-        LengthsError: they are none.
+        LengthsError: they are not valid lengths.
     """
     if isinstance(lengths, Mapping):
         return np.max([whole_lengths(of_leaf, count) for of_leaf in lengths.values()], axis=0)  # type: ignore

@@ -1,6 +1,6 @@
-"""A source whose records are batches that were planned from lengths, of records of another source.
+"""A source whose records are batches that were planned from lengths. The batches are made of another source's records.
 
-In: keys of batches. Out: batches; all their records are read in one call.
+In: keys of batches. Out: batches. All of their records are read in one call.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Ints = NDArray[np.int64]
 
 
 class BudgetSource:
-    """Batches by key.
+    """Source of batches by key.
 
     Args:
-        input: the records.
-        operation: how they are batched.
-        order: of any shard; it tells the records of a key.
-        lengths: of the records by place, as they were planned.
+        input: records of the batches.
+        operation: says how they are batched.
+        order: order of any shard. It tells which records a key stands for.
+        lengths: planned lengths of the records, by place.
     """
 
     array_keys: ClassVar[bool] = True
@@ -48,19 +48,19 @@ class BudgetSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The identity of the records: the order tells the batches."""
+        """The identity of the records. The identity of the batches is that of the order."""
         return self._input.fingerprint
 
     @property
     def records_each(self) -> int:
-        """Records of a batch, on average."""
+        """Mean number of records in a batch, at least 1."""
         return max(-(-len(self._order.windows.places) // max(self._order.epoch_length, 1)), 1)
 
     def __getitem__(self, key: int) -> Any:
         return self.__getitems__(np.array([key], dtype=np.int64))[0]
 
     def __getitems__(self, keys: Ints) -> list[Any]:
-        """The batches of many keys."""
+        """Return the batches with these keys."""
         if not len(keys):
             return []
         batches = [self._order.places(key, at_least=1) for key in keys.tolist()]
@@ -83,20 +83,20 @@ class BudgetSource:
         return padding.batch(records, count, rows, length, FROM_READERS.tell, check)
 
     def records_of(self, keys: Ints) -> Ints:
-        """The keys of the records in batches."""
+        """Return the keys of the records in batches."""
         found = [self._input.keys(self._order.places(key)[1]) for key in keys.tolist()]
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def place_of(self, record_key: int) -> int | None:
-        """The place of a record in an epoch; None if it has none."""
+        """Return the place of a record in an epoch; None if it has none."""
         return self._input.place_of(record_key, len(self._lengths))
 
     def told(self, key: int) -> str:
-        """The records of a batch, as messages say them."""
+        """Describe the records of a batch for messages."""
         return first_few(self.records_of(np.array([key], dtype=np.int64)).tolist()) or "none"
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """The records of a batch, each in a row."""
+        """Return the records of a batch, each with its row."""
         epoch, places, _ = self._order.places(key)
         rows = enumerate(places.tolist())
         return [used.placed(row=row) for row, place in rows for used in self._input.made_of(epoch, place)]

@@ -1,1 +1,1 @@
-"""Rows of packed documents as the records of a leaf: their order on any number of shards, and their making from records."""
+"""Rows of packed documents as the records of a leaf: their order on shards, and their making."""

@@ -1,6 +1,7 @@
-"""The order of rows that are planned from the lengths of documents, as a sampler: position → number of the row.
+"""The order of packed rows that are planned from the lengths of documents, as a sampler: position → number of the row.
 
-In: positions of a run. Out: rows, which come in their order; a balance deals those of a global batch to the shards.
+In: positions of a run. Out: numbers of rows, in order. A balance divides the rows of a global batch
+among the shards.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from .source import PackedSource
 Ints = NDArray[np.int64]
 
 ROWS_SEED = 1 << 63
-"""Parts the random operations on rows from those on documents."""
+"""Part of the seed that makes random operations on rows different from those on documents."""
 
 
 @dataclass(frozen=True, eq=False)
 class PackedOrder:
-    """All rows, one after the other.
+    """Sampler that gives all rows, one after the other.
 
     Attributes:
-        source: of the rows.
-        documents: the order of the documents, of all shards.
-        balance: with the costs of rows.
-        identity: plain values that decide it; those of all epochs, and which one it is of.
-        shard_options: of the run.
+        source: source of the rows.
+        documents: order of the documents of all shards.
+        balance: balance with the costs of rows.
+        identity: plain values that identify the order of all epochs, and the number of the epoch if
+            it is of one.
+        shard_options: shard of the run.
     """
 
     source: PackedSource
@@ -52,17 +54,17 @@ class PackedOrder:
 
     @property
     def epoch_length(self) -> int:
-        """Rows of all epochs: a row may hold documents of two."""
+        """Number of rows in all epochs together, because a row may have documents of two epochs."""
         return len(self.source)
 
     @property
     def epoch_count(self) -> int:
-        """Epochs of the documents."""
+        """Number of epochs of the documents."""
         return -(-len(self.documents) // max(self.documents.epoch_length, 1))
 
     @property
     def seed(self) -> int | None:
-        """The seed of random operations on rows."""
+        """Seed of random operations on rows."""
         return None if self.documents.seed is None else self.documents.seed + ROWS_SEED
 
     @property
@@ -71,24 +73,24 @@ class PackedOrder:
         return self.identity
 
     def record_keys(self, positions: Ints) -> Ints:
-        """The rows at positions."""
+        """Return the numbers of the rows at positions, which are the positions themselves."""
         return positions
 
     def seeds(self, positions: Ints) -> None:
-        """No position has a seed of its own."""
+        """Return None: positions have no seeds of their own."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> PackedOrder:
-        """The same order, read by another shard."""
+        """Return the same order, read by another shard."""
         return dataclasses.replace(self, shard_options=shard_options)
 
     def epoch_at(self, position: int) -> int:
-        """The epoch of the first document of the row at a position; after the end, the number of epochs."""
+        """Return the epoch of the first document in the row at a position; after the end, the number of epochs."""
         if position >= len(self.source):
             return self.epoch_count
         return int(self.source.positions_in(position).min()) // self.documents.epoch_length
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """The position of the first row with a document of an epoch; None: it is in none."""
+        """Return the position of the first row with this record as a document of this epoch; None if there is none."""
         length = self.documents.epoch_length
         positions = np.arange(epoch * length, min((epoch + 1) * length, len(self.documents)), dtype=np.int64)
         rows = (

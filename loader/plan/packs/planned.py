@@ -1,7 +1,7 @@
-"""Finds out whether the rows of a `Pack` are to be balanced, and makes their source and order from the lengths of documents.
+"""Find out if the rows of a `Pack` are to be balanced, and make their source and order from the lengths of documents.
 
-In: a source, an order, operations. Out: a source of rows, their order, and the operations after the `Pack`; None where no
-balance is asked for.
+In: a source, an order, operations. Out: a source of rows, their order, and the operations after the
+`Pack`; None if there is no balance.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _INSTEAD = "Leave balance= out, or pack a chain, MapDataset…pack(…, lengths=
 def planned_packs(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[PackedSource, PackedOrder, tuple[Operation, ...]] | None:
-    """The rows of a loader whose sampler has a balance, and the operations after the `Pack`.
+    """Return the source and the order of packed rows, and the operations after the `Pack`; None without a balance.
 
     Raises:
-        LengthsError: the lengths of what is packed are not known.
+        LengthsError: the lengths of the documents are unknown.
         PackError: a document is too long.
-        ValueError: the documents never end, or are too many.
+        ValueError: the documents are endless, or too many to plan.
     """
     balance: Balance | None = getattr(sampler, "balance", None)
     number = next((number for number, one in enumerate(operations) if one.plans_rows), None)
@@ -52,7 +52,7 @@ def planned_packs(
 
 
 def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
-    """The leaf of one epoch, whose windows begin with it."""
+    """Return the leaf of one epoch. Packing begins anew with this epoch."""
     order, source = cast(PackedOrder, leaf.sampler), cast(PackedSource, leaf.source)
     documents = OneEpoch(order.documents, epoch, order.documents.epoch_length)
     balance: Any = documents.balance
@@ -72,7 +72,7 @@ def _packs_of(
 
 
 def _identity(order: PackedOrder) -> dict[str, Any]:
-    """The values that decide the order."""
+    """Return the values that identify the order."""
     operation = order.source.operation
     below = {name: value for name, value in order.documents.fingerprint.items() if name != "balance"}
     return {
@@ -85,7 +85,11 @@ def _identity(order: PackedOrder) -> dict[str, Any]:
 
 
 def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None:
-    """Refuse what cannot be planned."""
+    """Check that the rows can be planned.
+
+    Raises:
+        LengthsError, ValueError: they cannot.
+    """
     for one in before:
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(

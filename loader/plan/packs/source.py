@@ -1,6 +1,8 @@
-"""A source whose records are rows of packed documents that were planned from lengths, of records of another source.
+"""A source whose records are rows of packed documents, planned from lengths.
 
-In: numbers of rows. Out: rows; all their documents are read in one call, each once.
+The documents are another source's records.
+
+In: numbers of rows. Out: rows. All of their documents are read in one call, each once.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ Ints = NDArray[np.int64]
 
 
 class PackedSource:
-    """Rows by number.
+    """Source of rows by number.
 
     Args:
-        records: the documents, by their position in the order of all epochs.
-        operation: how they are packed.
-        plan: of the lengths of the documents at all positions.
+        records: documents, by their position in the order of all epochs.
+        operation: says how they are packed.
+        plan: plan of the rows, from the lengths of the documents at all positions.
     """
 
     array_keys: ClassVar[bool] = True
@@ -47,24 +49,24 @@ class PackedSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The identity of the records: the order tells the rows."""
+        """The identity of the records. The identity of the rows is that of the order."""
         return self.records.fingerprint
 
     @property
     def records_each(self) -> int:
-        """Documents of a row, on average."""
+        """Mean number of documents in a row, at least 1."""
         return max(-(-self.plan.documents // max(self.plan.rows, 1)), 1)
 
     @property
     def record_count(self) -> int:
-        """The number of records of the source that documents are made of."""
+        """Number of the source's records of which documents are made."""
         return len(self.records.source)
 
     def __getitem__(self, key: int) -> Any:
         return self.__getitems__(np.array([key], dtype=np.int64))[0]
 
     def __getitems__(self, keys: Ints) -> list[Any]:
-        """The rows with these numbers."""
+        """Return the rows with these numbers."""
         if not len(keys):
             return []
         pieces = end_to_end([self.plan.row(row) for row in keys.tolist()])
@@ -74,23 +76,23 @@ class PackedSource:
         return self.operation.planned([documents[number] for number in which.tolist()], named)
 
     def positions_in(self, row: int) -> Ints:
-        """The positions of the documents in a row, each once."""
+        """Return the positions of the documents in a row, each once."""
         return np.array(list(dict.fromkeys(self.plan.row(row).documents.tolist())), np.int64)
 
     def records_of(self, keys: Ints) -> Any:
-        """The keys of the records in rows; of a mix by part."""
+        """Return the keys of the records in rows; for a mix, by part."""
         found = [self.records.keys(self.positions_in(row)) for row in keys.tolist()]
         together = np.concatenate(found) if found else np.empty(0, np.int64)
         source = self.records.source
         return source.by_part(together) if isinstance(source, MixedSource) else together
 
     def told(self, key: int) -> str:
-        """The records in a row, as messages say them."""
+        """Describe the records in a row for messages."""
         source, keys = self.records.source, self.records.keys(self.positions_in(key)).tolist()
         return first_few([source.told(one) if isinstance(source, MixedSource) else one for one in keys])
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """The records in a row, with their segments."""
+        """Return the records in a row, each with its segment and range of tokens."""
         pieces = self.plan.row(key)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [

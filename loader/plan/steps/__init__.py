@@ -1,1 +1,1 @@
-"""Steps: the ranges of them that a run leaves out, and what is known of them without reading."""
+"""Steps: ranges of steps that a run skips, and facts about steps that need no reading."""

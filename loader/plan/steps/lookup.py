@@ -1,6 +1,6 @@
-"""Steps by arithmetic, without reading: the records of one, the step that holds a record, and steps left out.
+"""Compute facts about steps without reading: the records of a step, the step of a record, the number of steps.
 
-In: a pipeline; numbers of steps, as the whole stream counts them. Out: record keys, places, ranges of positions.
+In: a pipeline; numbers of steps, counted over the whole stream. Out: record keys, places, counts.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .skipped import MAX_STEP, NONE_SKIPPED, SkippedSteps, count_of
 
 
 class Place(NamedTuple):
-    """The place of a record: `row` of the batch that is element number `step` of this shard."""
+    """The place of a record: row `row` of the batch that is element number `step` of this shard."""
 
     step: int
     row: int
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """The number of elements of a stream; after a run on other shards, of those that it left.
+    """Return the number of elements of a stream; after a run on other shards, of what that run left.
 
     Args:
-        pipeline: that stands `at` a local position, the beginning of a step, and the number of that step.
-        at: as above.
-        skipped: steps that are left out.
+        pipeline: pipeline of the stream.
+        at: a local position at which a step begins, and the number of that step.
+        skipped: steps that are skipped.
 
     Raises:
-        TypeError: it is endless, or an operation decides how many there are.
+        TypeError: the stream is endless, or an operation decides how many elements there are.
     """
     if pipeline.endless:
         raise TypeError("this stream never ends, so it has no len(); pass num_epochs= to the sampler, or to repeat().")
@@ -51,13 +51,18 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
 
 
 def records_at(pipeline: Pipeline, step: int) -> Any:
-    """As `DataLoader.records_at`."""
+    """Return the record keys of a step; see `DataLoader.records_at`."""
     step = whole_number("step", step, 0, None, "the number of an element, from 0")
     return records_of_step(pipeline, step, (0, 0), NONE_SKIPPED)
 
 
 def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped: SkippedSteps) -> Any:
-    """The record keys of a step that comes after another one; arguments as for `SkippedSteps.position_of`."""
+    """Return the record keys of a step after a known one. `at` and `skipped` are as in `number_of`.
+
+    Raises:
+        TypeError: an operation decides which records are in an element.
+        IndexError: the stream ends before the step.
+    """
     leaf, stage = _aligned(pipeline, "records_at")
     start = skipped.position_of(step, at, stage.unit)
     useful = stage.useful(min(leaf.left_from(start), stage.unit))
@@ -68,7 +73,11 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """The epoch of each part of a mix at the record before a cursor. Raises AttributeError: this is no mix."""
+    """Return the epoch of each part of a mix, or of each joined stream, at the record before a cursor.
+
+    Raises:
+        AttributeError: the pipeline is neither a mix nor a join.
+    """
     before = 0 if any(cursor.skips) else 1
     reached = [max(position - before, 0) for position in cursor.positions]
     if len(reached) == 1:
@@ -77,7 +86,11 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """The number of records of each part of a mix before a cursor, in all shards. Raises AttributeError: this is no mix."""
+    """Return the number of records of each part of a mix, or of each joined stream, before a cursor, in all shards.
+
+    Raises:
+        AttributeError: the pipeline is neither a mix nor a join.
+    """
     if len(cursor.positions) == 1:
         return pipeline.leaf.part_records(cursor.positions[0])
     counts = [leaf.before(position) for leaf, position in zip(pipeline.leaves, cursor.positions)]
@@ -85,7 +98,7 @@ def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
-    """As `DataLoader.find`."""
+    """Return the place of a record; see `DataLoader.find`."""
     leaf, stage = _aligned(pipeline, "find")
     if leaf.plans_batches:
         return _find_in_batches(leaf, stage, record_key, epoch)
@@ -116,7 +129,7 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
 
 
 def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> Place:
-    """As `find`, in batches that were planned."""
+    """Return the place of a record in planned batches; see `find`."""
     order: Any = leaf.sampler
     key = whole_number("record_key", record_key, 0, None, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
@@ -148,7 +161,13 @@ def _position_of(leaf: Leaf, key: int, epoch: int) -> int | None:
 
 
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
-    """The leaf and the stage of a pipeline whose steps are known before anything is read."""
+    """Return the leaf and the stage of a pipeline whose steps are known without reading.
+
+    `name` is the caller's, for errors.
+
+    Raises:
+        TypeError: an operation decides which records are in an element.
+    """
     if not pipeline.aligned:
         raise TypeError(
             'a Filter, a FlatMap, a Pack, a join of streams (mix, zip, limit and so on) or on_error="skip" decides which '

@@ -1,7 +1,7 @@
-"""Steps that a run leaves out on purpose, after a loss spike for example; and ranges of steps or positions, as values.
+"""Steps that a run skips on purpose, for example after a loss spike; and ranges of steps or positions.
 
-In: half-open ranges of steps `[start, stop)`, as the whole stream counts them. Out: such ranges again, ascending, with
-something between each two; the local positions that these are, and where other steps begin.
+In: half-open ranges of steps `[start, stop)`, counted over the whole stream. Out: sorted ranges
+with gaps between them; the local positions of skipped steps, and of later steps.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ....common.messages import short_repr
 from ....common.validation import whole_number
 
 Ranges = tuple[tuple[int, int], ...]
-"""Half-open ranges `[start, stop)`, ascending, with something between each two."""
+"""Half-open ranges `[start, stop)`, sorted, with a gap between any two."""
 
 
 MAX_STEP = (1 << 63) - 1
 
 
 def ranges_of(values: Any) -> Ranges:
-    """Check ranges that a user passed, sort them, and join those that touch.
+    """Check the ranges that a user passed, sort them, and join ranges that touch or overlap.
 
     Raises:
-        TypeError: they are no pairs of whole numbers.
-        ValueError: one is empty or begins below 0.
+        TypeError: they are not pairs of integers.
+        ValueError: a range is empty, or begins below 0.
 
     >>> ranges_of([(7, 9), (1, 3), (2, 5)])
     ((1, 5), (7, 9))
@@ -45,7 +45,7 @@ def _range_of(pair: Any) -> tuple[int, int]:
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """All that lies in any of the ranges."""
+    """Return the ranges of everything that is in any of the given ranges."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -56,7 +56,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(ranges: Ranges, others: Ranges) -> Ranges:
-    """The ranges without the others.
+    """Return the ranges without the parts that are in the other ranges.
 
     >>> without(((0, 10),), ((2, 4), (9, 12)))
     ((0, 2), (4, 9))
@@ -72,23 +72,23 @@ def without(ranges: Ranges, others: Ranges) -> Ranges:
 
 
 def within(ranges: Ranges, step: int) -> int | None:
-    """The end of the range that a step lies in; None if it lies in none."""
+    """Return the end of the range that contains a step; None if no range does."""
     return next((stop for start, stop in ranges if start <= step < stop), None)
 
 
 def count_of(left_out: Ranges, steps: int) -> int:
-    """The number of steps among the first `steps` that are left out."""
+    """Return how many of the first `steps` steps are in the ranges."""
     return sum(max(min(stop, steps) - start, 0) for start, stop in left_out) if left_out else 0
 
 
 def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
-    """The parts of `[start, stop)` that are in none of the ranges."""
+    """Return the parts of `[start, stop)` that are in none of the ranges."""
     return without(((start, stop),), left_out) if start < stop else ()
 
 
 @dataclass(frozen=True)
 class SkippedSteps:
-    """The steps that are left out."""
+    """The steps that a run skips."""
 
     steps: Ranges = ()  # all of them
     absorbed: Ranges = ()  # those that take no positions any more, as they left the order when the shards changed
@@ -104,22 +104,22 @@ class SkippedSteps:
 
     @property
     def present(self) -> Ranges:
-        """Those that are still in the order."""
+        """The skipped steps that still have positions in the order."""
         return without(self.steps, self.absorbed)
 
     def position_of(self, step: int, at: tuple[int, int], unit: int) -> int:
-        """The local position at which a later step begins.
+        """Return the local position at which a later step begins.
 
         Args:
-            step: which; it is not absorbed.
-            at: the local position and number of an earlier step.
-            unit: positions in a step.
+            step: number of the step, which must not be absorbed.
+            at: local position and number of an earlier step.
+            unit: number of positions in a step.
         """
         position, known = at
         return position + (step - known - count_of(self.absorbed, step) + count_of(self.absorbed, known)) * unit
 
     def positions(self, at: tuple[int, int], unit: int) -> Ranges:
-        """The local positions of the steps that are still to come and left out; arguments as for `position_of`."""
+        """Return the local positions of the skipped steps after a known step. Arguments as for `position_of`."""
         return tuple(
             (self.position_of(max(start, at[1]), at, unit), self.position_of(stop, at, unit))
             for start, stop in self.present
