@@ -176,7 +176,7 @@ class Pipeline:
 
     @cached_property
     def columns(self) -> Any:
-        """The source's columns, as a tree of arrays, if the first operation only stacks them into batches; else None."""
+        """The source's columns, a tree of arrays, if the first operation only stacks them into batches; else None."""
         columns = getattr(self.leaves[0].source, "columns", None)
         if (
             columns is None
@@ -225,7 +225,7 @@ class Pipeline:
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def runs_like(self, other: Pipeline) -> bool:
-        """Return True if tasks mean the same work in both pipelines of one loader: their shards have the same histories."""
+        """Return True if tasks mean the same work in both pipelines: their shards have the same histories."""
         histories = [
             ([leaf.lineage for leaf in one.leaves], [former.whose for former in one.formers]) for one in (self, other)
         ]

@@ -1,1 +1,1 @@
-"""In the user's process: finished tasks, put into order, to elements."""
+"""In the user's process: put finished tasks into order, and turn their rows into elements."""

@@ -1,8 +1,9 @@
-"""Puts the stages of a running pipeline together.
+"""Connect the stages of a running pipeline.
 
-In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with where it comes from.
+In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with its origin.
 
-    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  → elements
+    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  →
+    elements
                        └→ JoinedRuns, with those of other inputs ─┘
 """
 
@@ -35,12 +36,13 @@ from .unfinished_runs import UnfinishedRuns
 
 @dataclass(eq=False)
 class RowStreams:
-    """Opens the streams of rows of a pipeline: of its parts, from a cursor on, without the ranges of positions in `unread`.
+    """Opens the streams of rows of a pipeline, or of its parts, from a cursor on.
 
-    Joins keep it, to open their inputs anew. It keeps no stream, so that rows are in no reference cycle.
+    Positions in the ranges `unread` are not read. Joins keep this object, to open their inputs
+    again. It has no reference to a stream, so that rows are in no reference cycle.
 
-    With `planned`, groups of rows, and tasks of sources that are run through, have the length of the plan: what all shards find
-    for themselves must be the same place, whatever time the tasks of each take.
+    With `planned`, groups of rows, and tasks of sources without random access, have the length from
+    the plan, however long tasks take. All shards then find the same places by themselves.
     """
 
     pipeline: Pipeline
@@ -58,16 +60,17 @@ class RowStreams:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
 
     def open(self, start: Cursor) -> Pull[Rows]:
-        """The rows of the whole pipeline, from a cursor on."""
+        """Return the rows of the whole pipeline, from a cursor on."""
         return self._rows(self.pipeline.top, start)
 
     def _rows(
         self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0, most: int | None = None
     ) -> Pull[Rows]:
-        """The rows that come out of a part, which begins at a cursor; of a join, so many at a time.
+        """Return the rows of a part of the pipeline, from its cursor on; of a join, `size` rows at a time.
 
-        Of former shards, too, what they had begun; or, with `former`, what comes of one of them. No more than `most` of its
-        own are wanted, so that others need not be made.
+        Leftover rows of former shards come first. With `former`, the rows are those of a former
+        shard, by its number from 1. At most `most` of the part's own rows are needed, so that
+        others need not be made.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage or rest.stage is None]
         if not rests:
@@ -156,13 +159,13 @@ class Flow:
         self._runs = streams.open(start)
 
     def begin(self) -> None:
-        """Have the work begin."""
+        """Begin the work, without waiting."""
         self._runs.fill()
 
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, None]:
-        """Elements, each with its run and its row there, which know the cursor that follows it.
+        """Yield elements, each with its `Rows` and its index there. These know the cursor after the element.
 
-        Raises what a task failed with, at its place in the stream.
+        If a task failed, its exception is raised at its place in the stream.
         """
         waits = self._waits
         while True:
@@ -197,7 +200,7 @@ class Flow:
                     yield run.take(row), run, row
 
     def _made(self, run: Rows, units: Units) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
-        """Elements that are made here, one by one; return why the next one could not be."""
+        """Yield elements that are made here one by one. Return the failure if one cannot be made, else None."""
         waits, made = self._waits, units.made
         for row in range(run.start, run.stop):
             failure = units.make()

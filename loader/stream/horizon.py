@@ -1,4 +1,8 @@
-"""Spans up to where the order is decided. In: a horizon that moves on. Out: requests for positions that stay what they are."""
+"""Requests for positions up to where the order of a growing source is decided.
+
+In: a horizon, i.e. a position up to which the order will not change, which moves on. Out: requests
+for positions before it.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,34 @@ from .rows import Pull, Request, StreamEnd
 
 
 class Horizon(Protocol):
-    """Tells how far the order is decided. Asked on the thread that is in `next`, whenever there is work to be planned."""
+    """Interface of an object that knows how far the order is decided.
+
+    It is used on the thread that is inside `next`, whenever work can be planned.
+    """
 
     @property
     def stop(self) -> int | None:
-        """The local position up to which it is decided; None: it stays what it is to the end."""
+        """Local position up to which the order is decided; None if it will not change until its end."""
 
     def advance(self, wait: bool) -> bool:
-        """Decide up to a later position. False: nothing can be said yet, and `wait` is False.
+        """Decide the order up to a later position.
+
+        Return True if that was done; False if it needs waiting and `wait` is False.
 
         Raises:
-            Exception: the order changes, in a way that the exception tells.
+            Exception: the order changes. The exception says how.
         """
 
 
 class DecidedSpans(Pull[Request]):
-    """Requests for whole units of decided positions, and at the end for the rest.
+    """Requests for whole units of decided positions; at the end, for the rest.
 
     Args:
-        requests: for spans of local positions `[start, stop)`.
-        horizon: asked when the positions before it are planned.
-        first: local position.
-        total: where the order ends, if it does not change.
-        unit: positions that belong together, counted from the first one.
+        requests: function that returns requests for local positions `[start, stop)`.
+        horizon: asked for more when all positions before it are planned.
+        first: first local position.
+        total: end of the order, if it does not change.
+        unit: number of positions that belong together, counted from `first`.
     """
 
     def __init__(
@@ -53,7 +62,7 @@ class DecidedSpans(Pull[Request]):
                 return None
 
     def _goes_further(self, wait: bool) -> bool:
-        """Plan what is decided by now; False: nothing more is."""
+        """Plan the positions that are decided now. Return False if there are no new ones."""
         try:
             while (stop := self._decided()) <= self._planned and self._horizon.stop is not None:
                 if not self._horizon.advance(wait):

@@ -1,6 +1,6 @@
-"""Takes rows of several streams, as a rule says, a good number at a time.
+"""Take rows of several streams in the order that a rule says, many at a time.
 
-In: runs of rows of each input. Out: runs of rows of all. Looks at counts alone, never at a row.
+In: rows of each input, in runs. Out: rows of all, in runs. Only counts are looked at, never rows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .provenance import row_at
 from .rows import Pull, Rows, RowsOf, StreamEnd, joined_rows
 
 Open = Callable[[Cursor], Pull[Rows]]
-"""Opens an input, from a cursor on."""
+"""Function that opens an input from a cursor on."""
 
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """One of the streams, from a cursor on. It is opened when its first row is needed."""
+    """One input of a join, from a cursor on. It is opened when its first row is needed."""
 
     open: Open
     cursor: Cursor  # after the rows that were taken
@@ -39,7 +39,7 @@ class Input:
     _runs: deque[RowsOf] = field(default_factory=deque)
 
     def has(self, count: int, wait: bool) -> bool:
-        """True if `count` rows are at hand, or all that there are; False: not without waiting."""
+        """Return True if `count` rows, or all that remain, are here; False if that would need waiting."""
         if self._pull is None:
             self._pull = self.open(self.cursor)
         while self.at_hand < count and self.ended is None:
@@ -71,9 +71,10 @@ class Input:
 
 @dataclass(eq=False)
 class JoinedRuns:
-    """The rows of a join, from a note and the cursors of its inputs on.
+    """The rows of a join, from a state of its rule and the cursors of its inputs on.
 
-    As many rows are taken at a time as come soon, `most()` at most: the first one does not wait for others.
+    At most `most()` rows are taken at a time, and only as many as come soon, so that the first row
+    does not wait for others.
     """
 
     opens: Sequence[Open]
@@ -141,7 +142,10 @@ class JoinedRuns:
         return joined_rows(choices, parts, note[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
-        """Ask the rule what comes after the end of an input, or of itself; False: that is not known without waiting."""
+        """Ask the rule how to continue after the end of an input.
+
+        Return False if that needs waiting and `wait` is False.
+        """
         ended = None if number is None else self._inputs[number].ended
         if number is None or ended is None or ended.failure is not None:
             self._ended = ended or StreamEnd()
@@ -180,7 +184,7 @@ class JoinedRuns:
 
 
 class CacheWriter(Pull[Rows]):
-    """Gives rows, and keeps them; once all have come, `done` is given them."""
+    """Passes rows on and keeps them. When all have come, `done` is called with them."""
 
     def __init__(self, runs: Pull[Rows], done: Callable[[Sequence[Rows]], None]) -> None:
         self._runs = runs

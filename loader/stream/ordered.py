@@ -1,7 +1,7 @@
-"""Has tasks run, keeps the executor busy with what comes next, and puts results back into order.
+"""Run tasks ahead of their use, keep the executor busy, and return results in order.
 
-In: requests, pulled one by one; or a source that can only be run through. Out: (request, block) in their order, whatever order
-they were finished in.
+In: requests, taken one by one; or a source without random access. Out: pairs (request, block) in
+the order of requests, whatever order the tasks finish in.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from ..work.tasks import Block, Failure, SpanTask
 from .rows import Pull, Request, StreamEnd, span_request
 
 Results: TypeAlias = Pull[tuple[Request, Block]]
-"""Has tasks run and gives their blocks in order."""
+"""Runs tasks, and returns their blocks in order."""
 
 
 class Ordered:
-    """Has tasks run, at most `executor.window(stage)` at a time; unless `ahead`, each when its block is asked for."""
+    """Runs tasks, at most `executor.window(stage)` at a time.
+
+    Without `ahead`, a task runs only when its block is needed.
+    """
 
     def __init__(self, requests: Pull[Request], executor: Executor, stage: int, ahead: bool) -> None:
         self._requests = requests
@@ -38,7 +41,7 @@ class Ordered:
             self._fill(False)
 
     def _fill(self, wait: bool) -> None:
-        """Submit tasks while there are any and the window has room; with `wait`, at least one."""
+        """Submit tasks as long as there are requests, and room in the window. With `wait`, submit at least one."""
         room = (self._executor.window(self._stage) if self._ahead else 1) - len(self._submitted)
         while room > 0 and self._ended is None:
             request = self._requests.next(wait and not self._submitted)
@@ -76,7 +79,7 @@ class Ordered:
 
 
 class InOrder:
-    """Has the tasks of a source run that can only be run through: each begins where the one before it ended."""
+    """Runs the tasks of a source without random access. Each begins where the one before it ended."""
 
     def __init__(self, stage: Stage, start: Cursor, executor: Executor, planned: bool) -> None:
         assert stage.leaf is not None, "a stage on a source"
@@ -127,7 +130,7 @@ class InOrder:
         return self._ended
 
     def _note_end(self, task: SpanTask, block: Block) -> None:
-        """Note the place after a task that was done, or failed."""
+        """Note the place of the source after a task that was done or failed."""
         self._position = task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)

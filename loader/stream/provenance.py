@@ -1,7 +1,8 @@
-"""The provenance of rows: a table of records for each block, and the cursor that follows each row.
+"""The origin of rows: a table of records for each block, and the cursor after each row.
 
-In: a task, and the columns of its block. Out: records and cursors, found when somebody asks, not row by row. A provenance
-holds no row, so that what is kept of a batch that was delivered is small.
+In: a task, and the columns of its block. Out: records and cursors. They are computed when somebody
+asks, not for each row. A provenance has no reference to rows, so that little is kept of a delivered
+batch.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 class Table(NamedTuple):
-    """Records that some rows were made of, in the order in which they are in these."""
+    """The records of which some rows were made, in the order in which they are in the rows."""
 
     of: Ints  # `int64[n]`, the number of the row, among those that were asked for
     leaf: Ints  # `int64[n]`, its number among every leaf
@@ -37,12 +38,12 @@ class Table(NamedTuple):
     tokens: NDArray[np.object_]  # `object[n]`, its tokens in that segment, a `TokenSpan` for each leaf that is packed
 
     def taken(self, places: NDArray[Any]) -> Table:
-        """Some of the records, by their places or by a mask."""
+        """Return some of the records, by their indices or by a mask."""
         return Table(*(column[places] for column in self))
 
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
-    """One table of several, each with the numbers of its rows among all."""
+    """Join several tables into one. Each comes with the numbers of its rows among all rows."""
     tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
         return tables[0]
@@ -74,7 +75,7 @@ class Provenance:
         return (self,)
 
     def cursor_after(self, row: int) -> Cursor:
-        """The cursor from which the stream goes on after a row of the block."""
+        """Return the cursor from which the stream continues after a row of the block."""
         if self.alone:
             origin, inner = row_at(self.inputs, row)
             return origin.cursor_after(inner).then(0)
@@ -84,7 +85,7 @@ class Provenance:
         return self._at(unit).then(self.before + row + 1 - self._first_row(unit))
 
     def _first_row(self, unit: int) -> int:
-        """Number of the first row that was made of a unit."""
+        """Return the number of the first row that was made of a unit."""
         if self.leaf is None:
             return 0
         return unit if self.columns is None else bisect_left(self.columns.inputs, unit * self.stage.unit)
@@ -103,7 +104,10 @@ class Provenance:
         return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
 
     def table(self, rows: Ints) -> Table:
-        """The records that rows of the block were made of; of a row of a `Pack`, all of its window unless it is traced."""
+        """Return the records of which rows of the block were made.
+
+        For a row of a `Pack`, these are all records of its window, unless the pipeline is traced.
+        """
         size = self.stage.unit if self.stage.window is None else self.stage.inputs_of(self.stage.window)
         if self.columns is None:
             firsts = rows * size
@@ -132,7 +136,10 @@ class Provenance:
         )
 
     def _rows_of(self, places: Ints, size: int) -> Ints:
-        """The row of the stage's outermost batch that each input is in, by its place among the `size` inputs of an element."""
+        """Return, for each input, its row in the stage's outermost batch; -1 if there is no batch.
+
+        `places` are the inputs' places among the `size` inputs of an element.
+        """
         for operation in reversed(self.stage.operations):
             if operation.takes is None or operation.keeps_elements:
                 continue
@@ -142,7 +149,7 @@ class Provenance:
         return np.full(len(places), -1)
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
-        """The inputs in rows of a `Pack`, with their segments, or in batches of a `BudgetBatch`."""
+        """Return the inputs in rows of a `Pack`, with their segments, or in batches of a `BudgetBatch`."""
         pack: Any
         number, pack = next(
             (number, one)
@@ -180,7 +187,7 @@ class Provenance:
 
 
 def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> Table:
-    """The inputs in a batch of elements at places of their window, each of so many inputs."""
+    """Return the inputs in a batch made of elements at these places of their window, each of `each` inputs."""
     inputs = first + np.repeat(np.array(places) * each, each) + np.tile(np.arange(each), len(places))
     return _table_of(np.full(len(inputs), asked), inputs)._replace(row=np.repeat(np.arange(len(places)), each))
 
@@ -191,7 +198,7 @@ def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:
 
 
 def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
-    """The part that one of the rows of several is in, and its number there."""
+    """Return the part that contains row `number` of all parts together, and the row's number there."""
     for there, start, stop in parts:
         if number < stop - start:
             return there, start + number
@@ -201,7 +208,7 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The origin of rows of several blocks, or of one with cursors of its own."""
+    """The origin of rows of several blocks, or of one block with other cursors."""
 
     sources: Sequence[Provenance]  # of the blocks
     which: Ints | None  # `int64[rows]`, the block of each row; None: all rows of the only one

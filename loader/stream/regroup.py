@@ -1,8 +1,9 @@
-"""Cuts ordered rows into groups, each of which makes one unit of the next stage.
+"""Cut ordered rows into groups, each of which makes one unit of the next stage.
 
-In: runs of rows. Out: requests for one unit of rows each, the last one maybe smaller. Looks at counts alone, but for the first
-row of a large batch: it is a failure if there is no memory for as many. So are too few rows for any group, if they are all
-that a whole stream has.
+In: rows, in runs. Out: a request for each group; the last group may be smaller. Only counts are
+looked at, with one exception: of a large batch, the first row is looked at, and it is a failure if
+there is no memory for the batch. It is also a failure if a whole stream has too few rows for any
+group.
 """
 
 from __future__ import annotations
@@ -27,16 +28,18 @@ from ..work.tasks import Failure, GroupTask
 from .provenance import Provenance
 from .rows import BlockRows, Pull, Request, Rows, RowsOf, StreamEnd
 
+# Chosen: fewer rows are soon gathered.
 MIN_ROWS = 1024
-"""No memory is looked for, for batches of fewer rows: these are soon gathered. Chosen."""
+"""Batches with fewer rows are not checked for memory."""
 
 
 @dataclass
 class Regroup(Pull[Request]):
-    """Groups of rows for a stage, from a cursor on, each of `size()`; `whole` if these are all rows of a whole stream.
+    """Groups of rows for a stage, from a cursor on, each of `size()` rows.
 
-    The size may be any where single rows make a unit: a state counts what came of the rows since a group began, whatever
-    groups they are put in later. Of what is left of a former shard it is that of the plan: see `Flow`.
+    `whole` is True if these are all rows of a whole stream. If single rows make a unit, the size
+    may vary: a state counts the results since the beginning of a group, however later groups are
+    cut. Leftover rows of a former shard have groups of the planned size, see `Flow`.
     """
 
     runs: Pull[Rows]
@@ -72,7 +75,7 @@ class Regroup(Pull[Request]):
         return self._group()
 
     def _with_room(self, run: Rows) -> Rows | StreamEnd:
-        """The first rows; a failure where there is no memory for a batch of rows like the first one."""
+        """Return the first rows, or a failure if there is no memory for a batch of rows like the first one."""
         batch = self.stage.operations[0]
         rows = min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start)) if batch.only_stacks else 0
         if rows < MIN_ROWS:
@@ -87,7 +90,7 @@ class Regroup(Pull[Request]):
         return run
 
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
-        """The group of rows that are fewer than a unit, at the end, or before a failure."""
+        """Return the last group, which has fewer rows than a unit, at the end of the rows or before a failure."""
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
         useful = self.stage.useful(self._count)
@@ -138,7 +141,7 @@ class Regroup(Pull[Request]):
 
 
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
-    """All rows as those of blocks, and their order among these."""
+    """Return all rows as ranges of blocks, and their order among these; None if they are in order."""
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []
     done, as_they_stand = 0, True
@@ -152,7 +155,7 @@ def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
 
 
 def _take_memory(row: object, size: int) -> None:
-    """Take the memory of a batch of rows like this one, and let go of it: no page of it is written."""
+    """Allocate the memory of a batch of `size` rows like this one, and release it. No page of it is written."""
     try:
         leaves, structure = flatten(row)
         layout = Layout(size, leaves, structure)
@@ -162,7 +165,7 @@ def _take_memory(row: object, size: int) -> None:
 
 
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
-    """The least number of rows that will come to a stage; 0 if it is not known."""
+    """Return the least number of rows that will come to a stage; 0 if unknown."""
     below = stage.input
     assert below is not None, "rows are the input"
     leaves, joins = pipeline.leaves[below.leaves], pipeline.joins[below.joins]

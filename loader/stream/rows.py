@@ -1,6 +1,6 @@
-"""Rows in order, the tasks that they come of, and the pulling of both through the user's process.
+"""Rows in order, the tasks that make them, and the interface by which stages pull both.
 
-In: spans, or rows of earlier blocks; what a join took of several. Out: tasks for an executor; rows, with their provenance.
+In: spans, or rows of earlier blocks. Out: tasks for an executor; rows, with their origin.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ T = TypeVar("T", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """Nothing more comes: the stream is at its end, or `failure` says what stopped it."""
+    """The end of a stream, or the failure that stopped it."""
 
     failure: Failure | None = None
 
 
 class Pull(Protocol[T]):
-    """A supply of items for a stage, in order. Used by one thread at a time."""
+    """Interface of a stage's supply of items, in order. One thread at a time uses it."""
 
     def fill(self) -> None:
-        """Have work begin, without waiting. Here: nothing runs ahead."""
+        """Begin work without waiting. The default does nothing."""
         return
 
     def next(self, wait: bool) -> T | StreamEnd | None:
-        """The next item; `StreamEnd`, ever again; None if `wait` is False and there is none at hand."""
+        """Return the next item; None if there is none yet and `wait` is False.
+
+        At the end, and at each later call, returns a `StreamEnd`.
+        """
 
 
 class AtHand(Pull[T]):
-    """Items that need no work."""
+    """Supply of items that are there already."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
@@ -51,7 +54,7 @@ class AtHand(Pull[T]):
 
 
 class NumberedBlock(NamedTuple):
-    """A block, and its number among those of an iterator."""
+    """A block, and its number among the blocks of an iterator."""
 
     number: int
     block: Block
@@ -63,7 +66,7 @@ BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
 
 @dataclass(slots=True)
 class Rows:
-    """Rows `[start, stop)`, one after the other: of a block, or those that a join took."""
+    """Consecutive rows `[start, stop)` of a block, or of a join."""
 
     origin: Origin  # of all rows of the block
     start: int
@@ -72,7 +75,11 @@ class Rows:
     blocks: Sequence[NumberedBlock]  # that have them, as many as `origin` has sources
 
     def take_all(self) -> list[Any] | Units | None:
-        """All rows, the last one first, which are let go of; or what makes them; None where each is to be taken alone."""
+        """Return all rows as a list in reverse order, and release them here.
+
+        Returns the object that makes them if they are made one by one; None if each row must be
+        taken with `take`.
+        """
         _, block = self.blocks[0]
         if block.units is not None:
             return block.units
@@ -85,7 +92,10 @@ class Rows:
         return rows
 
     def take(self, row: int) -> Any:
-        """A row, which is let go of, so that its memory is free once the user drops it; of a block that is kept, a copy."""
+        """Return a row, and release it here, so that its memory is free when the user drops it.
+
+        Returns a copy if the block's rows are kept.
+        """
         origin = self.origin
         if origin.which is None:
             (_, block), at = self.blocks[0], row
@@ -98,7 +108,7 @@ class Rows:
         return element
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
-        """Some of the rows as those of blocks, and their numbers among these in order; None: as they are."""
+        """Return some of the rows as ranges of blocks, and each row's number among these (None: they are in order)."""
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None
         which, at = self.origin.which[start:stop], self.origin.at[start:stop]
@@ -112,24 +122,31 @@ class Rows:
         return found, numbers
 
     def keep(self) -> None:
-        """Have each row given as a copy from now on: the user may change it, and it will be given again."""
+        """From now on return rows as copies, because the user may change them and they will be returned again."""
         for numbered in self.blocks:
             numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
-        """Rows `[start, stop)` of these, with other cursors after them."""
+        """Return rows `[start, stop)` of these, with another function for the cursor after a row."""
         origin = Selection(self.origin.sources, self.origin.which, self.origin.at, cursor_after)
         return dataclasses.replace(self, origin=origin, start=start, stop=stop)
 
 
 RowsOf: TypeAlias = tuple[Rows, int, int]
-"""Rows `[start, stop)` of some."""
+"""Some rows, and the range `[start, stop)` of them."""
 
 
 def joined_rows(
     choices: Ints, parts: Sequence[Sequence[RowsOf]], number: int, cursor_after: Callable[[int], Cursor]
 ) -> Rows:
-    """Rows of several inputs: `parts` of each, `choices` says the input of each row; `number`, `cursor_after`: see `Rows`."""
+    """Return the rows of a join.
+
+    Args:
+        choices: number of the input of each row.
+        parts: rows of each input.
+        number: number of the first row among the rows of the join.
+        cursor_after: function that returns the cursor after a row.
+    """
     blocks, sources = list[NumberedBlock](), list[Provenance]()
     which, at = np.empty(len(choices), dtype=np.int64), np.empty(len(choices), dtype=np.int64)
     for input_, part in enumerate(parts):
@@ -150,7 +167,7 @@ def joined_rows(
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A task, and what the user's process alone knows of it."""
+    """A task, and what only the user's process knows about it."""
 
     task: Task
     origin: Provenance  # of the rows that will come of it
@@ -159,11 +176,14 @@ class Request:
 
     @property
     def stop(self) -> int:
-        """The local position of the first leaf that comes after it."""
+        """Local position of the first leaf after the task."""
         return self.origin.stop.positions[0]
 
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
-        """The rows of its block without the first ones; so many came before of its unit."""
+        """Return the rows of the task's block, except the first `skip`.
+
+        `before` is the number of rows that earlier tasks made of the same unit.
+        """
         block, origin = numbered.block, self.origin
         failed, count = block.failure is not None, block.count
         whole = sum(stop - start for _, start, stop in origin.inputs)
@@ -174,7 +194,7 @@ class Request:
         return Rows(origin, skip, count, 0, (numbered,))
 
     def divided(self, parts: Sequence[Task]) -> list[Request]:
-        """A request for each part of the task, in their order."""
+        """Return a request for each part of the task, in order."""
         found = []
         for left, part in zip(range(len(parts) - 1, -1, -1), parts):
             if isinstance(part, SpanTask):
@@ -189,7 +209,7 @@ class Request:
 def span_request(
     task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = (), left: int = 0
 ) -> Request:
-    """A request for a span of a leaf; with the notes of cursors before and after it."""
+    """Return a request for a span of a leaf. `before` and `after` are the states of joins in the cursors around it."""
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
     return Request(task, Provenance(stage, start, stop, task.leaf), pieces_left=left)
 
@@ -197,7 +217,10 @@ def span_request(
 def span_requests(
     stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
 ) -> Iterator[Request]:
-    """Requests for the spans of a leaf: those of `ranges` of local positions, each as long as `length` says then."""
+    """Yield requests for the spans of a leaf, within ranges of local positions.
+
+    `length` is called with the number of the stage before each span, and returns the span's length.
+    """
     for first, stop in ranges:
         start = first
         while start < stop:

@@ -1,6 +1,7 @@
-"""An iterator's run: an executor, and the flow of elements from it. Opened and ended by one thread at a time.
+"""The run of an iterator: an executor, and the flow of elements from it. One thread at a time opens and ends it.
 
-In: how to open them. Out: elements. An executor outlives a run where the next one is of the same pipeline, from another place.
+In: functions that make both. Out: elements. An executor is kept for the next run if this is of the
+same pipeline, from another place.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from .flow import Flow
 T = TypeVar("T")
 
 Element = tuple[Any, Any, int]
-"""With its run, and its place there."""
+"""An element, its run of rows, and its index there."""
 
+# Of all iterators, a generator is the one that notices when two threads use it.
 Elements = Generator[Element, None, None]
-"""A generator: of all iterators it is the one that notices when two use it."""
+"""Generator of elements."""
 
 
 class RunHandle:
-    """The run of an iterator, if it has one."""
+    """The current run of an iterator, or None."""
 
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened
@@ -36,7 +38,11 @@ class RunHandle:
         _ALL.add(self)
 
     def begin(self, make_executor: Callable[[], Executor], make_flow: Callable[[Executor], Flow]) -> Elements:
-        """Open a run, in the place of the last one. Raises InUseError: as `end`."""
+        """Open a run in place of the last one, and return its elements.
+
+        Raises:
+            InUseError: as in `end`.
+        """
 
         def begin() -> Elements:
             if not self._kept:
@@ -51,15 +57,19 @@ class RunHandle:
         return self._alone(begin)
 
     def end(self, next_observer: Observer | None = None) -> None:
-        """End the run, if there is one; with the observer of a next one, of the same pipeline, keep the executor if it can be.
+        """End the current run, if there is one.
+
+        If `next_observer` is given, another run of the same pipeline follows, and the executor is
+        kept for it if possible.
 
         Raises:
-            InUseError: somebody else is at it: another thread, or what a signal's handler interrupts.
+            InUseError: another thread uses the iterator, or a signal handler has interrupted its
+                use.
         """
         self._alone(lambda: self._end(next_observer))
 
     def finish(self) -> None:
-        """End the run, at the end of its elements, which is found again from now on."""
+        """End the run after its last element. Later calls of `next` find the end again."""
         self.end()
         self.elements = _nothing()
 
@@ -74,7 +84,7 @@ class RunHandle:
         return changed
 
     def _end(self, next_observer: Observer | None = None) -> None:
-        """Each is forgotten after it is closed: closing may be interrupted."""
+        """End the run. Each part is forgotten only after it is closed, because closing may be interrupted."""
         with Uninterrupted():
             whole = self._kept or self.elements is not None  # not if an interrupt came while it was opened
             if self.elements is not None:
@@ -90,7 +100,7 @@ class RunHandle:
                     self._executor = None
 
     def after_fork(self) -> None:
-        """In a forked child: the threads are gone, and the processes are its parent's."""
+        """Forget the run in a forked child: its threads are gone, and its processes belong to the parent."""
         if self._executor is not None and not self._kept:
             self.elements = _of_the_parent() if self._executor.elsewhere else None
         self._executor = None
@@ -107,7 +117,7 @@ def _of_the_parent() -> Elements:
 
 
 def in_use(what: str) -> InUseError:
-    """The error for an iterator, or whatever else, that two use."""
+    """Return the error for an object that two threads use at a time."""
     return InUseError(
         f"this {what} is at work, for another thread or for the code that a signal's handler interrupted; use it from one "
         "thread at a time, and let a handler only note what is to be done."

@@ -1,6 +1,7 @@
-"""The rows of a stage, in order, each of which knows where it comes from.
+"""The rows of a stage, in order, each with its origin.
 
-In: blocks in order. Out: the same rows, in runs; rows that were delivered before a restore are left out.
+In: blocks in order. Out: the same rows, in runs, without those that were delivered before a
+restore.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from .provenance import Provenance
 from .rows import NumberedBlock, Request, Rows, StreamEnd
 
 BARREN_EPOCHS = 8
-"""Epochs' worth of positions that one shard of several may read without any row."""
+"""Number of epochs of positions without a row after which one shard of several stops."""
 
 MIN_BARREN_GROUPS = 100
-"""Groups in a row that may come to nothing, however few positions an epoch has."""
+"""Number of consecutive groups that may have no results, however few positions an epoch has."""
 
 
 _LOGGER = logging.getLogger("headrace")
@@ -35,7 +36,7 @@ _LOGGER = logging.getLogger("headrace")
 
 @dataclass
 class SkippedRecords:
-    """Those of one iterator, since it was opened."""
+    """The skipped records of one iterator, since it was opened."""
 
     limit: int | None = None  # how many may be skipped; None for any number
     count: int = 0  # how many were
@@ -51,7 +52,7 @@ class SkippedRecords:
 
 
 class StageOutput:
-    """The rows of a stage, from a cursor on. No two blocks of an iterator share one of the `numbers`."""
+    """The rows of a stage, from a cursor on. `numbers` yields a new number for each block of the iterator."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class StageOutput:
         return self._found.popleft()
 
     def _take(self, request: Request, block: Block) -> None:
-        """Take a block, of whose rows some may have been delivered before."""
+        """Take over a block. Some of its rows may have been delivered before a restore."""
         number, sums, task = next(self._numbers), self._sums, request.task
         if block.units is not None:
             block.units.note = partial(self._note_unit, number)
@@ -128,7 +129,10 @@ class StageOutput:
             self._found.append(StreamEnd(barren))  # after a failure the results tell it next
 
     def _note_unit(self, number: int, task: SpanTask, block: Block | None) -> None:
-        """Note that an element was made of a part of task `number`, with its block where more is to be told."""
+        """Note that an element was made of a part of task `number`.
+
+        `block` has times and warnings, if there are any.
+        """
         sums = self._sums
         sums.tasks += 1
         sums.inputs += task.stop - task.start
@@ -142,19 +146,19 @@ class StageOutput:
             self._notices.warn(block.notices)
 
     def _give(self, rows: Rows | StreamEnd) -> None:
-        """Give rows, or the end, after those that were held."""
+        """Pass on rows, or the end, after rows that were held back."""
         if self._held is not None:
             self._hold(None)
         self._found.append(rows)
 
     def _hold(self, rows: Rows | None) -> None:
-        """Give the rows that were held, and hold these: the last ones so far wait."""
+        """Pass on the rows that were held back, and hold back these, because the last ones so far have to wait."""
         if self._held is not None:
             self._found.append(self._held)
         self._held = rows
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
-        """The number of the first rows that were delivered before a restore."""
+        """Return the number of the block's first rows that were delivered before a restore."""
         skip = self._skip
         if block.tags is not None and request.origin.leaf is not None:
             # what is before it; no more than that was delivered of
@@ -164,7 +168,7 @@ class StageOutput:
 
 
 class EmptyStreamGuard:
-    """Notices when nothing passes the operations of an endless stream any more."""
+    """Notices when no record passes the operations of an endless stream any more."""
 
     def __init__(self, leaf: Leaf, since: int) -> None:
         self._leaf = leaf
@@ -175,7 +179,7 @@ class EmptyStreamGuard:
         self._since, self._groups = request.origin.stop.positions[0], 0
 
     def go_on(self, request: Request) -> Failure | None:
-        """A task came to no rows. A failure when that has gone on for whole epochs of an endless stream."""
+        """Note that a task made no rows. Return a failure if that was so for whole epochs of an endless stream."""
         in_groups = isinstance(request.task, GroupTask)
         self._groups += in_groups
         enough = not in_groups or self._groups >= MIN_BARREN_GROUPS
@@ -190,11 +194,11 @@ class EmptyStreamGuard:
         )
 
     def _limit(self) -> int:
-        """The local position at which it is certain that no record passes.
+        """Return the local position at which it is certain that no record passes.
 
-        An epoch that began after the last row and ended without one has shown every record. A shard is shown its part of
-        them only, another one in each epoch; a single good record would be missing from all of these with probability
-        exp(-BARREN_EPOCHS).
+        An epoch that began after the last row, and ended without a row, has shown every record. A
+        shard sees only its part of the records, another part in each epoch. A single good record
+        would be missing from all of these parts with probability exp(-BARREN_EPOCHS).
         """
         shard, epoch = self._leaf.shard, self._leaf.epoch_length
         dense_from, offset = self._leaf.lineage.dense_from  # before that, positions come in no order

@@ -1,6 +1,7 @@
-"""Rows that come before those of the shard of now: what shards of former runs had begun, from where they stood to its end.
+"""Leftover rows of former shards, delivered before this shard's own rows.
 
-In: rows of former shards, and those of the shard of now. Out: all of them in this order, with cursors of the shard of now.
+In: rows of former shards, from where they stopped to the end of what they had begun; and this
+shard's rows. Out: all of them in this order, with this shard's cursors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .rows import Pull, Rows, StreamEnd
 
 @dataclass(eq=False)
 class UnfinishedRuns:
-    """The rows of a part: of the `rests`, which are unfinished, and then the shard of now's `own`, from `start` on."""
+    """Rows of a part of the pipeline: of the leftovers `rests`, and then this shard's `own`, from `start` on."""
 
     pipeline: Pipeline
     part: Subtree
@@ -45,7 +46,7 @@ class UnfinishedRuns:
         return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
-        """Those of the rows that belong to what was begun."""
+        """Return the rows of a run that belong to a leftover."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
         )
