@@ -1,1 +1,1 @@
-"""The state that a checkpoint keeps, and resuming from one or several."""
+"""The state that a checkpoint stores, and resuming from one state or several."""

@@ -1,8 +1,9 @@
-"""Resumes a mix of rows that has other datasets than in the run before.
+"""Resume a mix of streams that has other datasets than in the run before.
 
-In: the pipeline as it is now, and a state. Out: the same state, as one of this pipeline: datasets that stay go on where they
-stood, new ones begin. Other weights need nothing, as each dataset has a place of its own; but what was begun with the former
-mix, as a window of a `Pack`, is unfinished: it is made as it would have been.
+In: the present pipeline, and a state. Out: the state in the form of this pipeline: datasets that
+stay continue where they were, and new ones begin. Other weights need nothing, because each dataset
+has a position of its own. What was begun under the former mix, such as a window of a `Pack`,
+becomes a leftover, and is made with the former mix.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from .loader_state import LivingPlace, LoaderState
 def with_datasets_of_now(
     pipeline: Pipeline, state: LoaderState, take_up: Callable[[Pipeline, LoaderState, str], Cursor]
 ) -> LoaderState:
-    """The state of a shard as one of this pipeline, if the uppermost join is a mix there and here, and another one.
+    """Return a shard's state in the form of this pipeline, if its uppermost join was and is a mix, and has changed.
 
-    `take_up` is `split_leftover`, by its pipeline, state and mix.
+    Any other state is returned unchanged. `take_up` is `split_leftover`, called with a pipeline, a
+    state and a mix.
 
     Raises:
-        CheckpointError: what follows the mix is not as it was; or datasets were changed inside a window that needs them.
+        CheckpointError: operations after the mix have changed; or datasets have changed inside a
+            window that needs them.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
     orders: Any = state.fingerprint["sampler"]
@@ -65,20 +68,20 @@ def with_datasets_of_now(
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
-    """True if operations after the mix have other numbers now, by which some of them draw theirs."""
+    """Return True if operations after the mix have other numbers now, and some of them draw random numbers by these."""
     renumbered = len(state.fingerprint["operations"]) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
 
 
 def _has_changed(state: LoaderState) -> bool:
-    """Return True if records of any leaf were appended or left out."""
+    """Return True if records of any leaf were appended or omitted."""
     orders = [order for order in orders_in(state.fingerprint["sampler"]) if isinstance(order, dict)]
     parts = [part for order in orders for part in order.values() if isinstance(part, dict)]
     return any(order.keys() & {HISTORY, OMITTED} for order in (*orders, *parts))
 
 
 class _Moved:
-    """The contents of a state, arranged by the present datasets."""
+    """The contents of a state, rearranged for the present datasets of a mix."""
 
     def __init__(self, pipeline: Pipeline, saved: dict[str, Any]) -> None:
         join = pipeline.joins[-1]
@@ -95,7 +98,7 @@ class _Moved:
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """The cursor of the whole, or of a part above the mix."""
+        """Return the cursor of the whole pipeline, or of a part above the mix."""
         if not cursor.notes:
             raise CheckpointError(f"the state is damaged: cursor={short_repr(list(cursor[:3]))}.")
         cursors = dict(zip(self._sizes, cursor.parts([*self._sizes.values()])))
@@ -105,7 +108,11 @@ class _Moved:
         return replaced(found, skips=(*found.skips, *cursor.skips[self.stages :])).with_unfinished(*rests)
 
     def check_draws(self, cursor: Cursor) -> None:
-        """Refuse random operations of datasets that draw by other numbers now, where what they make is half delivered."""
+        """Check that random operations of a dataset draw the same numbers for work that is half delivered.
+
+        Raises:
+            CheckpointError: they would draw other numbers, because datasets before it have changed.
+        """
         begun = {rest.stage for rest in cursor.unfinished}
         begun |= {stage.number for skip, stage in zip(cursor.skips, self._pipeline.stages) if skip}
         above = any(stage is None or stage >= self.stages_now for stage in begun)
@@ -119,7 +126,7 @@ class _Moved:
                 )
 
     def _is_renumbered(self, name: str) -> bool:
-        """True if the operations of a dataset that stays have other numbers now."""
+        """Return True if a dataset is in both mixes, and its operations have other numbers now."""
         if name not in self._sizes:
             return False
         before, stages = [*self._sizes][: [*self._sizes].index(name)], self._pipeline.stages
@@ -146,7 +153,10 @@ class _Moved:
         return {moved[former]: place for former, place in places.items() if former in moved}
 
     def fingerprint(self, saved: Mapping[str, Any]) -> Fingerprint:
-        """The identity of the pipeline, and the former orders of datasets that stay, by what a state says of its samplers."""
+        """Return the present fingerprint with the saved orders of datasets that stay.
+
+        `saved` is the state's "sampler".
+        """
         present: Any = self._pipeline.fingerprint
         left, current = iter(orders_in(saved)), orders_in(present["sampler"])
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
@@ -160,7 +170,7 @@ class _Moved:
         return Fingerprint({**present, "sampler": sampler})
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
-        """The leftovers, except those of a dataset that was removed."""
+        """Return the leftovers in the form of this pipeline; none for a dataset that was removed."""
         lineages, stage = self.lineages(rest.lineages), rest.stage
         if stage is None or stage >= self.stages:
             stage = None if stage is None else stage - self.stages + self.stages_now
@@ -184,7 +194,7 @@ def orders_in(sampler: Any) -> list[Any]:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """The uppermost join of a state, if that is a mix."""
+    """Return the uppermost join in a state's fingerprint, if it is a mix; else None."""
     sampler = state.fingerprint["sampler"]
     joins = sampler.get("joins") if isinstance(sampler, dict) else None
     last = joins[-1] if isinstance(joins, list) and joins else None

@@ -1,7 +1,7 @@
-"""Resumes a mix whose weights or parts are not those of the run before.
+"""Resume a mix whose weights or parts differ from those of the run before.
 
-In: the pipeline as its loader made it, and states. Out: both with the order of that run up to where it got, and the order of
-now from there on. For any other pipeline: what was given.
+In: the pipeline as its loader made it, and states. Out: both, with the run's order up to where it
+stopped, and the present order from there on. Other pipelines and states are returned unchanged.
 """
 
 from __future__ import annotations
@@ -34,19 +34,27 @@ from .record_checks import (
 )
 
 MOST_CHECKED = 1_000_000
-"""Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
+"""Number of positions checked when a changed mix is restored. Later unreadable ones are reported when they come."""
 
 
 def migrate_mix(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline, as its loader made it, and the states that go on: those of one run, of one of its shards or of all.
+    """Return the pipeline and the states to resume from.
 
-    One alone is taken for one of shards at equal steps. With `strict` the mix may not be another one: if it is, comparing the
-    fingerprints will tell. `run` is as for `split_leftover`.
+    The states are those of all shards of one run, or of one shard; a single one is taken as the
+    state of all shards at equal steps. With `strict`, the mix is not adapted; if it differs,
+    comparing the fingerprints later will tell.
+
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: states of one run.
+        strict: the mix must be the same.
+        run: as in `split_leftover`.
 
     Raises:
-        CheckpointError: the mix of now ends before what the former run has read, or a batch that was begun has another size.
+        CheckpointError: the present mix ends before the place that the run has reached; or a batch
+            or window that was begun has another size.
     """
     if not strict and states:
         _check_within(pipeline, states[0].fingerprint)
@@ -86,7 +94,7 @@ def migrate_mix(
 
 
 def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
-    """Return the name of a part whose own order is not the one of the run; "" if there is none."""
+    """Return the name of a part whose own order differs from that of the run; "" if there is none."""
     for name, part in mix.parts.items():
         told, now = saved.get(part_named(name)), part.fingerprint
         if isinstance(told, dict) and lasting_order(told) != lasting_order(now):
@@ -97,10 +105,11 @@ def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
 def _with_weights(
     pipeline: Pipeline, sampler: WeightedSampler, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline, which notes the weights before, and the states.
+    """Return the pipeline of a weighted sampler, with a note of the former weights, and the states.
 
     Raises:
-        CheckpointError: weights were changed, and a state stands inside what is made of a record or several.
+        CheckpointError: weights were changed, and a state is inside the results of one or several
+            records.
     """
     known = states[0].fingerprint
     saved: Any = known["sampler"]
@@ -125,7 +134,13 @@ def _with_weights(
 
 
 def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total: int) -> None:
-    """Refuse weights whose epochs are so short that a shard has read more. Without replacement, weights of 0 shorten them."""
+    """Check that no shard has read more than the epochs under the present weights have.
+
+    Without replacement, weights of 0 shorten epochs.
+
+    Raises:
+        CheckpointError: a shard has read more.
+    """
     for state in states:
         (shard, count), reached = state.shard, state.cursor.positions[0]
         if reached > ShardOptions(shard, count).length(state.lineages[0].length(total)):
@@ -138,7 +153,11 @@ def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total
 
 
 def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
-    """Refuse a change inside global batches that were dealt by cost: what is left of these depends on the former order."""
+    """Check that a change is not inside global batches that were balanced by cost, as these depend on the former order.
+
+    Raises:
+        CheckpointError: it is.
+    """
     lineage, shards = states[0].lineages[0], states[0].shard[1]
     if lineage.blocks is None or lineage.blocks.shards == 1:
         return
@@ -154,12 +173,16 @@ def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
 
 
 def is_within(state: LoaderState) -> bool:
-    """True if a state stands inside something that was begun."""
+    """Return True if a state is in the middle of something: some, but not all, of its rows were delivered."""
     return any(state.cursor.skips) or bool(state.cursor.unfinished)
 
 
 def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
-    """Refuse a changed mix that is in the middle of a chain, where its parts cannot go on with their next elements."""
+    """Check that no mix inside a chain has changed, because its parts could not continue with their next elements.
+
+    Raises:
+        CheckpointError: such a mix has changed.
+    """
     former, now = (
         Counter(json.dumps(mix, sort_keys=True) for mix in _mixes_within(fingerprint))
         for fingerprint in (saved, pipeline.fingerprint_like(saved))
@@ -174,7 +197,7 @@ def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
 
 
 def _mixes_within(fingerprint: Mapping[str, Any]) -> Iterator[Any]:
-    """The identity of the mixes of a pipeline, except the uppermost one, which can be changed."""
+    """Yield the identities of all mixes of a pipeline except the uppermost one, which may change."""
     sampler = fingerprint["sampler"]
     joins = sampler.get("joins", []) if isinstance(sampler, dict) else []
     for number, join in enumerate(joins, 1) if isinstance(joins, list) else ():
@@ -196,13 +219,18 @@ def _told_in(value: Any) -> Iterator[Any]:
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
-    """Refuse a mix without a part of which something is left from before it was changed.
+    """Check that a mix still has all parts of which records from before its change are left to read.
 
-    The `loaders` pipeline was to go on from a state: `pipeline`, from the cursor. Of windows of rows only reading tells where
-    they end.
+    To find the end of a window of rows, it is read.
+
+    Args:
+        loaders: pipeline as its loader made it.
+        pipeline: pipeline that resumes.
+        cursor: place from which it resumes.
+        run: as in `split_leftover`.
 
     Raises:
-        CheckpointError: there is such a part; the message names it.
+        CheckpointError: such a part is missing. The message names it.
     """
     leaf = pipeline.leaves[0]
     if not isinstance(leaf.sampler, MixSampler) or leaf.sampler.changed_from is None:
@@ -233,7 +261,7 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _split_leftover(former: Pipeline, states: Sequence[LoaderState], run: Run) -> Sequence[LoaderState]:
-    """Move states behind the windows that were begun under the former order, and keep those as leftovers."""
+    """Return the states after the windows that were begun under the former order. These windows become leftovers."""
     if not any(stage > 0 for state in states for stage in former.begun_at(former.top, state.cursor)):
         return states
     total = length_of(former.leaf.sampler)
@@ -241,14 +269,14 @@ def _split_leftover(former: Pipeline, states: Sequence[LoaderState], run: Run) -
 
 
 def adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
-    """A state of the run as one of the order of now; that of another run is left to be refused."""
+    """Return a state of the run in the form of the present order; a state of another run unchanged."""
     if state.fingerprint != known:
         return state
     return dataclasses.replace(of_total(state, total), fingerprint=fingerprint)
 
 
 def lasting(fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """A fingerprint without what tells how the order of a mix came about."""
+    """Return a fingerprint without the values that record how the order of a mix has changed."""
     sampler = fingerprint.get("sampler")
     return {**fingerprint, "sampler": _as_asked(sampler)} if _is_mix(sampler) else dict(fingerprint)
 

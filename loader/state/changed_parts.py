@@ -1,7 +1,7 @@
-"""Resumes a mix whose parts have more records than before, or from which other records are left out.
+"""Resume a mix whose parts have more records than before, or omit other records.
 
-In: the pipeline as its loader made it, and states. Out: both, with the order of that run of each part up to where it
-got, and the order of now from there on.
+In: the pipeline as its loader made it, and states. Out: both, with each part's order of that run up
+to where it stopped, and the present order from there on.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from .record_checks import (
 def with_parts(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline of a mix, and states as of one whose parts have the same records.
+    """Return the pipeline of a mix, and its states in the form of parts with the present records.
 
     Raises:
-        CheckpointError: as of `migrate_records`.
+        CheckpointError: as in `migrate_records`.
     """
     latest = max(states, key=changes_of)
     known = latest.fingerprint
@@ -92,7 +92,7 @@ def with_parts(
 
 
 def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, ChangingSampler]:
-    """The parts of a mix whose records may change, or did in a run, and which are otherwise what they were."""
+    """Return the parts of a mix whose records may change or have changed, and that are otherwise the same."""
     mix: Any = pipeline.leaf.sampler
     found = {}
     for name, part in mix.parts.items() if isinstance(saved, dict) and saved.get("kind") == "MixSampler" else ():
@@ -111,14 +111,14 @@ def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, C
 def _former_sources(
     pipeline: Pipeline, parts: Mapping[str, ChangingSampler], histories: Mapping[str, History]
 ) -> dict[str, Any] | None:
-    """The identity of the sources as they were; None where it is that of now."""
+    """Return the identity of the sources at the run's generations; None if these are the present ones."""
     then = {name: histories[name].last.generation for name in parts}
     then = {name: number for name, number in then.items() if number < parts[name].generation}
     return fingerprint_of(pipeline.leaf.source.at_generations(then)) if then else None
 
 
 def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> LoaderState:
-    """A state of the run as one that knows of all changes of its parts, also if its shard had not got to the last ones."""
+    """Return a state that knows of all changes of its parts, even if its shard had not reached the last ones."""
     own: Any = state.fingerprint["sampler"]
     saved: Any = known["sampler"]
     if state.fingerprint == known or not isinstance(own, dict):
@@ -137,13 +137,14 @@ def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> Load
 def place_in_mix(
     position: int, order: MixOrder, changed: Mapping[str, int], before: int = 1
 ) -> tuple[int, dict[str, int]]:
-    """The position from which on parts of a mix may have other orders, and how many records each had before it.
+    """Return the position from which parts of a mix may have other orders, and each part's number of records before it.
 
     Args:
-        position: from which on nothing was read.
-        order: of parts.
-        changed: of which part, by name, which record is the first one after its last change.
-        before: 1: right after the record before that one; 0: where that one is drawn.
+        position: position from which nothing was read.
+        order: order of the parts.
+        changed: for each part, by name, the number of its first record after its last change.
+        before: 1: the position may be right after the record before that one; 0: it is where that
+            one is drawn.
     """
     drawn = [order.position_of(order.names.index(name), last - before) for name, last in changed.items() if last]
     position = max([position, *(place + before for place in drawn if place is not None)])
@@ -152,7 +153,11 @@ def place_in_mix(
 
 
 def check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> None:
-    """Refuse a change within what is made of rows: its end, which is not known here, may lie in the changed order."""
+    """Check that records do not change inside something that is made of several rows, as its end is not known here.
+
+    Raises:
+        CheckpointError: a state is inside such a window or batch.
+    """
     for state in states:
         if not strict:
             check_sizes(pipeline, state)

@@ -1,7 +1,7 @@
-"""Resumes a run whose source has more records than before, or from which other records are left out.
+"""Resume a run whose source has more records than before, or that omits other records.
 
-In: the pipeline as its loader made it, and states. Out: both with the order of that run up to where it got, and the order of
-now from there on. For any other pipeline: what `migrate_mix` makes of them.
+In: the pipeline as its loader made it, and states. Out: both, with the run's order up to where it
+stopped, and the present order from there on. For other pipelines: the result of `migrate_mix`.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ from .record_checks import (
 )
 
 MOST_CHECKED = 1 << 22
-"""Positions that are looked at, between the shard that has read least and the one that has read most."""
+"""Number of positions checked between the shard that has read least and the one that has read most."""
 
 
 def migrate_records(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline of one leaf and the states that go on; as `migrate_mix`, also where records were appended, or are left out.
+    """Return the pipeline of one leaf and the states to resume from, after records were appended or omitted.
 
-    With `strict`, more records may be left out than before and no fewer; what was appended must come after the same records.
+    Arguments as in `migrate_mix`. With `strict`, more records may be omitted than before, but not
+    fewer, and appended records must come after the same records.
 
     Raises:
-        CheckpointError: fewer records are left out, or fewer are there; or a record that is left out now is within something
-            that was begun.
+        CheckpointError: fewer records are omitted, or fewer exist; or a record that is now omitted
+            is inside something that was begun.
     """
     if isinstance(pipeline.leaf.sampler, MixSampler):
         states = _with_records(pipeline, states)
@@ -100,7 +101,10 @@ def migrate_records(
 def _in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline of an epoch, and states of the same generation: that of the states inside of the epoch, else that of now."""
+    """Return the pipeline of an epoch, and states of the same generation.
+
+    That is the states' generation if they are inside the epoch, else the present one.
+    """
     known, order, source = states[0].fingerprint, pipeline.leaf.sampler, pipeline.leaf.source
     saved: Any = known["sampler"]
     assert isinstance(order, OneEpoch), "it was asked before"
@@ -127,7 +131,7 @@ def _in_generation(
 
 
 def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
-    """States of a loop per epoch, which stand between two epochs, as of one from which the same records are left out."""
+    """Return states between two epochs of a loop per epoch, in the form of an epoch that omits the present records."""
     known, order = states[0].fingerprint, pipeline.leaf.sampler
     saved: Any = known["sampler"]
     before, now = (of.get(OMITTED, "") if isinstance(of, dict) else "" for of in (saved, order.fingerprint))
@@ -150,7 +154,7 @@ def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -
 
 
 def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
-    """States that tell the number of records; those of a chain from which none are left out do not."""
+    """Return the states with the number of records in their fingerprints. States of some chains do not have it."""
     sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
     whole = sampler.sampler if isinstance(sampler, OneEpoch) else sampler
     told = [(state, _counted(whole, source, state.fingerprint["sampler"])) for state in states]
@@ -163,7 +167,7 @@ def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence
 
 
 def _counted(sampler: Any, source: Any, saved: Any) -> Any:
-    """The fingerprint of an order that may change, with the number of records, and the generation; any other as it is."""
+    """Return a saved order that may change with its number of records and generation; any other unchanged."""
     if not isinstance(saved, dict):
         return saved
     if isinstance(sampler, MixSampler):
@@ -181,7 +185,7 @@ def _counted(sampler: Any, source: Any, saved: Any) -> Any:
 
 
 def _generation_of(records: Any, source: Any) -> dict[str, int]:
-    """The generation of a source that had so many records, of a state from before it was one that grows."""
+    """Return the generation of a source that had this number of records, for a state from before the source grew."""
     last = getattr(source, "generation", 0)
     found = (
         next((number for number in range(last + 1) if source.generation_records(number) == records), 0) if last else 0
@@ -190,7 +194,7 @@ def _generation_of(records: Any, source: Any) -> dict[str, int]:
 
 
 def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Fingerprint, total: int) -> LoaderState:
-    """A state of the run as one of the order of now, also if its shard had not got to the last changes."""
+    """Return a state in the form of the present order, even if its shard had not reached the last changes."""
     own = state.fingerprint
     if own != known and lasting(own["sampler"]) == lasting(known["sampler"]):
         until = History.of(own["sampler"])
@@ -201,7 +205,7 @@ def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Finger
 
 
 def _former_source(pipeline: Pipeline, sampler: ChangingSampler, history: History) -> dict[str, Any]:
-    """The identity of the source as it was, where that can be asked for; else as it is."""
+    """Return the identity of the source at the run's generation, if it can be opened; else the present one."""
     source = pipeline.leaf.source
     then, now = history.last.generation, sampler.history.last.generation
     if then < now and hasattr(source, "at_generation"):
@@ -211,7 +215,7 @@ def _former_source(pipeline: Pipeline, sampler: ChangingSampler, history: Histor
 
 
 def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Fingerprint:
-    """The identity of the run as it goes on: whatever else is another than in the state will still be seen."""
+    """Return the fingerprint of the resumed run. Other differences from the state stay visible in it."""
     source = known["source"]
     if sampler.generation > History.of(known["sampler"]).last.generation:
         source = now.fingerprint_like(known)["source"]
@@ -221,9 +225,9 @@ def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Finger
 def _from_where(
     former: Pipeline, states: Sequence[LoaderState], history: History
 ) -> tuple[int, LivingPlace | None, int]:
-    """The position from which on the order may be another one, what a state tells of it, and the positions of the run.
+    """Return the position from which the order may differ, a state's record of it (or None), and the run's length.
 
-    Shards that have read unevenly at the end stand beyond it: the order is another one from the end on.
+    If shards have read unevenly at the end, the position is at most the end.
     """
     most = max(map(changes_of, states))
     knowing = [state for state in states if changes_of(state) == most]  # others tell former places
@@ -236,7 +240,7 @@ def _from_where(
 
 
 def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
-    """The value `places` of a state: of each leaf from which records are left out."""
+    """Return the value `places` of a state: for each leaf that omits records, by its number."""
     found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: place for number, place in found if place is not None}
 

@@ -1,7 +1,8 @@
-"""Resumes a pipeline whose order or records are not those of the run before: of one source, or of streams that are joined.
+"""Resume a pipeline whose order or records differ from those of the run before; also one of joined streams.
 
-In: the pipeline as its loader made it, and states. Out: both as they go on. Of joined streams each leaf goes on by itself, as
-if there were no other: what the joins choose are rows, whatever records these are made of.
+In: the pipeline as its loader made it, and states. Out: both, in the form to resume. Each leaf of
+joined streams is treated as if it were alone, because joins choose rows, whatever records these are
+made of.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from .loader_state import LoaderState
 def migrate(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline and the states that go on; arguments as of `migrate_mix`.
+    """Return the pipeline and the states to resume from. Arguments as in `migrate_mix`.
 
     Raises:
-        CheckpointError: as of `migrate_mix` and `migrate_records`.
+        CheckpointError: as in `migrate_mix` and `migrate_records`.
     """
     for state in states if not strict else ():
         _check_plans(pipeline, state)
@@ -48,10 +49,12 @@ def migrate(
 
 
 def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
-    """Refuse batches or rows that were planned otherwise: positions count them, and each would hold other records.
+    """Check that planned batches or rows have the same plan as in the state, unless the state is of the beginning.
+
+    Positions count batches, and with another plan each would have other records.
 
     Raises:
-        CheckpointError: the state, which is not that of the beginning, has another plan.
+        CheckpointError: the plan differs.
     """
     begun = any(state.cursor.positions) or any(lineage.layers for lineage in state.lineages)
     for leaf, saved in zip(pipeline.leaves, _orders(state)) if begun else ():
@@ -66,13 +69,13 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _orders(state: LoaderState) -> list[Any]:
-    """The fingerprints of the leaves' orders."""
+    """Return the fingerprints of the leaves' orders."""
     orders = orders_in(state.fingerprint["sampler"])
     return orders if len(orders) == len(state.lineages) else []
 
 
 def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
-    """True if records of a leaf are left out, or were in the run."""
+    """Return True if a leaf omits or appends records now, or did so in the run."""
     orders = leaf.sampler.parts.values() if isinstance(leaf.sampler, MixSampler) else [leaf.sampler]
     told = [each for order in saved if isinstance(order, dict) for each in (order, *order.values())]
     changed = any(isinstance(each, dict) and each.keys() & {HISTORY, OMITTED} for each in told)
@@ -82,7 +85,7 @@ def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
 def _with_leaf(
     pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline, of which one leaf may have another order than in the run, and the states."""
+    """Return the pipeline and the states after adapting one leaf, whose order may differ from that of the run."""
     leaf = pipeline.leaves[number]
     alone = _alone(pipeline, number)
     before = [_of_leaf(pipeline, alone, state, number) for state in states]
@@ -100,7 +103,7 @@ def _with_leaf(
 
 
 def _alone(pipeline: Pipeline, number: int) -> Pipeline:
-    """A leaf and what is done to its records alone, as a pipeline."""
+    """Return a pipeline of one leaf and the operations on its records alone."""
     alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
     assert alone.identity is not None
     assert pipeline.identity is not None
@@ -109,12 +112,12 @@ def _alone(pipeline: Pipeline, number: int) -> Pipeline:
 
 
 def _one(values: Any, name: str, number: int) -> Any:
-    """The fingerprint of a source among those of all."""
+    """Return the fingerprint of one source out of those of all."""
     return values[name][number] if name in values else values
 
 
 def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
-    """The state of a leaf's own pipeline."""
+    """Return the state of a leaf's own pipeline."""
     stage = pipeline.stage_on(number).number
     source = _one(state.fingerprint["source"], "sources", number)
     told = {**alone.fingerprint, "source": source, "sampler": _orders(state)[number]}
@@ -128,7 +131,7 @@ def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: in
 
 
 def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
-    """The state, with what has become of a leaf's."""
+    """Return the state with the order and lineage from a leaf's own state."""
     saved: Any = state.fingerprint["sampler"]
     order: Any = of_leaf.fingerprint["sampler"]
     if "samplers" in saved:
@@ -143,7 +146,7 @@ def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> Loader
 
 
 def _histories(order: Any) -> list[Any]:
-    """Return the changes of an order, and of each part of a mix, as its fingerprint has them."""
+    """Return the changes of an order, and of each part of a mix, from its fingerprint."""
     orders = [order, *order.values()] if isinstance(order, dict) else []
     return [
         {name: each[name] for name in (HISTORY, OMITTED, GENERATION) if name in each}
@@ -153,7 +156,11 @@ def _histories(order: Any) -> list[Any]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Refuse another order of a leaf in the middle of what is made of several of its rows."""
+    """Check that a leaf's order does not change in the middle of something that is made of several rows.
+
+    Raises:
+        CheckpointError: a state is inside such a window or batch.
+    """
     leaf = pipeline.leaves[number].name or "the source"
     stages = {pipeline.stage_on(each).number for each in range(len(pipeline.leaves))}
     if any(state.cursor.unfinished or pipeline.begun_at(pipeline.top, state.cursor) - stages for state in states):
@@ -164,7 +171,11 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
-    """Refuse a leaf whose order changes on the way, and which is read again from its beginning."""
+    """Check that a leaf whose order changes is not read again from its beginning by a join.
+
+    Raises:
+        CheckpointError: it is.
+    """
     if pipeline.begins_anew(number):
         leaf = pipeline.leaves[number].name or "the source"
         raise CheckpointError(

@@ -1,7 +1,7 @@
-"""The decisions of all shards: a file for each position at which they look, which the first one to get there writes.
+"""Common decisions of all shards about appended records: one file for each position at which they check.
 
-In: a position, and what a shard found, of its source or by part of a mix. Out: what the first one found. No shard needs to know
-of any other.
+In: a position, and what a shard found there in its source, or in the parts of a mix. Out: what the
+first shard found that got there. Shards need not know of each other.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from ...samplers.changing.growth import ONLY
 
 
 class Decision(NamedTuple):
-    """The generation that holds from a position on."""
+    """The generation (version of a source's files) that holds from a position on."""
 
     generation: int  # of the source
     joins: bool  # its records come in the epoch under way
 
 
 Decisions = dict[str, Decision]
-"""By part of a mix; of an order that is none, by the name `ONLY`."""
+"""Decisions by part of a mix; for a single source, by the name `ONLY`."""
 
 
 class DecisionLog:
     """A folder of decisions.
 
     Args:
-        folder: made with the first one.
+        folder: path of the folder, which is made with the first decision.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def read(self, position: int) -> Decisions | None:
-        """The decisions at a position; None: nobody has looked there.
+        """Return the decisions at a position; None if no shard has checked there.
 
         Raises:
             CheckpointError: the file is damaged, or cannot be read.
@@ -66,7 +66,7 @@ class DecisionLog:
         return found
 
     def first(self, position: int, found: Decisions) -> Decisions:
-        """Write down what was found at a position, unless somebody else was first. Returns what stands there.
+        """Write what was found at a position, unless another shard has done so. Return the decisions that hold.
 
         Raises:
             CheckpointError: the folder cannot be written.

@@ -1,6 +1,7 @@
-"""The files of a checkpoint: one for each process, named as Grain names them.
+"""The files of a checkpoint: one for each process, with the names that Grain uses.
 
-In: a folder, as a path with `/`, `exists`, `read_bytes` and `write_bytes`; the processes of JAX, if that runs. Out: bytes.
+In: a folder, as a path with `/`, `exists`, `read_bytes` and `write_bytes`; the processes of JAX, if
+it is imported. Out: bytes.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
 
 def state_file(folder: Any) -> Any:
-    """The file of this process."""
+    """Return the path of this process's file in a folder."""
     index, count = _process()
     return folder / f"process_{index}-of-{count}.json"
 
 
 def with_state(item: Any) -> Any:
-    """The object that was passed to be saved or restored, if it has a state. Raises TypeError: it has none."""
+    """Return the object to be saved or restored, after checking that it has a state.
+
+    Raises:
+        TypeError: it has none.
+    """
     if not hasattr(item, "get_state"):
         remedy = (
             "iterator = iter(loader), and pass iterator"
@@ -36,18 +41,18 @@ def with_state(item: Any) -> Any:
 
 
 def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
-    """Bring an iterator to the place that was saved, and have it begin to prefetch there.
+    """Move an iterator to the saved position, and begin to prefetch there.
 
-    A process that finds its own file restores from that. If another number of processes saved, or if the order of the records
-    changed since, the files of all processes are read.
+    A process that finds its own file restores from it. If another number of processes saved the
+    checkpoint, or if the order of records has changed since, the files of all processes are read.
 
     Args:
-        folder: with the files.
-        iterator: to be brought there.
-        strict: False goes on although source, sampler or operations are not those of the states.
+        folder: folder with the files.
+        iterator: iterator to move.
+        strict: False accepts states of another source, sampler or other operations.
 
     Raises:
-        CheckpointError: there are no states, or not all, or they cannot be read, or are those of another pipeline.
+        CheckpointError: states are missing, cannot be read, or belong to another pipeline.
     """
     own = state_file(folder)
     try:
@@ -63,7 +68,7 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
 
 
 def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
-    """Restore from the file of this process; from all files, if that one does not tell enough."""
+    """Restore from the file of this process, or from all files if it does not contain enough."""
     try:
         iterator.set_state(from_bytes(own.read_bytes(), iterator), **as_said(strict))
     except OneShardError:
@@ -74,12 +79,15 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
 
 
 def as_said(strict: bool) -> dict[str, bool]:
-    """The argument of `set_state`: an iterator of the user's own may not have it, and is strict then."""
+    """Return the argument `strict` of `set_state` if it is False.
+
+    A user's own iterator may not have the argument; it is then always strict.
+    """
     return {} if strict else {"strict": False}
 
 
 def process_of(path: Any) -> tuple[int, int] | None:
-    """The process that wrote a file, and of how many; None for a file of another name."""
+    """Return index and number of the processes that wrote a file, by its name; None for another name."""
     found = _NAME.fullmatch(path.name)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -108,12 +116,16 @@ def _all_states(folder: Any, own: str) -> list[bytes]:
 
 
 def to_bytes(state: Any) -> bytes:
-    """The bytes of a state for a file: itself, or JSON if it is a dict, as those of other libraries are."""
+    """Return the bytes of a state for a file: the state itself, or JSON if it is a dict, as in other libraries."""
     return json.dumps(state).encode() if isinstance(state, dict) else state
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
-    """The state that `to_bytes` had from an iterator like this one. Raises CheckpointError: the bytes are not JSON."""
+    """Return the state from the bytes that `to_bytes` made of an iterator's state.
+
+    Raises:
+        CheckpointError: the bytes are not JSON, but the iterator's states are dicts.
+    """
     if not isinstance(iterator.get_state(), dict):
         return content
     try:
@@ -123,13 +135,13 @@ def from_bytes(content: bytes, iterator: Any) -> Any:
 
 
 def unreadable(path: Any, error: OSError) -> CheckpointError:
-    """The error that says why a file cannot be read."""
+    """Return the error that says why a file cannot be read."""
     place = error.filename or path
     return CheckpointError(f"{place} cannot be read: {error.strerror or error}; pass the path of a saved state.")
 
 
 async def write_later(folder_to_come: Any, state: Any) -> None:
-    """Write the state once the folder exists."""
+    """Write the state as soon as the folder exists."""
     import asyncio  # which takes longer than the rest of this package
 
     content = to_bytes(state)  # now: a dict may change
@@ -138,7 +150,7 @@ async def write_later(folder_to_come: Any, state: Any) -> None:
 
 
 async def restore_later(folder: Any, iterator: Any) -> None:
-    """`restore`, awaitable."""
+    """Restore in another thread; see `restore`."""
     import asyncio
 
     await asyncio.to_thread(restore, folder, iterator)

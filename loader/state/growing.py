@@ -1,7 +1,7 @@
-"""Looks for appended records, and takes a pipeline to another generation of its source.
+"""Detect appended records, and switch a pipeline to the new generation of its source.
 
-In: a pipeline, the place where a run goes on. Out: how far its order is decided; where it changes, the pipeline and the state
-that go on.
+In: a pipeline, and the place where a run continues. Out: how far its order is decided; if the order
+changes, the pipeline and the state to continue with.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from .loader_state import LoaderState
 
 _LOGGER = logging.getLogger("headrace")
 
+# Chosen: a listing of a folder costs a hundredth of it.
 PAUSE_SECONDS = 0.2
-"""Between two looks while a run waits for records. Chosen: a listing of a folder costs a hundredth of it."""
+"""Seconds between two checks while a run waits for records."""
 
 
 class WaitNotice:
-    """Says once in a run that it waits."""
+    """Logs once in a run that the run waits for records."""
 
     def __init__(self) -> None:
         self._said = False
 
     def say(self, records: int, source: Any) -> None:
-        """All records of a source were read, and a writer is at work there, or was killed."""
+        """Log that all records of a source were read, and that its writer is still at work or was killed."""
         if not self._said:
             _LOGGER.info(
                 "waiting for more records: all %d of %s were read, and what writes there has not come to its end; if it does "
@@ -52,7 +53,7 @@ class WaitNotice:
 
 
 class OrderChangedError(Exception):
-    """The order of a run is another one from a position on."""
+    """Raised when the order of a run changes at a position. It is caught by the iterator."""
 
     def __init__(self, position: int, news: Decisions) -> None:
         super().__init__(f"{news} of the source holds from position {position} on")
@@ -60,7 +61,7 @@ class OrderChangedError(Exception):
 
 
 def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
-    """The pipeline, as a loader would make it now, and the state, that go on where the order changes."""
+    """Return the pipeline and the state with which a run continues where its order changes."""
     known = state.fingerprint
     saved: Any = known["sampler"]
     now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
@@ -77,7 +78,7 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
 
 
 def _grown_mix(mix: MixSampler, saved: Any, change: OrderChangedError) -> MixSampler:
-    """A mix, of which some parts have more records from a position on."""
+    """Return a mix of which some parts have more records from a position on."""
     counts, parts = mix.going_on(saved, change.position, False).part_records(change.position), {}
     for name, found in change.news.items():
         part = mix.parts[name]
@@ -87,23 +88,21 @@ def _grown_mix(mix: MixSampler, saved: Any, change: OrderChangedError) -> MixSam
 
 
 def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begin: int = 0) -> Lookout | None:
-    """Make what decides the order of a run that resumes from a state.
+    """Return the object that decides the order of a run; None if no records are appended.
 
     Args:
-        pipeline: of the run.
-        state: of its place.
-        notice: tells once that the run waits.
-        begin: position of the change that the run took in last. Earlier looks are not repeated: their decisions are older.
-
-    Returns:
-        The lookout, or None if no records come in.
+        pipeline: pipeline of the run.
+        state: state from which the run continues.
+        notice: logs once that the run waits.
+        begin: position of the last change that the run took in. Checks before it are not repeated,
+            because their decisions are older.
     """
     growth = pipeline.leaves[0].growth
     return None if growth is None else Lookout(pipeline, state, growth, notice, begin)
 
 
 class Lookout:
-    """A horizon (see `stream/horizon.py`) for the order of a source that grows."""
+    """Decides how far the order of a growing source is final. It is a `Horizon` (see `stream/horizon.py`)."""
 
     def __init__(
         self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions, notice: WaitNotice, begin: int
@@ -123,7 +122,7 @@ class Lookout:
 
     @property
     def stop(self) -> int | None:
-        """The local position of the next look."""
+        """Local position of the next check; None if there are no more checks."""
         look = self._looks.position
         if self._is_final or look is None:
             return None
@@ -132,11 +131,13 @@ class Lookout:
         return max(-(-(index - shard.shard_index) // shard.shard_count), 0)
 
     def advance(self, wait: bool) -> bool:
-        """Look, and go on to the next position at which that is done; only once the user has got there.
+        """Check for appended records, and move on to the next position of a check, once the user has got there.
+
+        Returns False if the check needs waiting, and `wait` is False.
 
         Raises:
             OrderChangedError: there are more records.
-            SourceError: a file is not what it was.
+            SourceError: a file has changed.
         """
         look = self._looks.position
         assert look is not None, "where the order is decided to its end, nobody asks"
@@ -154,7 +155,7 @@ class Lookout:
         return True
 
     def _is_new(self, look: int, name: str, found: Decision) -> bool:
-        """True if what was found of a source changes the order."""
+        """Return True if what was found in a source changes the order."""
         order, index = self._orders[name], self._looks.index(name, look)
         if index == 0 and not order.changes:
             return found.generation != order.generation
@@ -163,7 +164,7 @@ class Lookout:
         )
 
     def _found(self, look: int, wait: bool) -> Decisions | None:
-        """The decisions for the next look; None: all was read, more is to come, and `wait` is False."""
+        """Return the decisions for the next check; None if all was read, more is to come, and `wait` is False."""
         while True:
             known = self._log.read(look) if self._log is not None else None
             if known is not None:
@@ -177,7 +178,11 @@ class Lookout:
             time.sleep(PAUSE_SECONDS)
 
     def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
-        """Look at a source: whether it is complete first, as its last records come before it is."""
+        """Check one source; None if its writer is at work and there are no new records yet.
+
+        Whether the source is complete is asked first, because its last records come before it is
+        complete.
+        """
         source, order = self._sources[name], self._orders[name]
         complete = bool(getattr(source, "complete", True))
         generation = int(source.newest_generation())
@@ -192,9 +197,10 @@ class Lookout:
         return Decision(generation, joins)
 
     def _began_incomplete(self, name: str, look: int) -> bool:
-        """True if the epoch that ends at a look took in a generation while a conversion was at work.
+        """Return True if the epoch that ends at a check took in a generation while a conversion was at work.
 
-        The conversion may have ended since, between two looks or between two runs. Its last files belong to this epoch.
+        The conversion may have ended since, between two checks or between two runs. Its last files
+        belong to this epoch.
         """
         source, order = self._sources[name], self._orders[name]
         was_complete = getattr(source, "generation_complete", None)
@@ -205,7 +211,10 @@ class Lookout:
 
 
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """The pipeline over the generation that all shards read in an epoch of a loop per epoch: that of who begins it first."""
+    """Return the pipeline over the generation that all shards read in this epoch of a loop per epoch.
+
+    The shard that begins the epoch first decides it.
+    """
     growth = pipeline.leaf.growth
     if growth is None:
         return pipeline
@@ -218,7 +227,7 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
-    """The log of all runs of the same stream, or of a loop over it; None: of one shard, where the user wants none."""
+    """Return the log of all runs of a stream, or of a loop over it; None for a single shard without a log."""
     leaf, sampler = pipeline.leaf, pipeline.leaf.sampler
     if growth.log is None and leaf.shard.shard_count == 1:
         return None

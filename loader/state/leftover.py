@@ -1,8 +1,8 @@
-"""Leftover work of a previous run's shard: a window, or a batch that is taken apart, which no other shard could make.
+"""Leftover work of a former run's shard: a window, or a batch split into elements, that it had begun.
 
-In: the place where that shard stood. Out: a place from which any shard can go on, and what comes before that: the rest of
-what was begun, which one of the new shards has made anew. Where a window of records ends is known; to find the end of what is
-made of rows, these are read.
+In: the place where that shard stopped. Out: a place from which any shard can continue, and the rest
+of what was begun, which one of the new shards makes again. The end of a window of records is
+computed; to find the end of something made of rows, these are read.
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ from ..stream.rows import Rows
 from .loader_state import LoaderState
 
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
-"""Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
+"""Function that runs a pipeline from a cursor on. It yields elements, each with its rows and its index there."""
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
-    """The cursor from which other shards can go on after one, or the same shard with another mix (see `Leftover`).
+    """Return the cursor from which other shards can continue after a shard, or the same shard with another mix.
 
-    The pipeline is as its `loaders` made it. `run` is needed where the shard stood inside something made of rows.
+    What the shard had begun becomes a `Leftover` in the cursor.
+
+    Args:
+        loaders: pipeline as its loader made it.
+        state: state of the shard.
+        run: runs a pipeline. Used if the shard was inside something made of rows.
+        mix: text of the former mix, as in `Leftover`.
     """
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
@@ -44,7 +50,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     lineages = tuple(leaf.lineage for leaf in former.leaves)
 
     def split(part: Subtree, cursor: Cursor) -> Cursor:
-        """The cursor, for a part."""
+        """Return the cursor for a part of the pipeline."""
         rests = tuple(rest for rest in cursor.unfinished if rest.stage in (part.stage, None))
         if part.stage is None:
             join = former.joins[part.join or 0]
@@ -64,7 +70,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
-    """Make what is unfinished, to find out now whether that can be done."""
+    """Make the rest of a leftover, to find out now if that is possible."""
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
         former = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
@@ -83,7 +89,7 @@ def reads_beyond(loaders: Pipeline, rest: Leftover, position: int, run: Run) -> 
 
 
 def _until(leaf: Leaf, position: int) -> Leaf:
-    """Return a leaf that ends before a global position of its dense tail."""
+    """Return a leaf that ends before a global position, in the part of its order without gaps."""
     dense, offset = leaf.lineage.dense_from
     index = max(position - offset, dense)
     cut = dataclasses.replace(leaf)
@@ -92,14 +98,14 @@ def _until(leaf: Leaf, position: int) -> Leaf:
 
 
 def _records_in(place: tuple[Rows, int]) -> tuple[list[int], list[int]]:
-    """Return leaves and positions of the records of one element."""
+    """Return the leaves and positions of the records of one element."""
     rows, row = place
     table = rows.origin.table(np.array([row]))
     return table.leaf.tolist(), table.position.tolist()
 
 
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
-    """The cursor after all that is made of the inputs of which something was delivered."""
+    """Return the cursor after everything that is made of the inputs of which a part was delivered."""
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
     if stage.leaf is not None:
@@ -111,7 +117,7 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 
 
 def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterator[tuple[Rows, int]]:
-    """Yield the rows, and the place there, of each element that is left of a window of rows."""
+    """Yield the rows and the index of each element that is left of a window of rows."""
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
             yield rows, row
@@ -120,7 +126,7 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
-    """The pipeline that goes on from what former runs left of each leaf."""
+    """Return the pipeline that continues with what former runs left of each leaf."""
     if len(lineages) != len(pipeline.leaves):
         raise CheckpointError(
             f"the state is of a pipeline with {len(lineages)} sources; this one has {len(pipeline.leaves)}."
@@ -150,7 +156,11 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """True if a place is after the end; once this came one position later for some shards that now are equally long."""
+    """Return True if a place is after the end of the pipeline, or does not fit it.
+
+    With `drop_remainder`, a place one position after the end is allowed, because earlier versions
+    wrote it.
+    """
     ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
     joins = pipeline.joins[part.joins]
@@ -159,7 +169,7 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
-    """The pipeline, which can finish what former shards of the loader's had begun."""
+    """Return the pipeline with the former shards that are needed to finish these leftovers."""
     formers: dict[tuple[Any, ...], PreviousShard] = {}
     for rest in those_within(unfinished):
         former = _former(loaders, rest)
@@ -180,14 +190,14 @@ def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:
 
 
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
-    """The part of which something is unfinished; None if there is no such."""
+    """Return the part of the pipeline to which a leftover belongs; None if it has no such part."""
     if rest.stage is None:
         return pipeline.top
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
 
 
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """For each operation that takes several inputs, whether the state stands inside what its stage makes of them."""
+    """Return, for each operation that takes several inputs, True if the state is inside the results of its stage."""
     begun = [(pipeline.top, state.cursor)]
     begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
     within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
@@ -196,7 +206,11 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
 
 
 def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
-    """Refuse another size of a batch or window of which a part was delivered: elements would repeat or be lost."""
+    """Check that no batch or window of which a part was delivered has another size now.
+
+    Raises:
+        CheckpointError: one has, and elements would repeat or be lost.
+    """
     before, now = state.fingerprint["batch_sizes"], pipeline.fingerprint["batch_sizes"]
     aligned = _aligned(pipeline, state)
     if aligned is None:
@@ -212,9 +226,10 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
-    """The state by the stages of the pipeline; None where the operations are others, so that nothing tells which was which.
+    """Return the state by the stages of this pipeline; None if operations differ, so that stages cannot be matched.
 
-    Where datasets of the uppermost mix were added or removed, only the stages after the mix are the same.
+    If datasets of the uppermost mix were added or removed, only the stages after the mix are
+    matched.
     """
     skips, stages = state.cursor.skips, len(pipeline.stages)
     if len(skips) == stages:
@@ -231,14 +246,18 @@ Placed = TypeVar("Placed", LoaderState, Leftover)
 
 
 def of_total(place: Placed, total: int) -> Placed:
-    """A state or a leftover, of an order with another number of positions."""
+    """Return a state or a leftover in the form of an order with another number of positions."""
     rests = (of_total(rest, total) for rest in place.cursor.unfinished)
     lineages = tuple(_of_length(lineage, total) for lineage in place.lineages)
     return dataclasses.replace(place, cursor=place.cursor.with_unfinished(*rests), lineages=lineages)
 
 
 def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
-    """The same history of shards, of an order with another number of positions."""
+    """Return the same history of shards for an order with another number of positions.
+
+    Raises:
+        CheckpointError: the runs have read more; or what is left would have another order.
+    """
     if not lineage.layers or lineage.total == total:
         return lineage
     longer = dataclasses.replace(lineage, total=total)
@@ -260,17 +279,17 @@ def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
 def check_row_windows(
     pipeline: Pipeline, states: Sequence[LoaderState], position: int, now: VectorSampler, run: Run
 ) -> None:
-    """Refuse a changed order if a leftover window of rows reads into it.
+    """Check that no leftover window of rows reads into a changed order.
 
-    The end of the former order cut such a window short. In the changed order it would be filled with records that also
-    come after it. Only reading tells where a window of rows ends.
+    The end of the former order cut such a window short. In the changed order it would be filled
+    with records that come again after it. Only reading finds the end of a window of rows.
 
     Args:
-        pipeline: with one leaf.
-        states: each stands between windows of rows, or has these as leftovers.
-        position: from which on the order is another one, or where the former one ended.
+        pipeline: pipeline with one leaf.
+        states: states between windows of rows, or with such windows as leftovers.
+        position: position from which the order differs, or at which the former one ended.
         now: the changed order.
-        run: reads the windows.
+        run: as in `split_leftover`.
 
     Raises:
         CheckpointError: a window reads into the changed order.
@@ -289,15 +308,20 @@ def check_row_windows(
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
-    """The sampler that tells how many positions there are for all shards.
+    """Return the sampler whose length is the number of positions of all shards together.
 
-    What shards of equal length leave out is among them, unless each shard has an order of its own.
+    It includes positions that shards of equal length drop, unless each shard has an order of its
+    own.
     """
     return order if order_shards else sampler.with_shard_options(NoSharding())
 
 
 def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """As `order_of`, for a state."""
+    """Return the order of a shard; see `order_of`.
+
+    Raises:
+        CheckpointError: the state's number of shards is not possible.
+    """
     try:
         return order_of(sampler, shard, order_shards)
     except ValueError as error:

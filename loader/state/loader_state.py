@@ -1,7 +1,7 @@
-"""The state that a checkpoint keeps.
+"""The state that a checkpoint stores.
 
-In: a place in the stream and the identity of the pipeline. Out: JSON of a few hundred bytes (of a mix, some 40 for each part),
-and back.
+In: a place in the stream and the identity of the pipeline. Out: JSON of a few hundred bytes (for a
+mix, some 40 for each part), and back.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 VERSION = 2
 
 CHECKSUM = "checksum"
-"""The name of a value in a state. States of earlier versions have none."""
+"""Name of the checksum in a state. States of earlier versions have none."""
 
 MAX_STEP = 1 << 62
-"""No stream gets so far: a larger step is that of a damaged state."""
+"""Limit of steps. No stream gets so far, so a larger step means that a state is damaged."""
 
 
 class LivingPlace(NamedTuple):
-    """A place in an order from which records are left out, as it is told without knowing which."""
+    """A place in an order that omits records. It can be used without knowing which records are omitted."""
 
     position: int  # from which on nothing was read
     place: (
@@ -42,13 +42,13 @@ class LivingPlace(NamedTuple):
 
     @property
     def values(self) -> list[Any]:
-        """Plain JSON values."""
+        """The place as plain JSON values."""
         return [value for value in self if value is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderState:
-    """The plain values that are saved."""
+    """The values of a state."""
 
     cursor: Cursor  # where the user stands, never where a prefetch has got to
     step: int  # number of the batch that comes next: so many were received, or left out on purpose, in all runs
@@ -62,9 +62,10 @@ class LoaderState:
     version: int = VERSION  # of this layout
 
     def to_json(self) -> bytes:
-        """The state as UTF-8 JSON, with sorted keys: equal states give equal bytes.
+        """Return the state as UTF-8 JSON with sorted keys. Equal states give equal bytes.
 
-        May be asked for at every step: what does not change in a run is text already.
+        Fast enough to be called at every step: values that do not change in a run are stored as
+        text.
         """
         cursor = self.cursor
         positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
@@ -82,21 +83,23 @@ class LoaderState:
 
     @property
     def _place_values(self) -> Any:
-        """The value "place": that of the only leaf, or by its number."""
+        """The value "place" in JSON: that of the only leaf, or a dict by the numbers of leaves."""
         by_leaf = {str(leaf): place.values for leaf, place in self.places.items()}
         return by_leaf if len(self.lineages) > 1 else by_leaf["0"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as plain JSON values."""
+        """Return the state as plain JSON values."""
         values: dict[str, Any] = json.loads(self.to_json())
         return values
 
     @classmethod
     def from_json(cls, data: bytes | str, like: LoaderState | None = None) -> LoaderState:
-        """Read what `to_json` wrote; `like`, another state of the same run, saves to read the same lineage again.
+        """Read a state from the bytes that `to_json` returned.
+
+        If `like`, another state of the same run, has the same lineage, it is not parsed again.
 
         Raises:
-            CheckpointError: the bytes are no such state.
+            CheckpointError: the bytes are not a state.
         """
         if isinstance(data, dict):
             _refuse_grains(data)
@@ -113,7 +116,11 @@ class LoaderState:
 
     @classmethod
     def from_dict(cls, values: Any, like: LoaderState | None = None) -> LoaderState:
-        """Read what `to_dict` gave. Raises CheckpointError: the values are no such state."""
+        """Read a state from the values that `to_dict` returned.
+
+        Raises:
+            CheckpointError: the values are not a state.
+        """
         _refuse_grains(values)
         if isinstance(values, dict) and values.get("version") == 1 and set(values) == NAMES_OF_VERSION_1:
             values = upgraded(values)
@@ -156,10 +163,10 @@ NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished",
 
 
 def sealed(content: bytes) -> bytes:
-    """A state with its checksum, which comes first: it tells damage, and is no protection from people.
+    """Return a state with its checksum in front. The checksum detects damage, but is no protection against people.
 
     Args:
-        content: JSON as `json.dumps` writes it, with sorted keys and no spaces.
+        content: JSON as `json.dumps` writes it, with sorted keys and without spaces.
 
     >>> sealed(b'{"step":3}')
     b'{"checksum":"232fcf13","step":3}'
@@ -168,10 +175,12 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a state without the checksum, if it has one.
+    """Return the values of a state without the checksum, after comparing it.
+
+    A state without one is returned unchanged.
 
     Raises:
-        CheckpointError: the checksum is that of another state.
+        CheckpointError: the checksum does not belong to the values.
     """
     if CHECKSUM not in values:
         return values
@@ -194,7 +203,7 @@ NAMES_OF_VERSION_1 = {"cursor", "fingerprint", "left_out", "lineage", "shard", "
 
 
 def upgraded(values: dict[str, Any]) -> dict[str, Any]:
-    """A state of version 1, which knew one leaf, as version 2 says it. What is damaged stays damaged."""
+    """Return a state of version 1, which had one leaf, in the form of version 2. Damaged values stay damaged."""
 
     def cursor(numbers: Any) -> Any:  # the position came before the skips
         return [numbers[:1], numbers[1:]] if isinstance(numbers, list) and len(numbers) > 1 else None
@@ -220,7 +229,11 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_grains(values: Any) -> None:
-    """Raise for a state of Grain's."""
+    """Check that the values are not a state of Grain.
+
+    Raises:
+        CheckpointError: they are.
+    """
     if not isinstance(values, dict):
         return
     if "last_seen_indices" in values:
@@ -237,7 +250,7 @@ def _refuse_grains(values: Any) -> None:
 
 @contextmanager
 def _damage(**parts: Any) -> Iterator[None]:
-    """Within it, values that are not of their kind mean that these parts of a state are damaged."""
+    """Return a context that turns a TypeError or ValueError into a CheckpointError about these damaged parts."""
     try:
         yield
     except CheckpointError:
@@ -264,7 +277,7 @@ def _counts(values: Any) -> tuple[int, ...]:
 
 
 def _cursor(values: Any) -> Cursor:
-    """A position for each of the leaves, a skip for each of the stages; and notes of joins, if there are any."""
+    """Read a cursor: positions of leaves, skips of stages, and states of joins if there are any."""
     positions, skips, notes = [*values, []] if len(_list(values)) == 2 else values
     for note in _list(notes):  # numbers; those of a source that can only be run through end with its state
         _counts([value for value in _list(note) if not isinstance(value, str)])
@@ -282,12 +295,15 @@ def _shard(values: Any) -> tuple[int, int]:
 
 
 def _place_values(cursor: Cursor) -> list[Any]:
-    """Plain JSON values of a cursor; nothing is said of joins where there are none."""
+    """Return a cursor as plain JSON values. States of joins are left out if there are none."""
     return [cursor.positions, cursor.skips, *([cursor.notes] if cursor.notes else [])]
 
 
 def _rest_values(rest: Leftover) -> list[Any]:
-    """Plain JSON values of what is unfinished; nothing is said of the stage where states of before knew none."""
+    """Return a leftover as plain JSON values.
+
+    Its stage is left out if it is unknown, as in states of earlier versions.
+    """
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
     more = [within, rest.mix] if rest.mix else [within] if within else []

@@ -1,7 +1,8 @@
-"""A mark of where an iterator stands, set at no cost; and the questions that iterators, feeders and epochs have in common.
+"""The position of an iterator, which costs nothing to take; and the methods that iterators, feeders and epochs share.
 
-In: what the iterator delivered last. Out: the cursor that follows it, its state, its records, found when somebody asks. A
-device feeder takes a mark for every batch. Any thread may ask one: nothing in it changes.
+In: what the iterator delivered last. Out: the cursor after it, its state and its records, computed
+when somebody asks. A device feeder takes a position for every batch. Any thread may use one,
+because it does not change.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from .loader_state import LoaderState
 
 
 class StreamPosition(NamedTuple):
-    """The place between two elements: the user has received one and not the next. Answers what iterators are asked."""
+    """The position between two elements: the user has received one, and not the next.
+
+    Has the answers for iterators.
+    """
 
     pipeline: Pipeline  # as it goes on from a state
     skipped: SkippedSteps
@@ -38,12 +42,12 @@ class StreamPosition(NamedTuple):
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor from which the stream goes on."""
+        """The cursor from which the stream continues."""
         return self.start if self.run is None else self.run.origin.cursor_after(self.row)
 
     @property
     def state(self) -> LoaderState:
-        """The state from which the stream goes on here."""
+        """The state from which the stream continues."""
         shard = self.pipeline.shard
         state = LoaderState(
             cursor=self.cursor,
@@ -78,11 +82,11 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """The number of the `len()` elements before this place; where that is not known, the step."""
+        """Number of the `len()` elements that are before this position; the step, if that is unknown."""
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def told(self, worker_count: int) -> str:
-        """The place in words, for `repr` of an iterator."""
+        """Describe the position for the `repr` of an iterator."""
         place, source = f"step={self.step}, epoch={self.epoch}", short_repr(self.pipeline.leaves[0].source)
         return f"{place}, worker_count={worker_count}, data_source={source}"
 
@@ -111,7 +115,7 @@ class StreamPosition(NamedTuple):
 
 
 class Resumable:
-    """Something with a state, that can be closed."""
+    """Base of objects that have a state and can be closed."""
 
     def __iter__(self) -> Self:
         return self
@@ -123,19 +127,19 @@ class Resumable:
         )
 
     def get_state(self) -> Any:
-        """The state of the place that the user has reached."""
+        """Return the state of the position that the user has reached."""
         raise NotImplementedError
 
     def set_state(self, state: Any, strict: bool = True) -> None:
-        """Go to the place that `get_state` told."""
+        """Move to the position of a state from `get_state`."""
         raise NotImplementedError
 
     def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
-        """Go on after a run on another number of shards."""
+        """Continue a run that had another number of shards."""
         raise NotImplementedError
 
     def start_prefetch(self) -> None:
-        """Have the work begin now."""
+        """Start the work now."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -143,20 +147,20 @@ class Resumable:
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """`get_state` as a dict of plain values, for PyTorch habits."""
+        """Return the state as a dict of plain values, as PyTorch users expect."""
         state = self.get_state()
         return state if isinstance(state, dict) else dict(json.loads(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """`set_state` for what `state_dict` gave."""
+        """Move to the position of a result of `state_dict`."""
         self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
+        """Save the present state to a folder, in the background. This is Orbax's protocol for stateful objects."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
+        """Restore from a folder, and begin to prefetch. This is Orbax's protocol for stateful objects."""
         return restore_later(directory, self)
 
     def __enter__(self) -> Self:
@@ -169,40 +173,46 @@ class Resumable:
 
 
 class StreamPositionAPI(Resumable):
-    """An iterator of a `DataLoader`, or a feeder. One that feeds from something else has a TypeError for most questions."""
+    """Base of the iterators of a `DataLoader` and of device feeders.
+
+    If a feeder reads from something other than a `DataLoader`, most of the methods raise a
+    TypeError.
+    """
 
     _ended: bool  # `next` has told the end
 
     def here(self) -> StreamPosition:
-        """A mark of the place where the user stands, for tools. Costs less than a microsecond."""
+        """Return the user's position, for tools. Takes less than a microsecond."""
         raise NotImplementedError
 
     def _told(self) -> str:
-        """The place, for `repr`."""
+        """Describe the position for `repr`."""
         raise NotImplementedError
 
     def __len__(self) -> int:
-        """Number of elements of the whole stream, as `len(loader)`; after `set_states` from other shards, of what these left.
+        """Return the number of elements of the whole stream, as `len(loader)` does.
 
-        Of a feeder with `on_uneven="drop"` or `"pad"`, other processes may have you get fewer or more.
+        After `set_states` from other shards, it is the number of elements that these left. For a
+        feeder with `on_uneven="drop"` or `"pad"` it may be more or less than you receive, as that
+        depends on other processes.
 
         Raises:
-            TypeError: it is endless, or an operation decides how many there are.
+            TypeError: the stream is endless, or an operation decides how many elements there are.
         """
         return self.here().len()
 
     @property
     def passed(self) -> int:
-        """The number of the `len()` elements before the next one; the step, where an operation decides how many there are.
+        """Number of the `len()` elements before the next one; the step, if an operation decides how many there are.
 
         Raises:
-            TypeError: nobody knows, as it feeds from something else than a loader.
+            TypeError: it is unknown, because a feeder reads from something other than a loader.
         """
         return self.here().passed
 
     @property
     def ended(self) -> bool:
-        """True once `next` has told the end."""
+        """True once `next` has reported the end of the stream."""
         return self._ended
 
     def __bool__(self) -> bool:
@@ -213,12 +223,12 @@ class StreamPositionAPI(Resumable):
 
     @property
     def step(self) -> int:
-        """Number of the element that comes next, from 0: how many were delivered, or left out on purpose, in all runs."""
+        """Number of the next element, from 0: how many were delivered or skipped by `skip()`, in all runs."""
         return self.here().step
 
     @property
     def epoch(self) -> int:
-        """The epoch, from 0, of the record that was delivered last; of the first one before that.
+        """Epoch, from 0, of the record that was delivered last; of the first record if none was delivered.
 
         >>> import headrace
         >>> iterator = iter(headrace.load(range(6), batch_size=3))
@@ -229,12 +239,12 @@ class StreamPositionAPI(Resumable):
 
     @property
     def part_epochs(self) -> dict[str, int]:
-        """For each part of a mix the epoch, from 0, of its record that was delivered last, by any shard.
+        """For each part of a mix, the epoch, from 0, of its record that was delivered last by any shard.
 
-        Between rows of one window of a `Pack`: of the first record of that window.
+        Between rows of one window of a `Pack`, it is the epoch of the window's first record.
 
         Raises:
-            AttributeError: this is no mix; so `hasattr` tells.
+            AttributeError: the loader is not a mix. So `hasattr` tells if it is one.
 
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(2)}
@@ -248,10 +258,10 @@ class StreamPositionAPI(Resumable):
 
     @property
     def part_records(self) -> dict[str, int]:
-        """For each part of a mix how many of its records were delivered, in all runs and by all shards at this step.
+        """For each part of a mix, the number of its records delivered so far, in all runs and by all shards.
 
         Raises:
-            AttributeError: this is no mix.
+            AttributeError: the loader is not a mix.
 
         >>> import headrace
         >>> parts = {"web": range(100), "books": range(20)}
@@ -264,13 +274,13 @@ class StreamPositionAPI(Resumable):
         return self.here().part_records
 
     def last_records(self) -> Any:
-        """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
+        """Return the keys `int64[records]` of the records in the last element, each once, in the order of the stream.
 
-        Where datasets come together, a dict: the keys in each of them, by its name or number. Costs nothing until it is
-        called. Records that a filter dropped are in no element.
+        For joined datasets, a dict of such arrays, by the datasets' names or numbers. It costs
+        nothing until it is called. Records that a filter dropped are not included.
 
         Raises:
-            ValueError: nothing was delivered since the start, or since `set_state`.
+            ValueError: no element was delivered since the start or the last `set_state`.
 
         >>> import headrace
         >>> iterator = iter(headrace.load(range(10), transformations=[headrace.Filter(lambda x: x % 3)], batch_size=3))
@@ -280,14 +290,14 @@ class StreamPositionAPI(Resumable):
         return self.here().last_records()
 
     def records_at(self, step: int) -> Any:
-        """The record keys `int64[records in the element]` of a step that is still to come, the next one or a later one.
+        """Return the record keys `int64[records in the element]` of a step that is still to come.
 
-        As `DataLoader.records_at`, and right also where the number of shards or the batch size changed on the way, or steps
-        were left out.
+        Like `DataLoader.records_at`, but also right if the number of shards or the batch size has
+        changed, or if steps are skipped.
 
         Raises:
-            TypeError: an operation decides which records make an element.
-            IndexError: the step has been delivered, or the stream ends before.
+            TypeError: an operation decides which records are in an element.
+            IndexError: the step was already delivered, or the stream ends before it.
 
         >>> import headrace
         >>> loader = headrace.load(range(10), batch_size=2, num_epochs=1)

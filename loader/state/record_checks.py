@@ -1,6 +1,7 @@
-"""Checks that a run may go on with more records, or without some, and in another mix.
+"""Check that a run may resume with more records, with omitted records, or with another mix.
 
-In: pipelines as they would go on, and states. Out: facts; a `CheckpointError` where they cannot.
+In: pipelines in the form to resume, and states. Out: facts; a `CheckpointError` if the run cannot
+resume.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from ..plan.pipeline import Pipeline
 from .loader_state import LoaderState
 
 MOST_CHECKED = 1 << 22
-"""Positions that are looked at, between the shard that has read least and the one that has read most."""
+"""Number of positions checked between the shard that has read least and the one that has read most."""
 
 
 def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
-    """A sampler as one that changes, where it is one or the state has one; `counts` says that its source has generations."""
+    """Return a sampler as a `ChangingSampler` if it is one, or if the state's sampler was one; else None.
+
+    `counts` is True if the sampler's source has generations.
+    """
     if not isinstance(saved, dict):
         return None
     if isinstance(sampler, ChangingSampler):
@@ -42,9 +46,10 @@ def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return how far the orders of a state have got: their changes, and the generations at their beginning.
+    """Return how far the orders of a state have changed: the number of changes, and the generations at their beginning.
 
-    Of several shards, some may have got further than others. All states of a run get there in the same order.
+    Of several shards, some may be further than others. All states of a run change in the same
+    order.
     """
     saved: Any = state.fingerprint["sampler"]
     orders = [order for order in (saved, *saved.values()) if isinstance(order, dict)] if isinstance(saved, dict) else []
@@ -54,9 +59,10 @@ def changes_of(state: LoaderState) -> int:
 
 
 def comes_before(until: History, history: History) -> bool:
-    """Return True if a history is the beginning of another one.
+    """Return True if one history is the beginning of another.
 
-    Records that come in before the first one was read are no change: the order begins with a later generation.
+    Records that are appended before the first record is read are no change: the order then begins
+    with a later generation.
     """
     if until.changes or until.generation == history.generation:
         return until == history.first(len(until.changes))
@@ -65,12 +71,16 @@ def comes_before(until: History, history: History) -> bool:
 
 
 def retold(states: Sequence[LoaderState], known: Fingerprint, now: Fingerprint) -> list[LoaderState]:
-    """The states, those of one identity with another one."""
+    """Return the states, with the fingerprint `now` in place of `known`."""
     return [dataclasses.replace(state, fingerprint=now) if state.fingerprint == known else state for state in states]
 
 
 def check_omitted(before: str, now: str, whose: str = "") -> None:
-    """Refuse to go on with fewer records left out, as a program does that forgot them."""
+    """Check that not fewer records are omitted than before, as happens if a program forgot them.
+
+    Raises:
+        CheckpointError: fewer, or the same number of other records, are omitted.
+    """
     if before != now and _count(now) <= _count(before):
         raise CheckpointError(
             f"the state is of a run that left out {_count(before):,} records{whose}, and now {_count(now):,} are left out"
@@ -87,14 +97,14 @@ def _count(digest: str) -> int:
 
 
 class OneShardError(CheckpointError):
-    """The state of one shard does not tell from which position on all shards may follow a changed order."""
+    """Raised if the state of one shard does not tell from which position all shards may use a changed order."""
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
-    """Refuse a changed order where the states of some shards are missing: they may stand at other steps.
+    """Check that the states of all shards are there if the order has changed, because shards may be at different steps.
 
     Raises:
-        OneShardError: fewer states than the run had shards.
+        OneShardError: there are fewer states than the run had shards.
     """
     shards = states[0].shard[1]
     if len(states) < shards:
@@ -106,13 +116,13 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
 
 
 def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int, change: str) -> None:
-    """Refuse a change if records before its position are still to be read, whose former order a state does not keep.
+    """Check that no records before a change are still to be read, as a state does not keep their former order.
 
     Args:
-        states: of all shards.
-        position: from which on the order is another one.
-        length: positions of the former order.
-        change: in words.
+        states: states of all shards.
+        position: position from which the order differs.
+        length: number of positions of the former order.
+        change: description of the change.
 
     Raises:
         CheckpointError: a shard has not read all of its records before the position.
@@ -131,14 +141,18 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
 
 
 def length_of(sampler: Any) -> int:
-    """Positions of all shards together."""
+    """Return the number of positions of all shards together."""
     return len(sampler.with_shard_options(NoSharding()))
 
 
 def check_unread(
     pipeline: Pipeline, changed: ChangingSampler | MixSampler, states: Sequence[LoaderState], position: int
 ) -> None:
-    """Refuse to read a record that is left out now before the position from which on none comes."""
+    """Check that no record that is omitted now is still to be read before the position of the change.
+
+    Raises:
+        CheckpointError: there is such a record.
+    """
     for state in states:
         places = [(state.cursor, state.shard, state.lineages[0])]
         places += [(rest.cursor, rest.shard, rest.lineages[0]) for rest in those_within(state.cursor.unfinished)]
@@ -157,7 +171,7 @@ def check_unread(
 def _positions_before(
     position: int, cursor: Cursor, shard: tuple[int, int], lineage: ReshardHistory
 ) -> NDArray[np.int64]:
-    """The global positions that a shard has not read yet before one from which on positions follow one another."""
+    """Return the global positions before `position` that a shard has not read yet."""
     index, count = shard
     dense, offset = lineage.dense_from
     stop = max(dense, position - offset)
@@ -173,9 +187,10 @@ def _positions_before(
 
 
 def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
-    """A position of a leaf from which on no shard has read anything, and on which positions follow one another.
+    """Return a position of a leaf from which on no shard has read anything, and on which positions have no gaps.
 
-    With `of_shard` the one after the last that this shard has read: others may still have to read some before its next one.
+    With `of_shard`, it is the position after the last one that this shard has read; other shards
+    may still have to read positions before it.
     """
     lineage, shards = states[0].lineages[leaf], states[0].shard[1]
     stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
@@ -187,13 +202,19 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
 
 
 def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> int:
-    """The number of positions of a run of a mix, by its states, or by its fingerprint."""
+    """Return the number of positions of a run of a mix, from its states or its fingerprint."""
     told = [state.places[0] for state in states if state.places]
     return length_told(saved) if not told else told[0].length or ENDLESS
 
 
 def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
-    """Refuse a mix of another length where a state stands inside a window that the end of the former one had made shorter."""
+    """Check that a mix of another length does not change a window in which a state is.
+
+    The end of the former mix may have made that window shorter.
+
+    Raises:
+        CheckpointError: it would.
+    """
     unit, drop = pipeline.stage_on(0).unit, pipeline.shard.drop_remainder
     for state in states if former != now else ():
         begun = [(state.shard, state.lineages[0], state.cursor.positions[0] + unit * any(state.cursor.skips))]

@@ -1,7 +1,8 @@
-"""Decides how a pipeline goes on from states: of its own shard, or of all shards of a former run.
+"""Decide how a pipeline resumes from states: from its own shard's, or from those of all shards of a former run.
 
-In: states, and the pipeline as its loader made it. Out: the pipeline and the state that go on; or a `CheckpointError` that
-says why they cannot. Nothing here reads a record; what a shard was taking apart, who asks has made anew.
+In: states, and the pipeline as its loader made it. Out: the pipeline and the state to resume with;
+or a `CheckpointError` that says why that is not possible. No record is read here, except by the
+caller's `run` for work that was interrupted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ from .record_checks import changing, former_length, length_of
 
 
 def parsed(states: Any) -> list[LoaderState]:
-    """The states of a run, read."""
+    """Parse the states of a run.
+
+    Raises:
+        CheckpointError: `states` is not a list, or one of them is not a state.
+    """
     if not isinstance(states, (list, tuple)):
         raise CheckpointError(f"set_states takes a list of states, not {a_kind_of(states)}; pass those of all shards.")
     read: list[LoaderState] = []
@@ -46,10 +51,11 @@ def parsed(states: Any) -> list[LoaderState]:
 
 
 def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
-    """Return the states of all shards, which stood at the same step as the only one of `states`.
+    """Return the states of all shards, which were at the same step as the only one of `states`.
 
     Raises:
-        CheckpointError: if there are several states, or if the state does not tell where the other shards stood.
+        CheckpointError: there are several states, or the state does not tell where the other shards
+            were.
     """
     if len(states) != 1:
         raise CheckpointError(
@@ -81,7 +87,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
 
 
 def _positions_left(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions that all shards of the run had, as its state tells."""
+    """Return the number of positions that all shards of the run had, from its state."""
     lineage, sampler, saved = state.lineages[0], pipeline.leaf.sampler, state.fingerprint["sampler"]
     if lineage.layers:
         return lineage.length(0)
@@ -97,7 +103,12 @@ def _positions_left(pipeline: Pipeline, state: LoaderState) -> int:
 
 
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
-    """The pipeline, as the loader made it, that goes on from a state of its shard; `strict` refuses one of another pipeline."""
+    """Return the pipeline that resumes from a state of its shard. `strict` refuses a state of another pipeline.
+
+    Raises:
+        CheckpointError: the state belongs to another shard or pipeline, or its place is outside
+            this one.
+    """
     changed = _changes(pipeline, state) if strict else []
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
     if state.shard != shard:
@@ -122,7 +133,7 @@ MOST_WEIGHTS = 5  # lines of an error
 
 
 def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
-    """Return the error for differences between two pipelines, with a line for each weight of a mix if there are several."""
+    """Return the error about two different pipelines. Several changed weights of a mix get a line each."""
     weights = [line for line in changed if line.startswith(WEIGHT)]
     if len(weights) < 2:
         return f"{what} to another pipeline ({first_few(changed)}); {remedy}."
@@ -133,7 +144,10 @@ def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """Differences of the two pipelines; batch sizes may differ, except of a batch that is being taken apart."""
+    """Describe the differences of two pipelines.
+
+    Batch sizes may differ, except of a batch that is partly delivered.
+    """
     saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint_like(state.fingerprint))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         fixed = sizes_in_use(pipeline, state)
@@ -146,9 +160,13 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 
 
 def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
-    """The state from which a shard goes on after all shards of a former run, in any order; arguments as for `resumed`.
+    """Return the state with which this shard resumes after all shards of a former run.
 
-    `run` runs a former shard's pipeline, which is needed where that stood inside something made of rows.
+    The states may be in any order. `strict` is as in `resumed`. `run` runs a former shard's
+    pipeline; it is used if that shard was inside something made of rows.
+
+    Raises:
+        CheckpointError: a state is missing, or is of another run or pipeline.
     """
     by_shard = _complete(states)
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
@@ -173,7 +191,10 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """The leftovers that one shard is to finish each. Those of one former shard stay together: a zip pairs its rows."""
+    """Divide leftovers into lists, each for one shard.
+
+    Those of one former shard stay together, as a zip pairs their rows.
+    """
     by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
         by_former.setdefault((rest.shard, rest.lineages), []).append(rest)
@@ -213,7 +234,7 @@ def _dealt_after(
     number: int,
     skipped: SkippedSteps,
 ) -> ReshardHistory:
-    """The history of planned batches, whose order keeps it."""
+    """Return the history of planned batches, from their order."""
     last = min(state.step for state in states)
     if any(stop > last for _, stop in skipped.present) or any(any(cursor.skips) for cursor in cursors):
         raise CheckpointError(
@@ -226,7 +247,11 @@ def _dealt_after(
 
 
 def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
-    """The states by shard, if they are those of one run, and all."""
+    """Return the states sorted by shard, after checking that they are all states of one run.
+
+    Raises:
+        CheckpointError: states are missing, or are of different runs.
+    """
     if not states:
         raise CheckpointError("set_states needs the states of all shards of the former run; there are none.")
     first, count = states[0], states[0].shard[1]
@@ -259,7 +284,7 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
 
 
 def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:
-    """The local positions that the shards of an aligned pipeline left out, or were still to leave out."""
+    """Return the local positions that the shards of an aligned pipeline skipped, or were still to skip."""
     if not skipped:
         return ()
     unit = prod(states[0].fingerprint["batch_sizes"])
