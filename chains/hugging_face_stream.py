@@ -52,8 +52,8 @@ class HuggingFaceStream(IterDataset[Any]):
         ShardingError: if the dataset has fewer shards than there are processes, or `drop_remainder`
             asks for equal parts.
 
-    Example (needs `datasets`): `HuggingFaceStream(load_dataset(name, split="train",
-        streaming=True)).map(encode).window_shuffle(1000, seed=0).batch(8)`
+    Example (needs `datasets`):
+        `HuggingFaceStream(load_dataset(name, streaming=True, split="train")).map(encode).batch(8)`
     """
 
     def __init__(self, dataset: Any, *, num_epochs: int | None = 1, shard_options: ShardOptions | None = None) -> None:

@@ -43,7 +43,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     An element is made when it is requested. An index past the end is in the next epoch: shuffles have another order
     there, everything else repeats. Negative indices are in the epoch before the first. An element that a filter dropped
-    is None, and transforms skip it.
+    is None, and stays None in later methods.
 
     `iter(dataset)` runs on the engine of `DataLoader`: in order, with read-ahead and states, and without elements that
     are None. For worker processes, batches after a filter, and devices, see `to_iter_dataset`.
@@ -125,12 +125,12 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def reads_ahead(self) -> Any:
-        """Number of concurrent reads that help, as for a source."""
+        """Number of concurrent reads that make reading faster; True for any number, False for none."""
         return self.root_node.reads_ahead
 
     @property
     def reads_singly(self) -> bool:
-        """True if readers share a batch, record by record, as for a source."""
+        """True if readers share a batch record by record, instead of one call for all. See `DataSource`."""
         return bool(self.root_node.reads_singly)
 
     @property
@@ -249,7 +249,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         ramp: bool = False,
         records_per_step: int = 1,
     ) -> MapDataset[Any]:
-        """Mix several datasets in proportion to their weights; this holds up to every index.
+        """Mix several datasets in proportion to their weights, up to every index.
 
         Shuffle the datasets, not the mix. As a stream, alone or with operations after it, it can resume with other
         weights or datasets, `set_state(state, strict=False)`, like a loader with a `MixSampler`.

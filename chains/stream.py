@@ -320,7 +320,7 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
     """Combine the options of two streams: options that differ from the default win.
 
-    Of numbers, the larger.
+    Of two numbers, the larger one is used.
     """
     default = ExecutionOptions()
     changes: dict[str, Any] = {}

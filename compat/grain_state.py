@@ -191,8 +191,6 @@ def _check_sampler(told: str, sampler: Any) -> None:
     """Check that Grain's sampler, given as text, is the same as headrace's.
 
     Raises CheckpointError if it is not. The text of a user's own sampler is not checked.
-
-    The text of a user's own sampler is not checked.
     """
     is_sequential = isinstance(sampler, SequentialSampler)
     if is_sequential or (isinstance(sampler, IndexSampler) and sampler.algorithm == "grain"):

@@ -132,7 +132,11 @@ class Balance:
         return self._with(costs, lengths=lengths)
 
     def of_costs(self, costs: npt.NDArray[np.float64]) -> Balance:
-        """Return this balance with other costs: of the rows that were made of the records."""
+        """Return this balance for rows that were made of the records.
+
+        Args:
+            costs: the cost of each row.
+        """
         return self._with(_whole(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:

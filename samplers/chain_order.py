@@ -67,7 +67,7 @@ class ChainOrder:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order."""
+        """The values that determine the order, as JSON values; restored states must have the same."""
         maps = [getattr(each, "parameters", None) or parameters_of(each) for each in self.maps]
         selections = [selection for each in self.maps for selection in getattr(each, "selections", ())]
         later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}

@@ -31,7 +31,7 @@ TABLE_BITS = 16
 _MASK32 = 0xFFFFFFFF
 
 _SHIFTS = ((623, 11), (68, 7), (39, 5), (7, 3))
-"""Values of `t` in the C++ standard, each after the least number of words for which it holds."""
+"""Pairs: a least number of words, and the value of `t` in the C++ standard from it on."""
 
 
 @dataclass(frozen=True)

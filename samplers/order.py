@@ -77,11 +77,11 @@ class UnreadOrder:
         return self._dense_from - self._ragged
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number added to every index from `index` on, or None if they differ."""
+        """Return `position - index` for all indices from `index` on, or None if it is not constant."""
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a position such that no index from `index` on has a lower one."""
+        """Return a lower bound for the positions at `index` and at all later indices."""
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
@@ -177,7 +177,7 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Positions:
-        """Number added to an index: before the first range, and after each range."""
+        """Numbers to add to an index to get its position: before the first range, after each range."""
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
@@ -201,11 +201,11 @@ class Without:
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:
-        """Return the number added to every index from `index` on, or None if they differ."""
+        """Return `position - index` for all indices from `index` on, or None if it is not constant."""
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
-        """Return a position such that no index from `index` on has a lower one."""
+        """Return a lower bound for the positions at `index` and at all later indices."""
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Positions) -> Positions:

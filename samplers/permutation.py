@@ -182,7 +182,14 @@ Lengths: TypeAlias = "tuple[np.uint64 | Words, np.uint64 | Words]"
 
 
 class Hashed:
-    """Shifts of each round, computed from `keys`, an array of shape `[rounds, epochs]`."""
+    """Shifts of the cells in each round, computed from keys when they are needed.
+
+    A shift is the number of rows or columns by which a cell of the table is moved.
+
+    Args:
+        keys: keys of shape `[rounds, epochs]`.
+        lengths: numbers of rows and columns of the table.
+    """
 
     def __init__(self, keys: Words, lengths: Lengths) -> None:
         self.rounds = len(keys)
@@ -204,7 +211,10 @@ class Hashed:
 
 
 class _Kept:
-    """Shifts of each round, looked up in tables with an entry for each coordinate and epoch."""
+    """Shifts of the cells in each round, looked up in tables; the same as those of `Hashed`.
+
+    A table has an entry for each coordinate and epoch.
+    """
 
     def __init__(self, keys: Words, size: int) -> None:
         self.rounds = len(keys)

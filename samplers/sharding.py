@@ -1,7 +1,8 @@
 """Shards: the positions of the global order that a process reads.
 
-Shard s of S reads s, s + S, s + 2S, … In: local positions and lengths. Out: global positions and
-lengths. Pure arithmetic.
+Shard s of S reads the positions s, s + S, s + 2S, …
+
+In: local positions and lengths. Out: global positions and lengths. Pure arithmetic.
 """
 
 from __future__ import annotations

@@ -34,12 +34,12 @@ class Choice(Protocol):
 
     @property
     def mixes(self) -> Sequence[Any]:
-        """The weights, if the choice is a mix; see `Node`."""
+        """The weights, if the choice is a mix. States keep them, to notice changed weights."""
         return ()
 
     @property
     def selections(self) -> Sequence[Any]:
-        """The plain attributes of a user's selection map; see `Node`."""
+        """Plain attributes of a user's selection map. States keep them, to notice a changed map."""
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
@@ -50,7 +50,11 @@ class Choice(Protocol):
         return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
-        """Return a sampler of the chosen records, for these orders of the datasets, or None."""
+        """Return a sampler of the chosen records, or None if there is no such sampler.
+
+        Args:
+            orders: the order of each dataset, by name.
+        """
         return None
 
 

@@ -187,7 +187,7 @@ class Applied(OnOne):
     def line(self) -> Line:
         """The line below with this operation on top.
 
-        This node as a source if the engine would differ.
+        If the engine would give other results, this node evaluated as a source.
         """
         if not self._engine_agrees:
             return self.evaluated

@@ -32,7 +32,7 @@ from .node import Evaluated, Get, Node, Source, some_lengths
 class OnSeveral(Node):
     """Base of nodes made from several nodes.
 
-    For a user's dataset, those that it names as parents.
+    A user's own dataset is made from the datasets that it names as parents.
     """
 
     nodes: tuple[Node, ...]
@@ -239,7 +239,7 @@ class Own(OnSeveral):
 
     @property
     def left_out_by(self) -> str | None:
-        """None: elements that the user's dataset leaves None may be batched."""
+        """None: a batch may contain elements that the user's dataset returned as None."""
         return None
 
     def records(self, indices: Indices) -> Sequence[Any]:

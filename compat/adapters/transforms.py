@@ -1,7 +1,8 @@
 """Grain's transforms, built on headrace's.
 
-Unlike headrace's, they raise at once if there is no function to run. In: a user's subclasses or
-functions. Out: operations.
+Unlike headrace's, they raise at once if there is no function to run.
+
+In: a user's subclasses or functions. Out: operations.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class SourceLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """The source to check, with True if an epoch ends at this position."""
+        """A dict of the only source to check: True if an epoch ends at the position of the check."""
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 
     def go_on(self) -> None:

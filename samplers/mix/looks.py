@@ -74,7 +74,7 @@ class MixLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """Parts to check at this position; True for parts of which an epoch ends here."""
+        """A dict of the parts to check at `position`: True if an epoch of the part ends there."""
         position = self.position
         ends = {name: end == position for name, end in self._ends.items() if end is not None}
         if position is None or self._every is None or position % self._every:

@@ -69,7 +69,7 @@ class WeightStage:
         return cls(0, weights, nothing, nothing)
 
     def followed_by(self, start: int, weights: tuple[int, ...]) -> WeightStage:
-        """Return the next stage."""
+        """Return the stage that follows this one, with other weights from position `start` on."""
         length = start - self.start
         shares = tuple(share + weight * length for share, weight in zip(self.shares, self.weights))
         return WeightStage(start, weights, tuple(self.counts_at(start)), shares)
@@ -92,7 +92,10 @@ class WeightStage:
         return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
-        """Return the part at one visit, and the number of its visits before in this stage."""
+        """Return the part drawn at a visit, and how often it was drawn before in this stage.
+
+        A visit is a position counted from the start of the stage.
+        """
         node = self.root
         while not isinstance(node, int):
             ratio, phase, left, right = node
@@ -238,7 +241,11 @@ class StageTables:
         return parts, visits + self._counts[stage, parts]
 
     def _descended(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
-        """Descend from nodes until every visit has reached a part."""
+        """Descend from nodes of the trees until every visit has reached a part.
+
+        Returns:
+            the part of each visit, and how often the part was drawn before in its stage.
+        """
         parts, numbers = -1 - nodes, visits.copy()
         going = np.flatnonzero(nodes >= 0)
         nodes, visits = nodes[going], visits[going]
@@ -252,7 +259,11 @@ class StageTables:
         return parts, numbers
 
     def _step(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
-        """Descend one node."""
+        """Move each visit from its node to the left or the right node below.
+
+        Returns:
+            the nodes below, and the number of each visit among the visits of its new node.
+        """
         # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
         # units of 2^-62.
         high, low = visits >> _HALF, visits & _MASK

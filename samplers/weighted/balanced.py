@@ -94,7 +94,7 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order."""
+        """The values that determine the order, as JSON values; restored states must have the same."""
         return {
             "kind": "BalancedSampler",
             "records": self.num_records,

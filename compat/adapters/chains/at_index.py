@@ -27,10 +27,10 @@ from .orders import WORD
 
 
 class Below(NamedTuple):
-    """What Grain's state of an operation says about the input elements of the operation.
+    """Place in the input of an operation, read from Grain's state of the operation.
 
-    An operation has a method `below(state)` that returns this, if its iterators in Grain save a
-    state of their own.
+    An operation returns it from its method `below(state)`. Only operations whose Grain iterators
+    save a state of their own have this method.
     """
 
     state: Any  # of the dataset below, from which these elements begin
@@ -109,7 +109,12 @@ class ShuffledWindows(WindowShuffle):
         return {name: value for name, value in vars(self).items() if name != "unit"}
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """Return a function that gives the order of a window: Grain's order, reversed."""
+        """Return a function that returns the order of the elements of a window.
+
+        The function takes the number of elements, a seed, a position and a row; it uses the number
+        and the position.
+        """
+        # The reverse of Grain's order, since Grain takes the elements of a window from its end.
         own, positions = self.seed or 0, self.unit * self.window_size
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:

@@ -239,8 +239,8 @@ class _Interleaved(Resumed[Any]):
     def get_state(self) -> dict[str, Any]:
         """Return the state.
 
-        What is known of each stream is one JSON text, so that the structure of the state never
-        changes.
+        The number and the state of each open stream are one JSON text, so that the structure of the
+        state never changes.
         """
         state = as_places(super().get_state())
         return {**state, "open": list(map(json.dumps, state["open"])), "later": json.dumps(state.get("later", {}))}
