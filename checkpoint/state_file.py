@@ -91,8 +91,6 @@ class StateFile:
     def restore(self, iterator: Any, strict: bool = True) -> bool:
         """Restore an iterator from the file, and start to prefetch.
 
-        Return True if a state was saved before.
-
         Args:
             iterator: the iterator to restore.
             strict: False: resume although source, sampler or operations differ from those of the

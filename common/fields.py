@@ -16,9 +16,7 @@ Named = TypeVar("Named", bound=tuple[Any, ...])
 def fields_of(value: Any) -> dict[str, Any] | None:
     """Return the fields of a named tuple, dataclass or mapping as a dict, or None.
 
-    None stands for other values.
-
-    None also for a plain dict, which needs no conversion.
+    The result is None for other values, and for a plain dict, which needs no conversion.
 
     >>> from typing import NamedTuple
     >>> fields_of(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2)), fields_of((1, 2))

@@ -41,10 +41,7 @@ def now_called(values: Any) -> Any:
 
 
 def variable(name: str) -> str:
-    """Return the environment variable to read: `name` if it is set, else its former name.
-
-    The present name is returned if the variable is set.
-    """
+    """Return the environment variable to read: `name` if it is set, else its former name."""
     return name if name in os.environ else formerly(name)
 
 

@@ -32,7 +32,7 @@ class RemoteTracebackError(Exception):
 
 
 class _Rebuilt:
-    """Pickled in place of an exception; it unpickles as an exception of the same class."""
+    """Stand-in for an exception in a pickle; it unpickles as an exception of the same class."""
 
     def __init__(self, *fields: Any) -> None:
         self._fields = fields

@@ -1,1 +1,1 @@
-"""Random generators: keyed generators, the global generators of a process, and generators that operations hold."""
+"""Random generators: seeded by a key, global in a process, or held by operations."""

@@ -1,1 +1,1 @@
-"""Identities of values and functions: plain values and digests that change when the original changes."""
+"""Identities of values and functions: descriptions and digests that change with the original."""

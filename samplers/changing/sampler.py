@@ -97,7 +97,7 @@ class ChangingSampler:
 
     @property
     def seed(self) -> int | None:
-        """The seed of the underlying sampler."""
+        """The seed of the underlying sampler; None if it has none."""
         seed: int | None = self.sampler.seed
         return seed
 
