@@ -45,7 +45,7 @@ def has_processes() -> bool:
 
 
 def can_fork() -> bool:
-    """Return True if this process may be forked: it runs on Linux and has a single thread."""
+    """Return True if this process may be forked: it has one thread, and `is_portable()` is False."""
     return not is_portable() and len(os.listdir(_THREADS)) == 1
 
 

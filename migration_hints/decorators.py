@@ -35,7 +35,7 @@ def explains_init(kind: ClassT) -> ClassT:
 def _explained(label: str, method: Any) -> Any:
     """Return a method that raises an error with a hint for unknown arguments.
 
-    None for objects that are not methods, and for methods that accept any argument.
+    The result is None for objects that are not methods, and for methods that accept any argument.
     """
     if isinstance(method, staticmethod):
         explained = _explained(label, method.__func__)

@@ -298,7 +298,7 @@ class Dealing:
     def place_of(self, position: int) -> int:
         """Return the position of the run for a position of the sampler.
 
-        The inverse of `positions`.
+        It is the inverse of `positions`.
         """
         first, size = self._blocks.first, self._blocks.size
         if not first <= position < self._end:

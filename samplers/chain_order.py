@@ -156,7 +156,7 @@ class ChainOrder:
     def places_of(self, record_keys: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
         """Return the places within an epoch, from 0, of records `int64[n]`.
 
-        Only for orders made of whole epochs.
+        The order must be made of whole epochs.
         """
         epochs = []  # by map, from the top to the bottom
         for each in self.maps:

@@ -120,7 +120,7 @@ class IndexSampler:
     def __len__(self) -> int:
         """Return the number of positions of all shards together.
 
-        `sys.maxsize` for an endless sampler.
+        It is `sys.maxsize` for an endless sampler.
         """
         if self.num_epochs is None:
             return ENDLESS

@@ -58,9 +58,9 @@ class Line:
     def _repeated(self, epochs: int | None) -> Line | None:
         """Return the line repeated for several epochs.
 
-        None if a batch would cross the end of an epoch. If a batch drops its remainder and no
-        operation reads positions, the remainder is removed from the order, and the line can be
-        repeated.
+        The result is None if a batch would cross the end of an epoch. But if batches drop their
+        remainder, and no operation reads positions, the remainder is removed from the order, and
+        the line is repeated.
         """
         rest = self.length % unit_of(self.operations)
         if rest and any(each.reads_position or (each.takes and not each.drops_remainder) for each in self.operations):

@@ -133,7 +133,7 @@ class Node:
     def packed_costs(self, cost: Cost | None) -> Any:
         """Return the costs of elements made of several segments, `float64[length]`.
 
-        None if the costs follow from the lengths.
+        The result is None if the costs follow from the lengths.
         """
         return None
 
@@ -144,7 +144,7 @@ class Node:
     def dataset_at(self, index: int) -> str | None:
         """Return the name of the joined dataset that an element comes from.
 
-        None if nothing is joined below, or the element comes from several datasets.
+        The result is None if no datasets are joined below, or the element comes from several.
         """
         return None
 

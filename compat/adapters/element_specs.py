@@ -117,8 +117,8 @@ def _later(below: Callable[[], Any], operation: Operation) -> Callable[[], Any]:
 def _after(below: Callable[[], Any], operation: Operation) -> Any:
     """Return the spec of an operation's results.
 
-    `below` is called only if the operation can have a spec, so that an operation's own error is
-    raised first, as in Grain.
+    `below` returns the spec of the inputs. As in Grain, a missing `output_spec` of the operation
+    itself is reported before errors of `below`.
     """
     transform = getattr(operation, "transform", operation)
     method = getattr(transform, "method", "")

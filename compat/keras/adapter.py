@@ -62,7 +62,7 @@ def chosen(
 def latest_adapter() -> StreamAdapter | None:
     """Return the adapter of the data last passed to a model on this thread.
 
-    None if that data was not headrace's.
+    The result is None if that data was not headrace's.
     """
     return getattr(_LATEST, "adapter", None)
 

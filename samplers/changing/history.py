@@ -52,7 +52,7 @@ class History(NamedTuple):
     def grown_at(self) -> int | None:
         """Position at which the present generation began to be read.
 
-        None if there was only one generation.
+        It is None if there was only one generation.
         """
         before = [self.generation, *(change.generation for change in self.changes)]
         grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]

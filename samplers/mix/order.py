@@ -168,7 +168,7 @@ class MixOrder:
     def position_of(self, part: int, index: int) -> int | None:
         """Return the position of an element of a part.
 
-        None if it is not drawn before position 2^62.
+        The result is None if the element is not drawn before position 2^62.
         """
         number = bisect_right([stage.counts[part] for stage in self._stages], index) - 1
         stage, last = self._stages[number], number + 1 == len(self._stages)
@@ -238,9 +238,9 @@ def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int6
 
 
 def _names_in(weights: Any) -> tuple[str, ...]:
-    """Return the part names of a dict or of the first stage of a schedule.
+    """Return the part names of a dict, or of the first stage of a schedule.
 
-    "0", "1", … for a list.
+    The names are "0", "1", … for a list, and the result is empty for other values.
     """
     first = weights
     if (

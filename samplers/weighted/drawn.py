@@ -91,7 +91,7 @@ class DrawnRecords:
     def __len__(self) -> int:
         """Return the number of positions of all shards together.
 
-        `sys.maxsize` for an endless sampler.
+        It is `sys.maxsize` for an endless sampler.
         """
         shards = self.shard_options.shard_count
         drops = self.shard_options.drop_remainder and self._total < ENDLESS

@@ -28,7 +28,7 @@ _FRESH, _ENDED = None, "ended"
 ShardStates = dict[int, Any]
 """State of the iterator of each dataset, by the number of the dataset in the interleave.
 
-None for a dataset that was not begun, "ended" for one that has ended.
+The state is None for a dataset that was not begun, and "ended" for one that has ended.
 """
 
 

@@ -137,7 +137,7 @@ class _Counts:
         """Count one element.
 
         Raises:
-            ValueError: if the share omitted of the last thousand elements exceeds the limit in the
+            ValueError: if the share omitted of the last thousand elements reaches the limit in the
                 options.
         """
         self._seen += 1

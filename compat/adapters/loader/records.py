@@ -146,7 +146,7 @@ class SequentialSampler(_Sampler, OurSequentialSampler):
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
     """Return the shard that a loader reads, from its argument or else from its sampler.
 
-    None if neither gives a shard.
+    The result is None if neither gives a shard.
 
     As in Grain, all shards get the same number of records: the remainder is dropped unless the
     sampler has Grain's order.
