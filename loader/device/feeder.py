@@ -285,9 +285,10 @@ class DeviceFeeder(StreamPositionAPI):
             self._finalizer.detach()
 
     def _settle(self, seconds: float = math.inf) -> bool:
-        """End the run, and wait until no thread uses the upstream iterator.
+        """End the run.
 
-        Return False if that takes longer than `seconds`.
+        Return True when no thread uses the upstream iterator any more, False if that takes over
+        `seconds`.
         """
         self._leave_run()
         if self._left is None or not self._left.join(seconds):

@@ -4,8 +4,7 @@ In: an upstream iterator. Out: batches on their devices, in order, each with the
 then the end or an error.
 
     reader thread:    upstream iterator → transform         ─► loaded, at most `host_buffer` batches
-    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer`
-    batches ─► the user
+    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer` batches ─► the user
 
 There are two threads, so that a slow record does not delay batches that are already on the host,
 and a transfer does not delay reading. The threads have a reference to the run, but not to the
@@ -103,9 +102,11 @@ class Run:
 
     @property
     def stopped(self) -> bool:
+        """Return True if the run was told to stop."""
         return self._loaded.closed
 
     def reads(self, iterator: Any) -> bool:
+        """Return True if the run reads from this iterator."""
         return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:
@@ -119,10 +120,7 @@ class Run:
         self.stop()
 
     def join(self, seconds: float = math.inf) -> bool:
-        """Wait until the transfer thread has ended.
-
-        Then return True if the reader thread ends within `seconds`, else False.
-        """
+        """Return True if the reader thread ends within `seconds`, else False. First waits for the transfer thread."""
         wait_until(lambda: not self._transferrer.is_alive())
         return wait_until(lambda: not self._reader.is_alive(), seconds)
 

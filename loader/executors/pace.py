@@ -155,7 +155,7 @@ class Pace:
         return sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
 
     def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
-        """Record the time of a task, and adapt the length of the next ones.
+        """Record the time of a task, and adapt the length of the next ones. Return True if anything changed.
 
         The length at most doubles after each task. Seconds that the task waited for records count
         as its time, because otherwise everything that arrives during a wait would arrive at once.

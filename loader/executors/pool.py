@@ -215,6 +215,7 @@ class WorkerPool(Generic[J]):
 
     @property
     def is_idle(self) -> bool:
+        """Return True if no job is waiting or running."""
         return not self._waiting and not any(worker.jobs for worker in self._workers.values())
 
     def drop_jobs(self, most_seconds: float) -> bool:

@@ -52,6 +52,7 @@ class Call(Generic[T]):
         self._waited_for.release()
 
     def ready(self) -> bool:
+        """Return True if the call has returned or raised."""
         return self.done
 
     def result(self) -> T:

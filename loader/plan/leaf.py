@@ -43,6 +43,7 @@ class Leaf:
 
     @property
     def endless(self) -> bool:
+        """Return True if the order does not end."""
         return len(self.sampler) >= ENDLESS
 
     @property
@@ -174,6 +175,7 @@ class Leaf:
 
     @property
     def has_parts(self) -> bool:
+        """Return True if the leaf reads a mix of sources."""
         from ...sources.mixed.source import MixedSource  # workers without a mix start sooner
 
         return isinstance(self.source, MixedSource)

@@ -8,8 +8,7 @@ after one that is not one-to-one (a `Filter`, a `FlatMap`) cannot know which pos
 come from. So it begins a new stage, whose inputs are the ordered rows of the stage before.
 
     [map, Batch(8), map]                    one stage, unit 8: a task is a batch ("aligned")
-    [map, filter, map, Batch(8), map]       [map, filter, map] unit 1, then [Batch(8), map] unit 8
-    ("ragged")
+    [map, filter, map, Batch(8), map]       [map, filter, map] unit 1, then [Batch(8), map] unit 8 ("ragged")
 """
 
 from __future__ import annotations
@@ -47,6 +46,7 @@ class Stage:
 
     @cached_property
     def on_join(self) -> bool:
+        """Return True if the inputs are rows of a join."""
         return self.input is not None and self.input.stage is None
 
     @cached_property
@@ -80,6 +80,7 @@ class Stage:
 
     @cached_property
     def reads_position(self) -> bool:
+        """Return True if an operation uses the position of its elements."""
         return any(operation.reads_position for operation in self.operations)
 
     def makes_rows(self, regrouped: Collection[int]) -> bool:

@@ -131,9 +131,10 @@ class Lookout:
         return max(-(-(index - shard.shard_index) // shard.shard_count), 0)
 
     def advance(self, wait: bool) -> bool:
-        """Check for appended records, and move on to the next position of a check, once the user has got there.
+        """Check for appended records. Return True if that was done, False if it needs waiting and `wait` is False.
 
-        Returns False if the check needs waiting, and `wait` is False.
+        The check is made only once the user has reached its position. Then `stop` is the position
+        of the next check.
 
         Raises:
             OrderChangedError: there are more records.

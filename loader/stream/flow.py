@@ -2,8 +2,7 @@
 
 In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with its origin.
 
-    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  →
-    elements
+    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  → elements
                        └→ JoinedRuns, with those of other inputs ─┘
 """
 

@@ -62,7 +62,7 @@ class DecidedSpans(Pull[Request]):
                 return None
 
     def _goes_further(self, wait: bool) -> bool:
-        """Plan the positions that are decided now. Return False if there are no new ones."""
+        """Plan the positions that are decided now. Return True if there are new ones, or if the end is reached."""
         try:
             while (stop := self._decided()) <= self._planned and self._horizon.stop is not None:
                 if not self._horizon.advance(wait):

@@ -43,6 +43,7 @@ class Loops:
             self._all.append(Looks(loop, self._steps))
 
     def stepped(self) -> bool:
+        """Return True if any loop has made a step."""
         return any(each.steps for each in self._all)
 
     def have_enough(self) -> bool:

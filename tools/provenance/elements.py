@@ -202,6 +202,7 @@ class Search:
         return Search(self.described, self.described.in_epoch(epoch).stand([], True), epoch)
 
     def has_epoch(self, epoch: int) -> bool:
+        """Return True if the stream has an epoch with this number."""
         epochs = self.described.pipeline.leaf.epochs
         return epochs is None or epoch < epochs
 

@@ -114,7 +114,7 @@ class Zygote:
                 signal.set_wakeup_fd(-1)  # before its socket is closed
 
     def _handle_events(self, wakeup: socket.socket) -> bool:
-        """Wait for a request or the end of a worker, and handle it. Return False if the user's process is gone."""
+        """Wait for an event and handle it. Return True if the user's process is still there."""
         for key, _ in self._selector.select(CHECK_PARENT_SECONDS):
             if key.fileobj is wakeup:
                 wakeup.recv(4096)
@@ -279,9 +279,9 @@ class WorkerProcess:
             pass
 
     def _take_message(self) -> bool:
-        """Receive a message: released slabs, or tasks, whose records begin to be read.
+        """Receive a message. Return True if there was one, False at the channel's end.
 
-        Return False at the channel's end.
+        It has released slabs, or tasks, whose records begin to be read.
         """
         received = self._channel.receive()
         if received is None:

@@ -292,6 +292,7 @@ class ReadAhead:
 
     @property
     def helps(self) -> bool:
+        """Return True if any source is read ahead."""
         return bool(self._sources)
 
     def begin(self, task: Any) -> RecordsAhead | None:
