@@ -1,7 +1,7 @@
 """Make batches without a worker if their rows already lie side by side in shared memory, as rows of a `Pack` do.
 
-In: a group of rows, and the blocks that hold them. Out: the block of their batch, made in the
-user's process; or None if a worker has to make it.
+In: a group of rows, and the blocks (the rows of one task each) that hold them. Out: the block of
+their batch, made in the user's process; or None if a worker has to make it.
 
 Such a batch is a view of the memory of its rows. For a worker to copy the rows takes longer than to
 pack them.
@@ -22,11 +22,16 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 # Chosen: the user's process must not spend its time on copies.
 MOST_COPIED = 1 / 4
-"""Largest share of batches that may have rows of several blocks, which the user's process has to copy."""
+"""Largest share of batches that may have rows of several blocks, which the user's process has to copy.
+
+A block has the rows that one task returned.
+"""
 
 
 class BatchesAtHand:
     """Makes the batches of stages that only stack rows, in the user's process.
+
+    A stage is a group of operations that run together in one task.
 
     Attributes:
         stages: numbers of these stages. Empty if rows may be lost with a machine, or if only

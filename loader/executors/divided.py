@@ -18,6 +18,8 @@ def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
     """Divide a task into parts that are run one by one: units, single rows, or elements of a window.
 
     Returns a list with the task itself if it cannot be divided.
+
+    A unit is the group of inputs that make one output.
     """
     stage = pipeline.stages[task.stage]
     if isinstance(task, GroupTask) and not stage.groups:

@@ -68,7 +68,7 @@ class InlineExecutor(Executor):
         return known
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Return the handle of a task; begin to read its records if that helps."""
+        """Return the handle (a result to come) of a task; begin to read its records if that helps."""
         if self._units and isinstance(task, SpanTask):
             unit = self._pipeline.stages[task.stage].unit
             if task.stop - task.start > unit:
@@ -89,7 +89,10 @@ class InlineExecutor(Executor):
     def run_unit(
         self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
     ) -> Block | None:
-        """Make the element of one unit and append it to `made`, as `Worker.run_unit` does."""
+        """Make the element of one unit and append it to `made`, as `Worker.run_unit` does.
+
+        A unit is the group of inputs that make one output.
+        """
         if "jax.profiler" in sys.modules:
             with profiled("task"):
                 return self._worker.run_unit(task, ahead, made, units)

@@ -60,7 +60,7 @@ STORE_SHARE = 1 / 2
 
 
 class Limits(NamedTuple):
-    """Limits of the number of positions (or rows) in the tasks of a stage.
+    """Limits of the number of positions (or rows) in the tasks of a stage (operations that run in one task).
 
     Attributes:
         least: smallest number in a task. All numbers are multiples of it.
@@ -77,7 +77,10 @@ class Limits(NamedTuple):
 
 
 def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
-    """Return the limits of each stage, by its number, for an executor that sends no messages."""
+    """Return the limits of each stage, by its number, for an executor that sends no messages.
+
+    A stage is a group of operations that run together in one task.
+    """
 
     def units(stage: Stage) -> int:  # what is run through is so again, to resume
         run_through = stage.leaf is not None and pipeline.leaves[stage.leaf].in_order
@@ -90,6 +93,8 @@ def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
     """Return the limits of each stage, by its number, for an executor that sends messages to workers.
 
     With `several` a message may have several batches, otherwise one.
+
+    A stage is a group of operations that run together in one task.
     """
     units = 1 if not several else MAX_UNITS if len(pipeline.stages) == 1 else MAX_REREAD_UNITS
     return {stage.number: _limits(pipeline, stage, units) for stage in pipeline.stages}
@@ -116,7 +121,10 @@ def more_or_fewer(done: int, seconds: float, most: int) -> int:
 
 
 class Pace:
-    """Measures the time of tasks, and chooses the length of the next task within the limits of its stage."""
+    """Measures the time of tasks, and chooses the length of the next task within the limits of its stage.
+
+    A stage is a group of operations that run together in one task.
+    """
 
     def __init__(self, limits: Mapping[int, Limits]) -> None:
         self._limits = limits
@@ -127,11 +135,17 @@ class Pace:
         self._together = {stage: each.least for stage, each in limits.items()}
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions or rows that the next task of a stage should have."""
+        """Return the number of positions or rows that the next task of a stage should have.
+
+        A stage is a group of operations that run together in one task.
+        """
         return min(self._together[stage], self._limits[stage].task)
 
     def tasks(self, stage: int) -> int:
-        """Return the number of tasks that the next message of a stage should have."""
+        """Return the number of tasks that the next message of a stage should have.
+
+        A stage is a group of operations that run together in one task.
+        """
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
@@ -143,13 +157,17 @@ class Pace:
         return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most
 
     def waits(self, stage: int) -> bool:
-        """Return True if tasks of a stage wait for their records for a large share of their time."""
+        """Return True if tasks of a stage wait for their records for a large share of their time.
+
+        A stage is a group of operations that run together in one task.
+        """
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
     def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
         """Return the number of tasks, each of this number of inputs, whose rows fit into `nbytes` bytes.
 
-        The bytes are shared equally with the other stages. None means no limit.
+        The bytes are shared equally with the other stages (operations that run in one task each).
+        None means no limit.
         """
         weight = self._weights.get(stage, 0) * inputs
         return sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
@@ -193,7 +211,8 @@ class Budget:
 
     An object occupies one piece of the store of the node that made it, and of each node that reads
     it. An object that is large beside the store displaces others, is written to disk, or never
-    arrives. So the first tasks have one unit each, and tasks grow once the size of rows is known.
+    arrives. So the first tasks have one unit (the inputs of one output) each, and tasks grow once
+    the size of rows is known.
 
     Args:
         stages: number of stages that have rows in the stores at the same time.
@@ -223,13 +242,19 @@ class Budget:
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs of a task on a leaf; 1 as long as no sizes are known."""
+        """Return the largest number of inputs of a task on a leaf; 1 as long as no sizes are known.
+
+        A leaf is a source with its sampler.
+        """
         if stage not in self._weights:
             return 1
         return self._most(self._object(), self._weights[stage])
 
     def most_rows(self) -> int:
-        """Return the largest number of rows to put into one group or joined block; 1 as long as no sizes are known."""
+        """Return the largest number of rows to put into one group or joined block; 1 as long as no sizes are known.
+
+        A block has the rows that one task returned.
+        """
         return 1 if self._row is None else self._most(self._object(), self._row)
 
     def _object(self) -> float:
@@ -249,7 +274,10 @@ class Budget:
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
-    """Return the number of tasks of a stage, of `positions` positions each, that one worker reads ahead."""
+    """Return the number of tasks of a stage, of `positions` positions each, that one worker reads ahead.
+
+    A stage is a group of operations that run together in one task.
+    """
     leaf = pipeline.stages[stage].leaf
     if leaf is None or pipeline.leaves[leaf].in_order or not reads_under_way(pipeline.leaves[leaf], options):
         return 0
@@ -267,7 +295,10 @@ def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
-    """Return the largest number of concurrent reads of a leaf; 0 if it is not read ahead."""
+    """Return the largest number of concurrent reads of a leaf; 0 if it is not read ahead.
+
+    A leaf is a source with its sampler.
+    """
     readers = options.prefetch_buffer_size
     if readers and not is_in_event_loop(leaf.source):
         readers = options.num_threads

@@ -1,4 +1,4 @@
-"""The interface of executors: an executor takes tasks and returns a handle for each.
+"""The interface of executors: an executor takes tasks and returns a handle (a result to come) for each.
 
 In: tasks, in the order in which their results will be needed. Out: blocks, i.e. the rows of each
 task.
@@ -26,17 +26,17 @@ class Handle(Protocol):
     def result(self) -> Block:
         """Return the block of the task. Waits or works for it.
 
-        Called by `stream.ordered` at most once, when all earlier tasks of the stage have returned
-        their blocks.
+        Called by `stream.ordered` at most once, when all earlier tasks of the stage (operations
+        that run in one task) have returned their blocks.
         """
 
 
 class Executor(Protocol):
     """Runs tasks.
 
-    One thread at a time calls its methods and those of its handles, and never while another call is
-    running. It is the thread that uses the iterator: the user's or a feeder's. It may change from
-    call to call.
+    One thread at a time calls its methods and those of its handles (results to come), and never
+    while another call is running. It is the thread that uses the iterator: the user's or a
+    feeder's. It may change from call to call.
     """
 
     elsewhere: ClassVar[bool] = False
@@ -50,6 +50,9 @@ class Executor(Protocol):
 
         The stream does not depend on it. Called by `stream.ordered` and `regroup` once for each
         task, before `submit`.
+
+        A unit is the group of inputs that make one output. A stage is a group of operations that
+        run together in one task.
         """
 
     def most_rows(self) -> int:
@@ -62,7 +65,10 @@ class Executor(Protocol):
     def window(self, stage: int) -> int:
         """Return the number of tasks of a stage to have submitted at a time; 1 if nothing runs ahead.
 
-        Called by `stream.ordered` when a run begins, and then for each block that it needs.
+        Called by `stream.ordered` when a run begins, and then for each block (the rows of one task)
+        that it needs.
+
+        A stage is a group of operations that run together in one task.
         """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
@@ -70,6 +76,9 @@ class Executor(Protocol):
 
         Called by `stream.ordered` once for each task, in the order of the stage's elements; and
         once for each part of a task whose block says that it was divided.
+
+        A block has the rows that one task returned. A stage is a group of operations that run
+        together in one task.
         """
 
     def drop_tasks(self, observer: Observer) -> bool:
@@ -113,9 +122,9 @@ class Tuning:
 
 
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:
-    """Return the number of tasks of a stage to have submitted at a time.
+    """Return the number of tasks of a stage (operations that run in one task) to have submitted at a time.
 
-    If there are several leaves, their stages share the same workers.
+    If there are several leaves (sources with their samplers), their stages share the same workers.
     """
     window = workers * (1 + buffer_size)
     return window if leaves == 1 else max(2, -(-window // leaves))

@@ -145,7 +145,7 @@ def _hang_seconds(options: ExecutionOptions) -> float | None:
 
 
 def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]) -> tuple[Block, T]:
-    """Return a block and its encoded rows, without rows that cannot be encoded.
+    """Return a block (the rows of one task) and its encoded rows, without rows that cannot be encoded.
 
     The block ends before such a row, unless `on_error` skips the row's unit (the records of one
     element).
@@ -175,7 +175,10 @@ def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) 
 
 
 def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception) -> Block:
-    """End a block before the unit of row `row`, with a failure; or drop that unit if `on_error` skips the failure."""
+    """End a block before the unit of row `row`, with a failure; or drop that unit if `on_error` skips the failure.
+
+    A unit is the group of inputs that make one output. A block has the rows that one task returned.
+    """
     stage = pipeline.stages[task.stage]
     where = _place(block, task, pipeline, row)
     why = 'what it gave cannot be pickled, to leave its worker. Return what can be, or pass worker_kind="thread"'

@@ -22,7 +22,10 @@ from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
 
 
 class StoredRows(Protocol):
-    """Rows of a block, wherever the transport stores them. They are kept as long as this object lives."""
+    """Rows of a block, wherever the transport stores them. They are kept as long as this object lives.
+
+    A block has the rows that one task returned.
+    """
 
     @property
     def lost(self) -> bool:
@@ -30,7 +33,7 @@ class StoredRows(Protocol):
 
         Read on the consumer's thread: before each message that refers to the rows, and between two
         calls of `load`. Always False if rows outlive their worker. If it is True, the loop runs the
-        task again, and the new block replaces these rows.
+        task again, and the new block (the rows of one task) replaces these rows.
         """
 
     def load(self) -> list[Any] | None:
@@ -53,6 +56,8 @@ class NamedRows(NamedTuple):
     """Rows `[first, last)` of an earlier block, to which the tasks of a message refer by the block's number.
 
     Tasks count rows from `first`, so the block's other rows need not be sent.
+
+    A block has the rows that one task returned.
     """
 
     block: int
@@ -75,7 +80,7 @@ class Message(NamedTuple):
         """Return a message for tasks on groups, with the rows of `blocks` that they refer to.
 
         The rows are renumbered from the first one that is sent. `rows_of` returns the transport's
-        rows of a block.
+        rows of a block (the rows of one task).
         """
         ranges: dict[int, tuple[int, int]] = {}
         for task in tasks:
@@ -94,7 +99,10 @@ class Message(NamedTuple):
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
-    """Return, in a worker, the blocks that a message refers to. `load` returns the rows of one."""
+    """Return, in a worker, the blocks that a message refers to. `load` returns the rows of one.
+
+    A block has the rows that one task returned.
+    """
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
 
@@ -108,6 +116,8 @@ class Answered(NamedTuple):
     """Event: a worker has run its oldest message. `blocks` has one block for each task, in order.
 
     The loop uses `block.rows` as the `StoredRows` of this transport.
+
+    A block has the rows that one task returned.
     """
 
     worker: int

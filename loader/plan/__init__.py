@@ -1,1 +1,4 @@
-"""A pipeline, checked and divided into leaves and stages. Pure: no I/O, no thread, no clock."""
+"""A pipeline, checked and divided into leaves and stages. Pure: no I/O, no thread, no clock.
+
+A stage is a group of operations that run together in one task. A leaf is a source with its sampler.
+"""

@@ -1,10 +1,12 @@
-"""Turn a tree of nodes into leaves, stages and joins. Pure.
+"""Turn a tree of nodes into leaves, stages (operations that run in one task each) and joins. Pure.
 
 In: the tree that a user described. Out: the pipeline that runs.
 
 Leaves, stages, joins and operations are numbered from the bottom of the tree to its top, inputs
 from left to right. So everything in a part of the tree has consecutive numbers, and a part keeps
 its numbers if something is added above it.
+
+A leaf is a source with its sampler.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipe
 
 
 class _Numbering:
-    """Collects and numbers the leaves, stages and joins of a tree."""
+    """Collects and numbers the leaves, stages (operations that run in one task each) and joins of a tree.
+
+    A leaf is a source with its sampler.
+    """
 
     def __init__(self, skips_errors: Skips) -> None:
         self._skips_errors = skips_errors
@@ -50,7 +55,7 @@ class _Numbering:
         self.joins: list[Join] = []
 
     def dealt_leaves(self) -> tuple[Leaf, ...]:
-        """Return the leaves.
+        """Return the leaves (sources with their samplers).
 
         If records are balanced among shards by cost, a leaf has the blocks in which that is done.
         """
@@ -88,7 +93,11 @@ class _Numbering:
     def _with_stages(
         self, part: Subtree | None, first: NodeCounts, size: NodeCounts, operations: Sequence[Operation]
     ) -> Subtree:
-        """Add the stages of operations on a part, and return the new part. `part=None` means the leaf added last."""
+        """Add the stages of operations on a part, and return the new part. `part=None` means the leaf added last.
+
+        A leaf is a source with its sampler. A stage is a group of operations that run together in
+        one task.
+        """
         for run in runs_of(operations, bool(self._skips_errors)):
             if not run and part is not None:
                 continue  # rows of a join need no stage before that of a batch
@@ -147,7 +156,8 @@ def check_skips(leaf: Leaf) -> None:
     Shards have equal numbers of planned batches, and one would lose a batch.
 
     Raises:
-        ShardingError: the leaf has planned batches, and there are several shards.
+        ShardingError: the leaf (a source with its sampler) has planned batches, and there are
+            several shards.
     """
     if leaf.plans_batches and leaf.shard.shard_count > 1:
         raise ShardingError(

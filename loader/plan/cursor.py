@@ -1,4 +1,7 @@
-"""The place from which a stream continues, as plain numbers. Checkpoints store it, and stages start from it."""
+"""The place from which a stream continues, as plain numbers. Checkpoints store it, and stages start from it.
+
+A stage is a group of operations that run together in one task.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ MAX_ROWS = 1 << 60
 
 
 class NodeCounts(NamedTuple):
-    """Numbers of leaves, stages and joins in a part of a pipeline."""
+    """Numbers of leaves, stages (operations that run in one task each) and joins in a part of a pipeline.
+
+    A leaf is a source with its sampler.
+    """
 
     leaves: int
     stages: int
@@ -31,7 +37,7 @@ class NodeCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class Subtree:
-    """A part of a pipeline: a stage or a join, with everything below it."""
+    """A part of a pipeline: a stage (operations that run in one task) or a join, with everything below it."""
 
     stage: int | None  # number of the stage; None: of a join
     join: int | None  # number of the join; None: of a stage
@@ -57,6 +63,8 @@ class Cursor(NamedTuple):
     Leaves, stages and joins are numbered so that the inputs of each come right before it (see
     `compile`). So the cursor of a part is the cursors of its inputs, one after the other, and then
     the value of its last stage or join.
+
+    A stage is a group of operations that run together in one task.
     """
 
     positions: tuple[int, ...]  # for each leaf, the local position of the first record that is still to be read
@@ -68,14 +76,20 @@ class Cursor(NamedTuple):
     unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
-        """Return this cursor extended by one stage, with this number of delivered rows."""
+        """Return this cursor extended by one stage, with this number of delivered rows.
+
+        A stage is a group of operations that run together in one task.
+        """
         return self._replace(skips=(*self.skips, skip))
 
     def before(self) -> Cursor:
         return self._replace(skips=self.skips[:-1])
 
     def with_unfinished(self, *rests: Leftover) -> Cursor:
-        """Return this cursor with leftovers of former shards that come before it."""
+        """Return this cursor with leftovers of former shards that come before it.
+
+        A leftover is the rest of a former shard's work.
+        """
         return self._replace(unfinished=rests)
 
     def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
@@ -96,7 +110,7 @@ class Leftover:
     """The rest of work that a shard of a former run had begun, and that no other shard can begin in the middle.
 
     That is a window, or a batch that is split into its elements. Its rows come out of the same
-    stage as the present shard's own rows, before them.
+    stage (operations that run in one task) as the present shard's own rows, before them.
     """
 
     shard: tuple[int, int]  # that shard, and the number of shards then
@@ -133,7 +147,7 @@ def are_numbers(note: JoinState) -> bool:
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """Yield the leftovers, and the leftovers inside each of them."""
+    """Yield the leftovers (rests of former shards' work), and the leftovers inside each of them."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

@@ -79,6 +79,8 @@ def decision_folder(growing: Mapping[str, Any]) -> str | None:
 def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
     """Return the order of a source that has generations as a `ChangingSampler`. Return any other order unchanged.
 
+    A generation is a version of the source's files.
+
     Raises:
         ValueError: the sampler cannot change, or does not have all records. For parts of a mix only
             if not `by_hand`.
@@ -119,13 +121,16 @@ def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSamp
 
 
 def orders_of(leaf: Leaf) -> dict[str, ChangingSampler]:
-    """Return the orders of the growing parts of a mix, by name; of another leaf, its only order, by `ONLY`."""
+    """Return the orders of the growing parts of a mix, by name; of another leaf, its only order, by `ONLY`.
+
+    A leaf is a source with its sampler.
+    """
     parts = leaf.sampler.parts if isinstance(leaf.sampler, MixSampler) else {ONLY: leaf.sampler}
     return {name: parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
 
 
 def order_of(leaf: Leaf) -> ChangingSampler:
-    """Return the order of a leaf whose source grows."""
+    """Return the order of a leaf (a source with its sampler) whose source grows."""
     assert isinstance(leaf.sampler, ChangingSampler), "sources that grow have such orders"
     return leaf.sampler
 
@@ -141,6 +146,8 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
     """Return the pipeline as its loader made it, over these generations of its source or of the parts of a mix.
 
     A single source has the name `ONLY`.
+
+    A generation is a version of the source's files.
     """
     leaf, mix = pipeline.leaf, pipeline.leaf.sampler
     if not isinstance(mix, MixSampler):
@@ -160,7 +167,10 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
 
 
 def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """Return the pipeline of one epoch over another generation of its source."""
+    """Return the pipeline of one epoch over another generation of its source.
+
+    A generation is a version of the source's files.
+    """
     order = pipeline.leaf.sampler
     assert isinstance(order, OneEpoch), "it is one of a loop per epoch"
     whole = at_generation(pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=order.sampler)), generation)
@@ -169,7 +179,10 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 
 def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
-    """Return the pipeline as its loader made it, over another generation of its source."""
+    """Return the pipeline as its loader made it, over another generation of its source.
+
+    A generation is a version of the source's files.
+    """
     leaf, sampler = pipeline.leaf, order_of(pipeline.leaf)
     if sampler.generation == generation and not sampler.changes:
         return pipeline

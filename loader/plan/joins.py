@@ -1,6 +1,7 @@
 """The tree of nodes that a user describes; and joins, which make one stream of rows by a rule.
 
-In: the user's checked arguments. Out: a tree, which `compile` turns into leaves, stages and joins.
+In: the user's checked arguments. Out: a tree, which `compile` turns into leaves (sources with their
+samplers), stages (operations that run in one task each) and joins.
 
 A rule is a pure function of its state, a few integers, which a cursor stores. The first integer
 counts the rows so far. A rule does not look at rows. It cannot know where an input ends, because

@@ -175,7 +175,7 @@ class Leaf:
 
     @property
     def has_parts(self) -> bool:
-        """Return True if the leaf reads a mix of sources."""
+        """Return True if the leaf (a source with its sampler) reads a mix of sources."""
         from ...sources.mixed.source import MixedSource  # workers without a mix start sooner
 
         return isinstance(self.source, MixedSource)

@@ -1,6 +1,8 @@
-"""The leaves, stages and joins that a loader runs. Immutable.
+"""The leaves, stages (operations that run in one task each) and joins that a loader runs. Immutable.
 
 In: the tree that `compile` has numbered. Out: answers for the modules of work, stream and state.
+
+A leaf is a source with its sampler.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ from .stages import Stage, column_span_length, span_length
 
 
 class PreviousShard(NamedTuple):
-    """The shard of a former run whose begun work must be finished: its identity, and its leaves and joins."""
+    """The shard of a former run whose begun work must be finished: its identity, and its leaves and joins.
+
+    A leaf is a source with its sampler.
+    """
 
     whose: tuple[Any, ...]
     leaves: tuple[Leaf, ...]
@@ -68,7 +73,11 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """Return the leaf from which a stage's rows come; the first one if several are joined."""
+        """Return the leaf from which a stage's rows come; the first one if several are joined.
+
+        A leaf is a source with its sampler. A stage is a group of operations that run together in
+        one task.
+        """
         return self.leaves[self.leaf_number(stage)]
 
     def leaf_number(self, stage: Stage) -> int:
@@ -76,20 +85,25 @@ class Pipeline:
 
     @cached_property
     def every_leaf(self) -> tuple[Leaf, ...]:
-        """The leaves of this run, and then those of each former shard."""
+        """The leaves (sources with their samplers) of this run, and then those of each former shard."""
         return (*self.leaves, *chain.from_iterable(former.leaves for former in self.formers))
 
     def read_by(self, stage: int, former: int) -> int:
-        """Return the index in `every_leaf` of the leaf that a stage reads.
+        """Return the index in `every_leaf` of the leaf that a stage (operations that run in one task) reads.
 
         `former` is 0 for the present shard, or the number of a former shard, from 1.
+
+        A leaf is a source with its sampler.
         """
         leaf = self.stages[stage].leaf
         assert leaf is not None, "a stage on a leaf"
         return former * len(self.leaves) + leaf
 
     def former_of(self, rest: Leftover) -> int:
-        """Return the number, from 1, of the former shard that had begun a leftover."""
+        """Return the number, from 1, of the former shard that had begun a leftover.
+
+        A leftover is the rest of a former shard's work.
+        """
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
     def joins_of(self, former: int) -> tuple[Join, ...]:
@@ -99,7 +113,10 @@ class Pipeline:
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
-        """Return the leaf, and the global position in it, for a tag; see `tags_of`."""
+        """Return the leaf, and the global position in it, for a tag (the number of a record); see `tags_of`.
+
+        A leaf is a source with its sampler.
+        """
         position, leaf = divmod(tag, len(self.every_leaf))
         return self.every_leaf[leaf], position
 
@@ -107,11 +124,13 @@ class Pipeline:
         """Return tags `int64[n]`: one number for each global position, which also tells the leaf.
 
         `leaf` is an index into `every_leaf`.
+
+        A leaf is a source with its sampler. A tag is a number that names a record.
         """
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
     def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
-        """Return the cursors of the inputs of a join, from the join's cursor."""
+        """Return the cursors (places in the stream) of the inputs of a join, from the join's cursor."""
         cursors = cursor.parts([one.size for one in join.inputs])
         if not cursor.unfinished:
             return cursors
@@ -122,43 +141,56 @@ class Pipeline:
         """Return the numbers of the stages of a part that are inside a group of inputs, at the part's cursor.
 
         These have delivered some of the rows that they make of several inputs.
+
+        A cursor is a place in the stream. A stage is a group of operations that run together in one
+        task.
         """
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
 
     def is_below_join(self, stage: Stage) -> bool:
-        """Return True if the rows of a stage come from a join, directly or through other stages."""
+        """Return True if the rows of a stage come from a join, directly or through other stages.
+
+        A stage is a group of operations that run together in one task.
+        """
         below = stage.input
         return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
 
     def join_below(self, stage: Stage) -> Join:
-        """Return the join from which a stage's rows come, directly or through other stages."""
+        """Return the join from which a stage's rows come, directly or through other stages.
+
+        A stage is a group of operations that run together in one task.
+        """
         below = stage.input
         assert below is not None, "a stage below a join"
         return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
 
     def begins_anew(self, leaf: int) -> bool:
-        """Return True if a join reads a leaf again from its beginning."""
+        """Return True if a join reads a leaf (a source with its sampler) again from its beginning."""
         restarting = (part.leaves for join in self.joins if join.rule.restarts for part in join.inputs)
         return any(leaves.start <= leaf < leaves.stop for leaves in restarting)
 
     def stage_on(self, leaf: int) -> Stage:
-        """Return the stage that reads a leaf."""
+        """Return the stage (operations that run in one task) that reads a leaf (a source with its sampler)."""
         return next(stage for stage in self.stages if stage.leaf == leaf)
 
     @property
     def shard(self) -> ShardOptions:
-        """The part of each leaf that belongs to this process."""
+        """The part of each leaf (a source with its sampler) that belongs to this process."""
         return self.leaves[0].shard
 
     @cached_property
     def aligned(self) -> bool:
-        """True if a span of positions is a batch: there is one stage, and each of its units gives exactly one row."""
+        """True if a span of positions is a batch: there is one stage, and each of its units gives exactly one row.
+
+        A stage is a group of operations that run together in one task. A span is a range of
+        consecutive positions.
+        """
         return len(self.stages) == 1 and self.stages[0].one_to_one and not self.joins and not self.skips_errors
 
     @property
     def endless(self) -> bool:
-        """Return True if no leaf ends."""
+        """Return True if no leaf (a source with its sampler) ends."""
         return all(leaf.endless for leaf in self.leaves)
 
     @property
@@ -170,7 +202,7 @@ class Pipeline:
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
 
     def whole_from(self, start: Cursor) -> bool:
-        """Return True if the whole stream, of all shards, follows this cursor."""
+        """Return True if the whole stream, of all shards, follows this cursor (a place in the stream)."""
         untouched = all(leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves)
         return untouched and start == self.start
 
@@ -190,7 +222,7 @@ class Pipeline:
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """For each leaf, the number of positions in a task."""
+        """For each leaf (a source with its sampler), the number of positions in a task."""
         return tuple(map(self._span, range(len(self.leaves))))
 
     def _span(self, leaf: int) -> int:
@@ -204,7 +236,10 @@ class Pipeline:
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
-        """Numbers of the stages whose rows other stages use. The rows of other stages are elements."""
+        """Numbers of the stages whose rows other stages use. The rows of other stages are elements.
+
+        A stage is a group of operations that run together in one task.
+        """
         last = self.top.stage
         return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
 

@@ -87,6 +87,8 @@ class Stage:
         """Return True if the stage makes single rows of a leaf, which other stages put into batches.
 
         `regrouped` has the numbers of stages whose rows other stages use.
+
+        A leaf is a source with its sampler.
         """
         return self.leaf is not None and self.number in regrouped and not self.groups
 

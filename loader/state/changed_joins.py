@@ -3,7 +3,7 @@
 In: the present pipeline, and a state. Out: the state in the form of this pipeline: datasets that
 stay continue where they were, and new ones begin. Other weights need nothing, because each dataset
 has a position of its own. What was begun under the former mix, such as a window of a `Pack`,
-becomes a leftover, and is made with the former mix.
+becomes a leftover (the rest of a former shard's work), and is made with the former mix.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
 
 
 def _has_changed(state: LoaderState) -> bool:
-    """Return True if records of any leaf were appended or omitted."""
+    """Return True if records of any leaf (a source with its sampler) were appended or omitted."""
     orders = [order for order in orders_in(state.fingerprint["sampler"]) if isinstance(order, dict)]
     parts = [part for order in orders for part in order.values() if isinstance(part, dict)]
     return any(order.keys() & {HISTORY, OMITTED} for order in (*orders, *parts))
@@ -98,7 +98,7 @@ class _Moved:
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """Return the cursor of the whole pipeline, or of a part above the mix."""
+        """Return the cursor (a place in the stream) of the whole pipeline, or of a part above the mix."""
         if not cursor.notes:
             raise CheckpointError(f"the state is damaged: cursor={short_repr(list(cursor[:3]))}.")
         cursors = dict(zip(self._sizes, cursor.parts([*self._sizes.values()])))
@@ -142,7 +142,7 @@ class _Moved:
         return tuple(lineage for each in every for lineage in each)
 
     def places(self, places: Mapping[int, LivingPlace]) -> dict[int, LivingPlace]:
-        """Return the places of leaves that stay, by their present numbers."""
+        """Return the places of leaves (sources with their samplers) that stay, by their present numbers."""
         left = iter(range(sum(size.leaves for size in self._sizes.values())))
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
         moved = {
@@ -170,7 +170,10 @@ class _Moved:
         return Fingerprint({**present, "sampler": sampler})
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
-        """Return the leftovers in the form of this pipeline; none for a dataset that was removed."""
+        """Return the leftovers in the form of this pipeline; none for a dataset that was removed.
+
+        A leftover is the rest of a former shard's work.
+        """
         lineages, stage = self.lineages(rest.lineages), rest.stage
         if stage is None or stage >= self.stages:
             stage = None if stage is None else stage - self.stages + self.stages_now
@@ -186,7 +189,7 @@ class _Moved:
 
 
 def orders_in(sampler: Any) -> list[Any]:
-    """Return the orders of all leaves in the value "sampler" of a fingerprint."""
+    """Return the orders of all leaves (sources with their samplers) in the value "sampler" of a fingerprint."""
     if not isinstance(sampler, dict):
         return []
     orders = sampler.get("samplers", [{name: value for name, value in sampler.items() if name != "joins"}])

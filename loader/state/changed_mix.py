@@ -261,7 +261,10 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _split_leftover(former: Pipeline, states: Sequence[LoaderState], run: Run) -> Sequence[LoaderState]:
-    """Return the states after the windows that were begun under the former order. These windows become leftovers."""
+    """Return the states after the windows that were begun under the former order. These windows become leftovers.
+
+    A leftover is the rest of a former shard's work.
+    """
     if not any(stage > 0 for state in states for stage in former.begun_at(former.top, state.cursor)):
         return states
     total = length_of(former.leaf.sampler)

@@ -111,7 +111,10 @@ def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, C
 def _former_sources(
     pipeline: Pipeline, parts: Mapping[str, ChangingSampler], histories: Mapping[str, History]
 ) -> dict[str, Any] | None:
-    """Return the identity of the sources at the run's generations; None if these are the present ones."""
+    """Return the identity of the sources at the run's generations; None if these are the present ones.
+
+    A generation is a version of the source's files.
+    """
     then = {name: histories[name].last.generation for name in parts}
     then = {name: number for name, number in then.items() if number < parts[name].generation}
     return fingerprint_of(pipeline.leaf.source.at_generations(then)) if then else None

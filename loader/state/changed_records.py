@@ -52,6 +52,8 @@ def migrate_records(
     Arguments as in `migrate_mix`. With `strict`, more records may be omitted than before, but not
     fewer, and appended records must come after the same records.
 
+    A leaf is a source with its sampler.
+
     Raises:
         CheckpointError: fewer records are omitted, or fewer exist; or a record that is now omitted
             is inside something that was begun.
@@ -101,7 +103,7 @@ def migrate_records(
 def _in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of an epoch, and states of the same generation.
+    """Return the pipeline of an epoch, and states of the same generation (a version of the source's files).
 
     That is the states' generation if they are inside the epoch, else the present one.
     """
@@ -167,7 +169,10 @@ def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence
 
 
 def _counted(sampler: Any, source: Any, saved: Any) -> Any:
-    """Return a saved order that may change with its number of records and generation; any other unchanged."""
+    """Return a saved order that may change with its number of records and generation; any other unchanged.
+
+    A generation is a version of the source's files.
+    """
     if not isinstance(saved, dict):
         return saved
     if isinstance(sampler, MixSampler):
@@ -185,7 +190,10 @@ def _counted(sampler: Any, source: Any, saved: Any) -> Any:
 
 
 def _generation_of(records: Any, source: Any) -> dict[str, int]:
-    """Return the generation of a source that had this number of records, for a state from before the source grew."""
+    """Return the generation of a source that had this number of records, for a state from before the source grew.
+
+    A generation is a version of the source's files.
+    """
     last = getattr(source, "generation", 0)
     found = (
         next((number for number in range(last + 1) if source.generation_records(number) == records), 0) if last else 0
@@ -205,7 +213,10 @@ def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Finger
 
 
 def _former_source(pipeline: Pipeline, sampler: ChangingSampler, history: History) -> dict[str, Any]:
-    """Return the identity of the source at the run's generation, if it can be opened; else the present one."""
+    """Return the identity of the source at the run's generation, if it can be opened; else the present one.
+
+    A generation is a version of the source's files.
+    """
     source = pipeline.leaf.source
     then, now = history.last.generation, sampler.history.last.generation
     if then < now and hasattr(source, "at_generation"):
@@ -240,7 +251,10 @@ def _from_where(
 
 
 def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
-    """Return the value `places` of a state: for each leaf that omits records, by its number."""
+    """Return the value `places` of a state: for each leaf that omits records, by its number.
+
+    A leaf is a source with its sampler.
+    """
     found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: place for number, place in found if place is not None}
 

@@ -1,8 +1,8 @@
 """Resume a pipeline whose order or records differ from those of the run before; also one of joined streams.
 
-In: the pipeline as its loader made it, and states. Out: both, in the form to resume. Each leaf of
-joined streams is treated as if it were alone, because joins choose rows, whatever records these are
-made of.
+In: the pipeline as its loader made it, and states. Out: both, in the form to resume. Each leaf (a
+source with its sampler) of joined streams is treated as if it were alone, because joins choose
+rows, whatever records these are made of.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _orders(state: LoaderState) -> list[Any]:
 
 
 def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
-    """Return True if a leaf omits or appends records now, or did so in the run."""
+    """Return True if a leaf (a source with its sampler) omits or appends records now, or did so in the run."""
     orders = leaf.sampler.parts.values() if isinstance(leaf.sampler, MixSampler) else [leaf.sampler]
     told = [each for order in saved if isinstance(order, dict) for each in (order, *order.values())]
     changed = any(isinstance(each, dict) and each.keys() & {HISTORY, OMITTED} for each in told)
@@ -85,7 +85,10 @@ def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
 def _with_leaf(
     pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline and the states after adapting one leaf, whose order may differ from that of the run."""
+    """Return the pipeline and the states after adapting one leaf, whose order may differ from that of the run.
+
+    A leaf is a source with its sampler.
+    """
     leaf = pipeline.leaves[number]
     alone = _alone(pipeline, number)
     before = [_of_leaf(pipeline, alone, state, number) for state in states]
@@ -103,7 +106,7 @@ def _with_leaf(
 
 
 def _alone(pipeline: Pipeline, number: int) -> Pipeline:
-    """Return a pipeline of one leaf and the operations on its records alone."""
+    """Return a pipeline of one leaf (a source with its sampler) and the operations on its records alone."""
     alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
     assert alone.identity is not None
     assert pipeline.identity is not None
@@ -117,7 +120,10 @@ def _one(values: Any, name: str, number: int) -> Any:
 
 
 def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
-    """Return the state of a leaf's own pipeline."""
+    """Return the state of a leaf's own pipeline.
+
+    A leaf is a source with its sampler.
+    """
     stage = pipeline.stage_on(number).number
     source = _one(state.fingerprint["source"], "sources", number)
     told = {**alone.fingerprint, "source": source, "sampler": _orders(state)[number]}
@@ -131,7 +137,10 @@ def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: in
 
 
 def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
-    """Return the state with the order and lineage from a leaf's own state."""
+    """Return the state with the order and lineage from a leaf's own state.
+
+    A leaf is a source with its sampler.
+    """
     saved: Any = state.fingerprint["sampler"]
     order: Any = of_leaf.fingerprint["sampler"]
     if "samplers" in saved:
@@ -158,6 +167,8 @@ def _histories(order: Any) -> list[Any]:
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
     """Check that a leaf's order does not change in the middle of something that is made of several rows.
 
+    A leaf is a source with its sampler.
+
     Raises:
         CheckpointError: a state is inside such a window or batch.
     """
@@ -172,6 +183,8 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
     """Check that a leaf whose order changes is not read again from its beginning by a join.
+
+    A leaf is a source with its sampler.
 
     Raises:
         CheckpointError: it is.

@@ -2,6 +2,8 @@
 
 In: a pipeline, and the place where a run continues. Out: how far its order is decided; if the order
 changes, the pipeline and the state to continue with.
+
+A generation is a version of the source's files.
 """
 
 from __future__ import annotations
@@ -202,6 +204,8 @@ class Lookout:
 
         The conversion may have ended since, between two checks or between two runs. Its last files
         belong to this epoch.
+
+        A generation is a version of the source's files.
         """
         source, order = self._sources[name], self._orders[name]
         was_complete = getattr(source, "generation_complete", None)
@@ -215,6 +219,8 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
     """Return the pipeline over the generation that all shards read in this epoch of a loop per epoch.
 
     The shard that begins the epoch first decides it.
+
+    A generation is a version of the source's files.
     """
     growth = pipeline.leaf.growth
     if growth is None:

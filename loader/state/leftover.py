@@ -29,13 +29,18 @@ from ..stream.rows import Rows
 from .loader_state import LoaderState
 
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
-"""Function that runs a pipeline from a cursor on. It yields elements, each with its rows and its index there."""
+"""Function that runs a pipeline from a cursor on. It yields elements, each with its rows and its index there.
+
+A cursor is a place in the stream.
+"""
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
     """Return the cursor from which other shards can continue after a shard, or the same shard with another mix.
 
     What the shard had begun becomes a `Leftover` in the cursor.
+
+    A cursor is a place in the stream.
 
     Args:
         loaders: pipeline as its loader made it.
@@ -50,7 +55,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     lineages = tuple(leaf.lineage for leaf in former.leaves)
 
     def split(part: Subtree, cursor: Cursor) -> Cursor:
-        """Return the cursor for a part of the pipeline."""
+        """Return the cursor (a place in the stream) for a part of the pipeline."""
         rests = tuple(rest for rest in cursor.unfinished if rest.stage in (part.stage, None))
         if part.stage is None:
             join = former.joins[part.join or 0]
@@ -70,7 +75,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
-    """Make the rest of a leftover, to find out now if that is possible."""
+    """Make what is left of a former shard's work, to find out now if that is possible."""
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
         former = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
@@ -89,7 +94,10 @@ def reads_beyond(loaders: Pipeline, rest: Leftover, position: int, run: Run) -> 
 
 
 def _until(leaf: Leaf, position: int) -> Leaf:
-    """Return a leaf that ends before a global position, in the part of its order without gaps."""
+    """Return a leaf that ends before a global position, in the part of its order without gaps.
+
+    A leaf is a source with its sampler.
+    """
     dense, offset = leaf.lineage.dense_from
     index = max(position - offset, dense)
     cut = dataclasses.replace(leaf)
@@ -98,14 +106,17 @@ def _until(leaf: Leaf, position: int) -> Leaf:
 
 
 def _records_in(place: tuple[Rows, int]) -> tuple[list[int], list[int]]:
-    """Return the leaves and positions of the records of one element."""
+    """Return the leaves (sources with their samplers) and positions of the records of one element."""
     rows, row = place
     table = rows.origin.table(np.array([row]))
     return table.leaf.tolist(), table.position.tolist()
 
 
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
-    """Return the cursor after everything that is made of the inputs of which a part was delivered."""
+    """Return the cursor after everything that is made of the inputs of which a part was delivered.
+
+    A cursor is a place in the stream.
+    """
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
     if stage.leaf is not None:
@@ -126,7 +137,7 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
-    """Return the pipeline that continues with what former runs left of each leaf."""
+    """Return the pipeline that continues with what former runs left of each leaf (a source with its sampler)."""
     if len(lineages) != len(pipeline.leaves):
         raise CheckpointError(
             f"the state is of a pipeline with {len(lineages)} sources; this one has {len(pipeline.leaves)}."
@@ -169,7 +180,10 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
-    """Return the pipeline with the former shards that are needed to finish these leftovers."""
+    """Return the pipeline with the former shards that are needed to finish these leftovers.
+
+    A leftover is the rest of a former shard's work.
+    """
     formers: dict[tuple[Any, ...], PreviousShard] = {}
     for rest in those_within(unfinished):
         former = _former(loaders, rest)
@@ -190,14 +204,20 @@ def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:
 
 
 def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
-    """Return the part of the pipeline to which a leftover belongs; None if it has no such part."""
+    """Return the part of the pipeline to which a leftover belongs; None if it has no such part.
+
+    A leftover is the rest of a former shard's work.
+    """
     if rest.stage is None:
         return pipeline.top
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
 
 
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """Return, for each operation that takes several inputs, True if the state is inside the results of its stage."""
+    """Return, for each operation that takes several inputs, True if the state is inside the results of its stage.
+
+    A stage is a group of operations that run together in one task.
+    """
     begun = [(pipeline.top, state.cursor)]
     begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
     within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
@@ -230,6 +250,8 @@ def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
 
     If datasets of the uppermost mix were added or removed, only the stages after the mix are
     matched.
+
+    A stage is a group of operations that run together in one task.
     """
     skips, stages = state.cursor.skips, len(pipeline.stages)
     if len(skips) == stages:
@@ -246,7 +268,10 @@ Placed = TypeVar("Placed", LoaderState, Leftover)
 
 
 def of_total(place: Placed, total: int) -> Placed:
-    """Return a state or a leftover in the form of an order with another number of positions."""
+    """Return a state or a leftover in the form of an order with another number of positions.
+
+    A leftover is the rest of a former shard's work.
+    """
     rests = (of_total(rest, total) for rest in place.cursor.unfinished)
     lineages = tuple(_of_length(lineage, total) for lineage in place.lineages)
     return dataclasses.replace(place, cursor=place.cursor.with_unfinished(*rests), lineages=lineages)
@@ -285,8 +310,9 @@ def check_row_windows(
     with records that come again after it. Only reading finds the end of a window of rows.
 
     Args:
-        pipeline: pipeline with one leaf.
-        states: states between windows of rows, or with such windows as leftovers.
+        pipeline: pipeline with one leaf (a source with its sampler).
+        states: states between windows of rows, or with such windows as leftovers (rests of former
+            shards' work).
         position: position from which the order differs, or at which the former one ended.
         now: the changed order.
         run: as in `split_leftover`.

@@ -83,7 +83,10 @@ class LoaderState:
 
     @property
     def _place_values(self) -> Any:
-        """The value "place" in JSON: that of the only leaf, or a dict by the numbers of leaves."""
+        """The value "place" in JSON: that of the only leaf, or a dict by the numbers of leaves.
+
+        A leaf is a source with its sampler.
+        """
         by_leaf = {str(leaf): place.values for leaf, place in self.places.items()}
         return by_leaf if len(self.lineages) > 1 else by_leaf["0"]
 
@@ -203,7 +206,10 @@ NAMES_OF_VERSION_1 = {"cursor", "fingerprint", "left_out", "lineage", "shard", "
 
 
 def upgraded(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a state of version 1, which had one leaf, in the form of version 2. Damaged values stay damaged."""
+    """Return a state of version 1, which had one leaf, in the form of version 2. Damaged values stay damaged.
+
+    A leaf is a source with its sampler.
+    """
 
     def cursor(numbers: Any) -> Any:  # the position came before the skips
         return [numbers[:1], numbers[1:]] if isinstance(numbers, list) and len(numbers) > 1 else None
@@ -277,7 +283,11 @@ def _counts(values: Any) -> tuple[int, ...]:
 
 
 def _cursor(values: Any) -> Cursor:
-    """Read a cursor: positions of leaves, skips of stages, and states of joins if there are any."""
+    """Read a cursor: positions of leaves, skips of stages, and states of joins if there are any.
+
+    A stage is a group of operations that run together in one task. A leaf is a source with its
+    sampler.
+    """
     positions, skips, notes = [*values, []] if len(_list(values)) == 2 else values
     for note in _list(notes):  # numbers; those of a source that can only be run through end with its state
         _counts([value for value in _list(note) if not isinstance(value, str)])
@@ -295,12 +305,15 @@ def _shard(values: Any) -> tuple[int, int]:
 
 
 def _place_values(cursor: Cursor) -> list[Any]:
-    """Return a cursor as plain JSON values. States of joins are left out if there are none."""
+    """Return a cursor as plain JSON values. States of joins are left out if there are none.
+
+    A cursor is a place in the stream.
+    """
     return [cursor.positions, cursor.skips, *([cursor.notes] if cursor.notes else [])]
 
 
 def _rest_values(rest: Leftover) -> list[Any]:
-    """Return a leftover as plain JSON values.
+    """Return a leftover (the rest of a former shard's work) as plain JSON values.
 
     Its stage is left out if it is unknown, as in states of earlier versions.
     """

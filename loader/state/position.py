@@ -1,8 +1,8 @@
 """The position of an iterator, which costs nothing to take; and the methods that iterators, feeders and epochs share.
 
-In: what the iterator delivered last. Out: the cursor after it, its state and its records, computed
-when somebody asks. A device feeder takes a position for every batch. Any thread may use one,
-because it does not change.
+In: what the iterator delivered last. Out: the cursor (a place in the stream) after it, its state
+and its records, computed when somebody asks. A device feeder takes a position for every batch. Any
+thread may use one, because it does not change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor from which the stream continues."""
+        """The cursor (a place in the stream) from which the stream continues."""
         return self.start if self.run is None else self.run.origin.cursor_after(self.row)
 
     @property

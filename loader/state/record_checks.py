@@ -34,7 +34,7 @@ MOST_CHECKED = 1 << 22
 def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
     """Return a sampler as a `ChangingSampler` if it is one, or if the state's sampler was one; else None.
 
-    `counts` is True if the sampler's source has generations.
+    `counts` is True if the sampler's source has generations (versions of the source's files).
     """
     if not isinstance(saved, dict):
         return None
@@ -50,6 +50,8 @@ def changes_of(state: LoaderState) -> int:
 
     Of several shards, some may be further than others. All states of a run change in the same
     order.
+
+    A generation is a version of the source's files.
     """
     saved: Any = state.fingerprint["sampler"]
     orders = [order for order in (saved, *saved.values()) if isinstance(order, dict)] if isinstance(saved, dict) else []
@@ -62,7 +64,7 @@ def comes_before(until: History, history: History) -> bool:
     """Return True if one history is the beginning of another.
 
     Records that are appended before the first record is read are no change: the order then begins
-    with a later generation.
+    with a later generation (a version of the source's files).
     """
     if until.changes or until.generation == history.generation:
         return until == history.first(len(until.changes))
@@ -191,6 +193,8 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
 
     With `of_shard`, it is the position after the last one that this shard has read; other shards
     may still have to read positions before it.
+
+    A leaf is a source with its sampler.
     """
     lineage, shards = states[0].lineages[leaf], states[0].shard[1]
     stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been

@@ -191,7 +191,7 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """Divide leftovers into lists, each for one shard.
+    """Divide leftovers (rests of former shards' work) into lists, each for one shard.
 
     Those of one former shard stay together, as a zip pairs their rows.
     """

@@ -1,6 +1,7 @@
-"""Connect the stages of a running pipeline.
+"""Connect the stages (operations that run in one task each) of a running pipeline.
 
-In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with its origin.
+In: a pipeline, the cursor (a place in the stream) to start from, an executor. Out: elements in
+order, each with its origin.
 
     spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  → elements
                        └→ JoinedRuns, with those of other inputs ─┘
@@ -35,7 +36,7 @@ from .unfinished_runs import UnfinishedRuns
 
 @dataclass(eq=False)
 class RowStreams:
-    """Opens the streams of rows of a pipeline, or of its parts, from a cursor on.
+    """Opens the streams of rows of a pipeline, or of its parts, from a cursor (a place in the stream) on.
 
     Positions in the ranges `unread` are not read. Joins keep this object, to open their inputs
     again. It has no reference to a stream, so that rows are in no reference cycle.
@@ -59,7 +60,7 @@ class RowStreams:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
 
     def open(self, start: Cursor) -> Pull[Rows]:
-        """Return the rows of the whole pipeline, from a cursor on."""
+        """Return the rows of the whole pipeline, from a cursor (a place in the stream) on."""
         return self._rows(self.pipeline.top, start)
 
     def _rows(
@@ -70,6 +71,8 @@ class RowStreams:
         Leftover rows of former shards come first. With `former`, the rows are those of a former
         shard, by its number from 1. At most `most` of the part's own rows are needed, so that
         others need not be made.
+
+        A cursor is a place in the stream.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage or rest.stage is None]
         if not rests:
@@ -140,7 +143,10 @@ class RowStreams:
 
 
 class Flow:
-    """One run of a pipeline, from a cursor on. The arguments are those of `RowStreams`."""
+    """One run of a pipeline, from a cursor on. The arguments are those of `RowStreams`.
+
+    A cursor is a place in the stream.
+    """
 
     def __init__(
         self,
@@ -165,6 +171,8 @@ class Flow:
         """Yield elements, each with its `Rows` and its index there. These know the cursor after the element.
 
         If a task failed, its exception is raised at its place in the stream.
+
+        A cursor is a place in the stream.
         """
         waits = self._waits
         while True:

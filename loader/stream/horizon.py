@@ -36,6 +36,8 @@ class Horizon(Protocol):
 class DecidedSpans(Pull[Request]):
     """Requests for whole units of decided positions; at the end, for the rest.
 
+    A unit is the group of inputs that make one output.
+
     Args:
         requests: function that returns requests for local positions `[start, stop)`.
         horizon: asked for more when all positions before it are planned.

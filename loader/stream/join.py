@@ -23,12 +23,15 @@ from .provenance import row_at
 from .rows import Pull, Rows, RowsOf, StreamEnd, joined_rows
 
 Open = Callable[[Cursor], Pull[Rows]]
-"""Function that opens an input from a cursor on."""
+"""Function that opens an input from a cursor (a place in the stream) on."""
 
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """One input of a join, from a cursor on. It is opened when its first row is needed."""
+    """One input of a join, from a cursor on. It is opened when its first row is needed.
+
+    A cursor is a place in the stream.
+    """
 
     open: Open
     cursor: Cursor  # after the rows that were taken
@@ -71,7 +74,7 @@ class Input:
 
 @dataclass(eq=False)
 class JoinedRuns:
-    """The rows of a join, from a state of its rule and the cursors of its inputs on.
+    """The rows of a join, from a state of its rule and the cursors (places in the stream) of its inputs on.
 
     At most `most()` rows are taken at a time, and only as many as come soon, so that the first row
     does not wait for others.

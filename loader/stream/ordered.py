@@ -2,6 +2,8 @@
 
 In: requests, taken one by one; or a source without random access. Out: pairs (request, block) in
 the order of requests, whatever order the tasks finish in.
+
+A block has the rows that one task returned.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from ..work.tasks import Block, Failure, SpanTask
 from .rows import Pull, Request, StreamEnd, span_request
 
 Results: TypeAlias = Pull[tuple[Request, Block]]
-"""Runs tasks, and returns their blocks in order."""
+"""Runs tasks, and returns their blocks (the rows of one task each) in order."""
 
 
 class Ordered:

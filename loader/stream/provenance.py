@@ -3,6 +3,8 @@
 In: a task, and the columns of its block. Out: records and cursors. They are computed when somebody
 asks, not for each row. A provenance has no reference to rows, so that little is kept of a delivered
 batch.
+
+A cursor is a place in the stream. A block has the rows that one task returned.
 """
 
 from __future__ import annotations
@@ -53,7 +55,10 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
 
 @dataclass(slots=True, eq=False)
 class Provenance:
-    """The origin of the rows of a block: a span of a leaf, or a group of earlier rows."""
+    """The origin of the rows of a block: a span of a leaf, or a group of earlier rows.
+
+    A leaf is a source with its sampler. A span is a range of consecutive positions.
+    """
 
     stage: Stage  # that made them
     start: Cursor  # before the first input
@@ -75,7 +80,10 @@ class Provenance:
         return (self,)
 
     def cursor_after(self, row: int) -> Cursor:
-        """Return the cursor from which the stream continues after a row of the block."""
+        """Return the cursor from which the stream continues after a row of the block (the rows of one task).
+
+        A cursor is a place in the stream.
+        """
         if self.alone:
             origin, inner = row_at(self.inputs, row)
             return origin.cursor_after(inner).then(0)
@@ -85,7 +93,7 @@ class Provenance:
         return self._at(unit).then(self.before + row + 1 - self._first_row(unit))
 
     def _first_row(self, unit: int) -> int:
-        """Return the number of the first row that was made of a unit."""
+        """Return the number of the first row that was made of a unit (the inputs of one output)."""
         if self.leaf is None:
             return 0
         return unit if self.columns is None else bisect_left(self.columns.inputs, unit * self.stage.unit)
@@ -104,7 +112,7 @@ class Provenance:
         return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
 
     def table(self, rows: Ints) -> Table:
-        """Return the records of which rows of the block were made.
+        """Return the records of which rows of the block (the rows of one task) were made.
 
         For a row of a `Pack`, these are all records of its window, unless the pipeline is traced.
         """
@@ -139,6 +147,8 @@ class Provenance:
         """Return, for each input, its row in the stage's outermost batch; -1 if there is no batch.
 
         `places` are the inputs' places among the `size` inputs of an element.
+
+        A stage is a group of operations that run together in one task.
         """
         for operation in reversed(self.stage.operations):
             if operation.takes is None or operation.keeps_elements:
@@ -208,7 +218,10 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The origin of rows of several blocks, or of one block with other cursors."""
+    """The origin of rows of several blocks, or of one block with other cursors (places in the stream).
+
+    A block has the rows that one task returned.
+    """
 
     sources: Sequence[Provenance]  # of the blocks
     which: Ints | None  # `int64[rows]`, the block of each row; None: all rows of the only one

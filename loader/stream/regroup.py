@@ -1,9 +1,11 @@
-"""Cut ordered rows into groups, each of which makes one unit of the next stage.
+"""Cut ordered rows into groups, each of which makes one unit (the inputs of one output) of the next stage.
 
 In: rows, in runs. Out: a request for each group; the last group may be smaller. Only counts are
 looked at, with one exception: of a large batch, the first row is looked at, and it is a failure if
 there is no memory for the batch. It is also a failure if a whole stream has too few rows for any
 group.
+
+A stage is a group of operations that run together in one task.
 """
 
 from __future__ import annotations
@@ -35,11 +37,13 @@ MIN_ROWS = 1024
 
 @dataclass
 class Regroup(Pull[Request]):
-    """Groups of rows for a stage, from a cursor on, each of `size()` rows.
+    """Groups of rows for a stage, from a cursor (a place in the stream) on, each of `size()` rows.
 
     `whole` is True if these are all rows of a whole stream. If single rows make a unit, the size
     may vary: a state counts the results since the beginning of a group, however later groups are
     cut. Leftover rows of a former shard have groups of the planned size, see `Flow`.
+
+    A stage is a group of operations that run together in one task.
     """
 
     runs: Pull[Rows]
@@ -90,7 +94,10 @@ class Regroup(Pull[Request]):
         return run
 
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
-        """Return the last group, which has fewer rows than a unit, at the end of the rows or before a failure."""
+        """Return the last group, which has fewer rows than a unit, at the end of the rows or before a failure.
+
+        A unit is the group of inputs that make one output.
+        """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
         useful = self.stage.useful(self._count)
@@ -141,7 +148,10 @@ class Regroup(Pull[Request]):
 
 
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
-    """Return all rows as ranges of blocks, and their order among these; None if they are in order."""
+    """Return all rows as ranges of blocks, and their order among these; None if they are in order.
+
+    A block has the rows that one task returned.
+    """
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []
     done, as_they_stand = 0, True
@@ -165,7 +175,10 @@ def _take_memory(row: object, size: int) -> None:
 
 
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
-    """Return the least number of rows that will come to a stage; 0 if unknown."""
+    """Return the least number of rows that will come to a stage; 0 if unknown.
+
+    A stage is a group of operations that run together in one task.
+    """
     below = stage.input
     assert below is not None, "rows are the input"
     leaves, joins = pipeline.leaves[below.leaves], pipeline.joins[below.joins]

@@ -1,6 +1,9 @@
 """Rows in order, the tasks that make them, and the interface by which stages pull both.
 
-In: spans, or rows of earlier blocks. Out: tasks for an executor; rows, with their origin.
+In: spans (ranges of consecutive positions), or rows of earlier blocks. Out: tasks for an executor;
+rows, with their origin.
+
+A stage is a group of operations that run together in one task.
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ class StreamEnd:
 
 
 class Pull(Protocol[T]):
-    """Interface of a stage's supply of items, in order. One thread at a time uses it."""
+    """Interface of a stage's supply of items, in order. One thread at a time uses it.
+
+    A stage is a group of operations that run together in one task.
+    """
 
     def fill(self) -> None:
         """Begin work without waiting. The default does nothing."""
@@ -54,19 +60,19 @@ class AtHand(Pull[T]):
 
 
 class NumberedBlock(NamedTuple):
-    """A block, and its number among the blocks of an iterator."""
+    """A block (the rows of one task), and its number among the blocks of an iterator."""
 
     number: int
     block: Block
 
 
 BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
-"""Rows `[start, stop)` of a block."""
+"""Rows `[start, stop)` of a block (the rows of one task)."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """Consecutive rows `[start, stop)` of a block, or of a join."""
+    """Consecutive rows `[start, stop)` of a block (the rows of one task), or of a join."""
 
     origin: Origin  # of all rows of the block
     start: int
@@ -95,6 +101,8 @@ class Rows:
         """Return a row, and release it here, so that its memory is free when the user drops it.
 
         Returns a copy if the block's rows are kept.
+
+        A block has the rows that one task returned.
         """
         origin = self.origin
         if origin.which is None:
@@ -108,7 +116,10 @@ class Rows:
         return element
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
-        """Return some of the rows as ranges of blocks, and each row's number among these (None: they are in order)."""
+        """Return some of the rows as ranges of blocks, and each row's number among these (None: they are in order).
+
+        A block has the rows that one task returned.
+        """
         if self.origin.which is None or self.origin.at is None:
             return [(self.blocks[0], start, stop)], None
         which, at = self.origin.which[start:stop], self.origin.at[start:stop]
@@ -127,7 +138,10 @@ class Rows:
             numbered.block.kept = True
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
-        """Return rows `[start, stop)` of these, with another function for the cursor after a row."""
+        """Return rows `[start, stop)` of these, with another function for the cursor after a row.
+
+        A cursor is a place in the stream.
+        """
         origin = Selection(self.origin.sources, self.origin.which, self.origin.at, cursor_after)
         return dataclasses.replace(self, origin=origin, start=start, stop=stop)
 
@@ -145,7 +159,7 @@ def joined_rows(
         choices: number of the input of each row.
         parts: rows of each input.
         number: number of the first row among the rows of the join.
-        cursor_after: function that returns the cursor after a row.
+        cursor_after: function that returns the cursor (a place in the stream) after a row.
     """
     blocks, sources = list[NumberedBlock](), list[Provenance]()
     which, at = np.empty(len(choices), dtype=np.int64), np.empty(len(choices), dtype=np.int64)
@@ -176,13 +190,14 @@ class Request:
 
     @property
     def stop(self) -> int:
-        """Local position of the first leaf after the task."""
+        """Local position of the first leaf (a source with its sampler) after the task."""
         return self.origin.stop.positions[0]
 
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
         """Return the rows of the task's block, except the first `skip`.
 
-        `before` is the number of rows that earlier tasks made of the same unit.
+        `before` is the number of rows that earlier tasks made of the same unit (the inputs of one
+        output).
         """
         block, origin = numbered.block, self.origin
         failed, count = block.failure is not None, block.count
@@ -209,7 +224,10 @@ class Request:
 def span_request(
     task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = (), left: int = 0
 ) -> Request:
-    """Return a request for a span of a leaf. `before` and `after` are the states of joins in the cursors around it."""
+    """Return a request for a span of a leaf. `before` and `after` are the states of joins in the cursors around it.
+
+    A leaf is a source with its sampler. A span is a range of consecutive positions.
+    """
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
     return Request(task, Provenance(stage, start, stop, task.leaf), pieces_left=left)
 
@@ -217,9 +235,11 @@ def span_request(
 def span_requests(
     stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
 ) -> Iterator[Request]:
-    """Yield requests for the spans of a leaf, within ranges of local positions.
+    """Yield requests for the spans of a leaf (a source with its sampler), within ranges of local positions.
 
     `length` is called with the number of the stage before each span, and returns the span's length.
+
+    A span is a range of consecutive positions.
     """
     for first, stop in ranges:
         start = first

@@ -1,7 +1,7 @@
-"""The rows of a stage, in order, each with its origin.
+"""The rows of a stage (operations that run in one task), in order, each with its origin.
 
-In: blocks in order. Out: the same rows, in runs, without those that were delivered before a
-restore.
+In: blocks (the rows of one task each) in order. Out: the same rows, in runs, without those that
+were delivered before a restore.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ class SkippedRecords:
 
 
 class StageOutput:
-    """The rows of a stage, from a cursor on. `numbers` yields a new number for each block of the iterator."""
+    """The rows of a stage, from a cursor on. `numbers` yields a new number for each block of the iterator.
+
+    A block has the rows that one task returned. A stage is a group of operations that run together
+    in one task.
+    """
 
     def __init__(
         self,
@@ -94,7 +98,10 @@ class StageOutput:
         return self._found.popleft()
 
     def _take(self, request: Request, block: Block) -> None:
-        """Take over a block. Some of its rows may have been delivered before a restore."""
+        """Take over a block. Some of its rows may have been delivered before a restore.
+
+        A block has the rows that one task returned.
+        """
         number, sums, task = next(self._numbers), self._sums, request.task
         if block.units is not None:
             block.units.note = partial(self._note_unit, number)
@@ -158,7 +165,10 @@ class StageOutput:
         self._held = rows
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
-        """Return the number of the block's first rows that were delivered before a restore."""
+        """Return the number of the block's first rows that were delivered before a restore.
+
+        A block has the rows that one task returned.
+        """
         skip = self._skip
         if block.tags is not None and request.origin.leaf is not None:
             # what is before it; no more than that was delivered of

@@ -1,7 +1,7 @@
 """Leftover rows of former shards, delivered before this shard's own rows.
 
 In: rows of former shards, from where they stopped to the end of what they had begun; and this
-shard's rows. Out: all of them in this order, with this shard's cursors.
+shard's rows. Out: all of them in this order, with this shard's cursors (places in the stream).
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from .rows import Pull, Rows, StreamEnd
 
 @dataclass(eq=False)
 class UnfinishedRuns:
-    """Rows of a part of the pipeline: of the leftovers `rests`, and then this shard's `own`, from `start` on."""
+    """Rows of a part of the pipeline: of the leftovers `rests`, and then this shard's `own`, from `start` on.
+
+    A leftover is the rest of a former shard's work.
+    """
 
     pipeline: Pipeline
     part: Subtree
@@ -46,7 +49,7 @@ class UnfinishedRuns:
         return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
-        """Return the rows of a run that belong to a leftover."""
+        """Return the rows of a run that belong to a leftover (the rest of a former shard's work)."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
         )

@@ -1,4 +1,4 @@
-"""Find operations of a stage that draw from global random generators."""
+"""Find operations of a stage (operations that run in one task) that draw from global random generators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...operations.protocol import Element, Step
 
 # Chosen: those of some records take less than a millisecond.
 LOOKS = 24
-"""Number of checks of the generators in a worker's first task of a stage."""
+"""Number of checks of the generators in a worker's first task of a stage (operations that run in one task)."""
 
 NAMES = ("Python's `random`", "`np.random`", "`torch`")
 

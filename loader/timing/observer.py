@@ -1,7 +1,8 @@
 """Add up, in the user's process, the times of tasks that workers measured, and the times that were spent waiting.
 
-In: blocks when they are received, and events of workers. Out: sums, and the last tasks one by one.
-Each task costs a row in a ledger. Rows are added up when there are many, or when somebody asks.
+In: blocks (the rows of one task each) when they are received, and events of workers. Out: sums, and
+the last tasks one by one. Each task costs a row in a ledger. Rows are added up when there are many,
+or when somebody asks.
 """
 
 from __future__ import annotations
@@ -98,7 +99,11 @@ class Ledger:
         self.count += 1
 
     def last_tasks(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the last tasks: block, stage, start, stop, worker, moments, and times in the order of `TaskTimes`."""
+        """Yield the last tasks: block, stage, start, stop, worker, moments, and times in the order of `TaskTimes`.
+
+        A stage is a group of operations that run together in one task. A block has the rows that
+        one task returned.
+        """
         for row in self.since(0).tolist():
             block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes = row[: len(_INTS)]
             *moments, began, ended, reading, packing, under_way = row[len(_INTS) :]
@@ -140,11 +145,17 @@ class Observer:
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def stage(self, number: int) -> StageSums:
-        """Return the sums of a stage, to which the receiver of its blocks adds."""
+        """Return the sums of a stage, to which the receiver of its blocks (the rows of one task each) adds.
+
+        A stage is a group of operations that run together in one task.
+        """
         return self._stages.setdefault(number, StageSums())
 
     def note(self, number: int, task: Any, block: Any) -> None:
-        """Note that the rows of a timed task were received; `number` is the number of its block."""
+        """Note that the rows of a timed task were received; `number` is the number of its block.
+
+        A block has the rows that one task returned.
+        """
         times: TaskTimes = block.times
         start, stop = (task.start, task.stop) if hasattr(task, "start") else (0, times.inputs)
         self._ledger.write(number, task.stage, start, stop, times, block.moments)
@@ -176,7 +187,7 @@ class Observer:
         return dict(self._stages)
 
     def last_tasks(self) -> tuple[TaskEvent, ...]:
-        """Return the last tasks whose blocks were received, in that order."""
+        """Return the last tasks whose blocks (the rows of one task each) were received, in that order."""
         made_of = dict(self._made_of)
         return tuple(
             TaskEvent(
@@ -186,7 +197,10 @@ class Observer:
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """Return counts and times of the stages, whose names are given. `more` are further fields of `Snapshot`."""
+        """Return counts and times of the stages, whose names are given. `more` are further fields of `Snapshot`.
+
+        A stage is a group of operations that run together in one task.
+        """
         stages, elapsed = sorted(self.stages().items()), self.waits.elapsed
         return Snapshot(
             elapsed=elapsed,

@@ -15,7 +15,8 @@ class OperationStats:
         name: description of the operation.
         seconds: seconds of all workers in all tasks, estimated from the tasks in which it was
             timed.
-        per_input: seconds for each position or row that entered its stage.
+        per_input: seconds for each position or row that entered its stage (operations that run in
+            one task).
         timed: number of positions or rows of the stage for which it was timed. If it is 0, the
             seconds are 0.
         slowest: seconds of its slowest timed call. 0 for the first operation that takes several
@@ -35,7 +36,7 @@ class OperationStats:
 
 @dataclass(frozen=True)
 class StageStats:
-    """The tasks of a stage whose results your process has received.
+    """The tasks of a stage (operations that run in one task) whose results your process has received.
 
     Seconds are those of all workers together, unless noted.
 
@@ -176,7 +177,7 @@ _COUNTED = ("steps", "elapsed", "waited", "records", "nbytes")  # the last one i
 
 
 class StageNames(NamedTuple):
-    """Names and facts about a stage."""
+    """Names and facts about a stage (operations that run in one task)."""
 
     first: int  # number of its first operation in the pipeline
     operations: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Sums over the tasks of a stage, and the work of workers.
+"""Sums over the tasks of a stage (operations that run in one task), and the work of workers.
 
 In: the times of tasks, as columns of an array. Out: sums, and statistics.
 """
@@ -23,6 +23,8 @@ class StageSums:
     """Sums over all tasks of a stage. Tasks that were not timed are represented by timed ones.
 
     Values are seconds, unless their comment says otherwise.
+
+    A stage is a group of operations that run together in one task.
     """
 
     batches: bool = False  # the rows are made of several inputs, the last one maybe of fewer
@@ -86,7 +88,10 @@ class StageSums:
                 self.slowest[worst.operation] = worst
 
     def stats(self, number: int, names: StageNames, elapsed: float) -> StageStats:
-        """Return the statistics of the stage, after `elapsed` seconds of the loop."""
+        """Return the statistics of the stage, after `elapsed` seconds of the loop.
+
+        A stage is a group of operations that run together in one task.
+        """
         whole = self.inputs / self.stood_for if self.stood_for else 1.0  # nothing stands for the last tasks yet
         busy, reading, packing = whole * self.busy, whole * self.reading, whole * self.packing
         work = busy - reading - packing

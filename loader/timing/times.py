@@ -11,6 +11,8 @@ Moments: TypeAlias = tuple[float, float, float]
 """Times at which a task was submitted, its block was asked for, and the block was received.
 
 In seconds of `time.perf_counter` in the user's process.
+
+A block has the rows that one task returned.
 """
 
 
@@ -55,7 +57,7 @@ class TaskTimes(NamedTuple):
 
 
 class TaskEvent(NamedTuple):
-    """A task that was done, and whose block was received.
+    """A task that was done, and whose block (the rows of one task) was received.
 
     Attributes:
         block: number of its block, among the blocks of the iterator.

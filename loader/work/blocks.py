@@ -13,7 +13,7 @@ from .tasks import Block, Failure, SpanTask
 
 
 def apart(block: Block, failure: Failure) -> Block:
-    """Return a copy of a block with a failure object of its own.
+    """Return a copy of a block (the rows of one task) with a failure object of its own.
 
     The traceback of `failure` leads to the frames that ran the task. Those frames do not hold the
     copy.

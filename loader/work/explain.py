@@ -1,8 +1,9 @@
 """Explain a failure to the user: which operation failed, on which record, at which position.
 
 In: an exception, and the place of the work. Out: the same exception with a note, and with only the
-user's frames in its traceback; or, for a task that ended its workers, a block with the failure. All
-of this is computed after a failure, so work that succeeds does not pay for it.
+user's frames in its traceback; or, for a task that ended its workers, a block (the rows of one
+task) with the failure. All of this is computed after a failure, so work that succeeds does not pay
+for it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Describe a record's place in words: its key, its global position in the leaf, and its file if known."""
+    """Describe a record's place in words: its key, its global position in the leaf, and its file if known.
+
+    A leaf is a source with its sampler.
+    """
     name = f" of {leaf.name}" if leaf.name else ""
     return f"on record key {_key_at(leaf, position)} at position {position}{name}{_file_at(leaf, position)}"
 
@@ -62,14 +66,18 @@ def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
     Returns "" if both are of the same dataset.
 
     Args:
-        at_fault: leaf and global position of the record that does not fit into the batch.
+        at_fault: leaf (a source with its sampler) and global position of the record that does not
+            fit into the batch.
         first: leaf and global position of the first record of the batch.
     """
     return "" if _dataset_of(*at_fault) == _dataset_of(*first) else f", in what began {place(*first)}"
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
-    """Return a value that is different for each dataset: the leaf's name, and the part of a mix inside the leaf."""
+    """Return a value that is different for each dataset: the leaf's name, and the part of a mix inside the leaf.
+
+    A leaf is a source with its sampler.
+    """
     keys = leaf.sampler.record_keys(np.array([position], dtype=np.int64))
     return leaf.name, *(leaf.by_part(keys) if leaf.has_parts else ())
 
@@ -154,6 +162,8 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
 
     The block has a WorkerCrashedError, or only a note that the records are skipped if `on_error`
     allows that.
+
+    A block has the rows that one task returned.
     """
     in_words = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(f"a worker {reason} at the same task: {in_words}.")

@@ -1,6 +1,8 @@
 """Collect the rows of a group (rows that are processed together), and their tags, from blocks.
 
 In: parts of blocks. Out: the rows, and for each of them the tag that names its record.
+
+A block has the rows that one task returned. A tag is a number that names a record.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
     """Return the tag of each row of a group, and the row's number among the rows of its position.
 
     With `order`, both are returned in that order.
+
+    A tag is a number that names a record.
     """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:

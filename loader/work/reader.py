@@ -32,7 +32,7 @@ ENOUGH = 8192
 
 
 class KeyBlocks:
-    """Cache of the record keys of spans that mostly follow one another.
+    """Cache of the record keys of spans (ranges of consecutive positions) that mostly follow one another.
 
     Keys are computed in blocks far larger than a span. If the source has `announce`, it is called
     with the keys of the next block when the first key of the current block is asked for.
@@ -105,7 +105,10 @@ class KeyBlocks:
 
 
 class Reader:
-    """Reads the records of spans from one leaf (a source with its sampler). Any number of threads may share it."""
+    """Reads the records of spans from one leaf (a source with its sampler). Any number of threads may share it.
+
+    A span is a range of consecutive positions.
+    """
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
@@ -113,15 +116,18 @@ class Reader:
         self._keys = KeyBlocks(leaf)
 
     def expect(self, task: SpanTask) -> None:
-        """Announce that the spans of a task will be read one after the other."""
+        """Announce that the spans of a task will be read one after the other.
+
+        A span is a range of consecutive positions.
+        """
         self._keys.expect(task.stop - task.start)
 
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
-        """Return the record keys of a span."""
+        """Return the record keys of a span (consecutive positions)."""
         return self._keys.of(span.start, span.stop)
 
     def records(self, span: SpanTask) -> Sequence[Any]:
-        """Return the records of a span, read in one call of the source."""
+        """Return the records of a span (consecutive positions), read in one call of the source."""
         return self.read(self.keys(span))
 
     def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
@@ -151,7 +157,7 @@ class Reader:
         return [*records, *read[0]], read[1]
 
     def records_before_failure(self, span: SpanTask, failure: Exception) -> tuple[Sequence[Any], Exception]:
-        """Read the records of a span one by one, to find the one that fails.
+        """Read the records of a span (consecutive positions) one by one, to find the one that fails.
 
         Returns the records before it, and its exception.
 
@@ -243,7 +249,7 @@ class ColumnReader:
     ) -> tuple[list[Element], Exception]:
         """Return the complete batches before the record at fault, and the failure.
 
-        `records` are the records of the span before it.
+        `records` are the records of the span (consecutive positions) before it.
         """
         count = len(records) - len(records) % self.batch_size
         before = replaced(span, stop=span.start + count)  # the sampler may have no keys for what follows

@@ -34,6 +34,8 @@ class SequentialReader:
         """Read the elements of a span; return them, the exception or None, and the source's state afterwards.
 
         There are fewer elements than positions if the source ends or fails.
+
+        A span is a range of consecutive positions.
         """
         with self._at_work, self._place():
             records, failure = self._records(task)
@@ -101,7 +103,10 @@ class SequentialReader:
 
 
 def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
-    """Return a reader for each source without random access, by the number of the stage that reads it."""
+    """Return a reader for each source without random access, by the number of the stage that reads it.
+
+    A stage is a group of operations that run together in one task.
+    """
     leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
     return {number: SequentialReader(leaf) for number, leaf in leaves.items() if leaf.in_order}
 

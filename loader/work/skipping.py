@@ -1,6 +1,6 @@
 """Do a task again without the records that fail, for `on_error="skip"`.
 
-In: a task and the block in which it failed. Out: a block without what fails.
+In: a task and the block (the rows of one task) in which it failed. Out: a block without what fails.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
 
 
 def _one_by_one(pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart) -> Iterator[tuple[Task, Block]]:
-    """Give a task for each position or row, and its block; for a group that makes one unit, the block that failed."""
+    """Give a task for each position or row, and its block; for a group that makes one unit, the block that failed.
+
+    A unit is the group of inputs that make one output. A block has the rows that one task returned.
+    """
     if isinstance(task, GroupTask) and (pipeline.stages[task.stage].groups or input_count(task) == 1):
         yield task, failed
         return

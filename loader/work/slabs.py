@@ -5,9 +5,9 @@ memory.
 
 The first write to fresh memory is several times slower than a write to memory that is mapped and in
 the caches. So a slab is used again when its batch is dead, the most recently released slab first.
-The user does not release batches: the base of all arrays of a batch is a lease. The lease ends when
-the last array is gone, and with it everything made from one without a copy, for example a
-`jax.Array` on CPU.
+The user does not release batches: the base of all arrays of a batch is a lease (the right to use a
+slab). The lease ends when the last array is gone, and with it everything made from one without a
+copy, for example a `jax.Array` on CPU.
 """
 
 from __future__ import annotations
@@ -24,15 +24,21 @@ from ...operations.protocol import ArraySpec
 
 # Chosen: the C library itself reuses the memory of smaller batches.
 POOLED_FROM = 128 << 10
-"""Bytes from which on a batch is put on a slab. Smaller batches are plain arrays."""
+"""Bytes from which on a batch is put on a slab. Smaller batches are plain arrays.
+
+A slab is a reusable piece of memory.
+"""
 
 # Chosen: `next()` then has fewer leases to take.
 SHARED_BYTES = 16 << 10
-"""Bytes of a slab that several batches share, each of them smaller than a page."""
+"""Bytes of a slab (a reusable piece of memory) that several batches share, each of them smaller than a page."""
 
 # Chosen: first touch runs at a fifth of the speed of warm memory.
 MAX_FREE, FREE_BYTES = 2, 64 << 20
-"""Free slabs kept for reuse: up to this number of slabs, or up to this number of bytes if that allows more."""
+"""Free slabs kept for reuse: up to this number of slabs, or up to this number of bytes if that allows more.
+
+A slab is a reusable piece of memory.
+"""
 
 # Chosen: users often keep the labels of a batch.
 SMALL_SHARE = 1 / 16
@@ -40,11 +46,16 @@ SMALL_SHARE = 1 / 16
 
 A user who keeps these small arrays (labels, say) does not keep the memory of the large ones
 (images).
+
+A slab is a reusable piece of memory.
 """
 
 # Chosen: batches of almost equal size then use the same slabs.
 STEPS = 16
-"""Number of slab sizes in each doubling, for slabs of 1 MiB and more. Sizes are rounded up to the next one."""
+"""Number of slab sizes in each doubling, for slabs of 1 MiB and more. Sizes are rounded up to the next one.
+
+A slab is a reusable piece of memory.
+"""
 
 ALIGNMENT = 64
 """Alignment of arrays in bytes: a cache line, which XLA also requires to use an array without a copy."""
@@ -66,7 +77,10 @@ class Slab:
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """The right to use one slab. When this object dies, `take_back` is called with the slab."""
+    """The right to use one slab. When this object dies, `take_back` is called with the slab.
+
+    A slab is a reusable piece of memory.
+    """
 
     slab: Slab
     take_back: Callable[[Slab], None]
@@ -77,7 +91,10 @@ class Lease:
 
 
 def lease_of(array: NDArray[Any]) -> Lease | None:
-    """Return the lease that an array's memory belongs to, or None if it is not on a slab."""
+    """Return the lease that an array's memory belongs to, or None if it is not on a slab.
+
+    A slab is a reusable piece of memory. A lease is the right to use a slab.
+    """
     base: Any = array
     while base is not None and not isinstance(base, Lease):
         base = getattr(base, "base", None)
@@ -87,9 +104,10 @@ def lease_of(array: NDArray[Any]) -> Lease | None:
 class SlabPool:
     """Slabs (pieces of memory) and the arrays on them.
 
-    One thread calls `allocate`. A lease may end in any thread, also during `allocate`, because the
-    garbage collector may run at any time. The end of a lease only appends to the list of free
-    slabs, so the indices of slabs in the list do not change.
+    One thread calls `allocate`. A lease (the right to use a slab) may end in any thread, also
+    during `allocate`, because the garbage collector may run at any time. The end of a lease only
+    appends to the list of free slabs (reusable pieces of memory), so the indices of slabs in the
+    list do not change.
 
     Args:
         make: function of a number of bytes that returns a slab of at least this size. The default
@@ -115,9 +133,10 @@ class SlabPool:
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """Return one uninitialised array for each spec (shape and dtype).
 
-        The large arrays share a slab, and the small ones, such as labels, share another one. So a
-        user who keeps the labels of a batch does not keep the memory of its images. Arrays of less
-        than a page together share a slab with those of other batches.
+        The large arrays share a slab (a reusable piece of memory), and the small ones, such as
+        labels, share another one. So a user who keeps the labels of a batch does not keep the
+        memory of its images. Arrays of less than a page together share a slab with those of other
+        batches.
         """
         if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
             self._specs, self._layout = specs, _layout(specs)
@@ -142,7 +161,10 @@ class SlabPool:
         return piece
 
     def _slab(self, size: int) -> Slab:
-        """Return a free slab of about this size, the most recently released first, or a new one."""
+        """Return a free slab of about this size, the most recently released first, or a new one.
+
+        A slab is a reusable piece of memory.
+        """
         free = self._free
         while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:
             slab = free.pop(0)
@@ -155,7 +177,10 @@ class SlabPool:
 
 
 def _roomy(size: int) -> int:
-    """Round a slab's size up, if it is at least 1 MiB, to the next of `STEPS` sizes in each doubling."""
+    """Round a slab's size up, if it is at least 1 MiB, to the next of `STEPS` sizes in each doubling.
+
+    A slab is a reusable piece of memory.
+    """
     step = (1 << size.bit_length() - 1) // STEPS
     return size if size < 1 << 20 else -(-size // step) * step
 
@@ -172,12 +197,17 @@ def _private_slab(size: int) -> Slab:
 
 
 _Group = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
-"""Arrays on one slab, each with its shape, dtype and offset; and the bytes of all together."""
+"""Arrays on one slab, each with its shape, dtype and offset; and the bytes of all together.
+
+A slab is a reusable piece of memory.
+"""
 
 _Layout = tuple[list[_Group], list[int] | None]
 """Groups of arrays, one for each slab; and for each spec the index of its array in all groups together.
 
 None in place of the indices: the arrays are in the order of the specs.
+
+A slab is a reusable piece of memory.
 """
 
 

@@ -181,7 +181,7 @@ def _likeness(array: Any) -> tuple[Any, ...]:
 def batch_of(
     parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate, order: NDArray[np.int32] | None = None
 ) -> Element:
-    """Make one batch of rows of several blocks.
+    """Make one batch of rows of several blocks (the rows of one task each).
 
     Args:
         parts: blocks with equal columns, each with the range `[start, stop)` of its rows.

@@ -58,7 +58,7 @@ class ReadSeconds(NamedTuple):
 
 
 class Stopwatch:
-    """Times the tasks of one worker in one stage.
+    """Times the tasks of one worker in one stage (operations that run in one task).
 
     Attributes:
         share: largest share of the time that the timing of operations may take.
@@ -132,6 +132,8 @@ def stopwatches(worker: int, observe: bool | str) -> Callable[[], Stopwatch] | N
 class OperationClock:
     """Measures the seconds of each operation of a stage, and the seconds between operations.
 
+    A stage is a group of operations that run together in one task.
+
     Args:
         count: number of operations.
         single: number of operations at the front that get elements one by one. The slowest of their
@@ -181,10 +183,10 @@ class OperationClock:
         self._looked -= self._since
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """Note that all `inputs` positions of the stage were pushed.
+        """Note that all `inputs` positions of the stage (operations that run in one task) were pushed.
 
-        `tag_of(left)` returns the tag of the input after which `left` inputs remained. It names the
-        record of the slowest call.
+        `tag_of(left)` returns the tag (the number of a record) of the input after which `left`
+        inputs remained. It names the record of the slowest call.
         """
         now = perf_counter()
         self._seconds[-1] += now - self._since

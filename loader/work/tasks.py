@@ -2,6 +2,8 @@
 
 Tasks are plain numbers, so they can be sent to any worker and repeated. A block has the rows of a
 task, and the origin of each row.
+
+A block has the rows that one task returned.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Units(Protocol):
     note: Callable[[SpanTask, Block | None], None]
     """Function that is called after each element, with the part of the task that the element was made of.
 
-    Its second argument is a block with a failure, times or warnings, or None if there are none.
+    Its second argument is a block (the rows of one task) with a failure, times or warnings, or None
+    if there are none.
     """
 
     def make(self) -> Failure | None:
@@ -80,12 +83,13 @@ def _ints() -> Ints:
 
 @dataclass(slots=True)
 class RowOrigins:
-    """The origin of each row of a block, stored by columns.
+    """The origin of each row of a block (the rows of one task), stored by columns.
 
     Attributes:
         inputs: number of the position or row of the task that the row was made of; for a batch, of
             one of those in it.
-        positions: global position of that input, or its tag in a pipeline with several leaves.
+        positions: global position of that input, or its tag in a pipeline with several leaves
+            (sources with their samplers).
         rows: number of the row among all rows made of that position.
         packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window
             and the row's number there; otherwise empty.
@@ -110,7 +114,10 @@ class RowOrigins:
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Append the origins of another block, whose first input has number `first` here."""
+        """Append the origins of another block, whose first input has number `first` here.
+
+        A block has the rows that one task returned.
+        """
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
         self.packed_rows += other.packed_rows
@@ -183,12 +190,15 @@ class Block:
     def of(
         cls, elements: Any, tags: RowOrigins | None = None, failure: Failure | None = None, skipped: Sequence[str] = ()
     ) -> Block:
-        """Return a block whose rows are `elements`."""
+        """Return a block (the rows of one task) whose rows are `elements`."""
         return cls(len(elements), tags, failure, skipped, here=elements)
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """Return the header as a tuple to be sent; `Block(*header, rows)` makes the block again."""
+        """Return the header as a tuple to be sent; `Block(*header, rows)` makes the block again.
+
+        A block has the rows that one task returned.
+        """
         return _IN_HEADER(self)
 
     @property
@@ -219,7 +229,11 @@ _IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 
 
 class SpanTask(NamedTuple):
-    """Task: read the records at local positions `[start, stop)` of a leaf, and apply a stage's operations to them."""
+    """Task: read the records at local positions `[start, stop)` of a leaf, and apply a stage's operations to them.
+
+    A leaf is a source with its sampler. A stage is a group of operations that run together in one
+    task.
+    """
 
     stage: int
     start: int
@@ -230,11 +244,17 @@ class SpanTask(NamedTuple):
 
 
 RowRange: TypeAlias = tuple[int, int, int]
-"""Number of a block that an earlier task returned, and the range `[start, stop)` of its rows."""
+"""Number of a block that an earlier task returned, and the range `[start, stop)` of its rows.
+
+A block has the rows that one task returned.
+"""
 
 
 class GroupTask(NamedTuple):
-    """Task: apply a stage's operations to rows that earlier tasks returned."""
+    """Task: apply a stage's operations to rows that earlier tasks returned.
+
+    A stage is a group of operations that run together in one task.
+    """
 
     stage: int
     rows: tuple[RowRange, ...]
@@ -285,18 +305,23 @@ RecordsAhead: TypeAlias = "Callable[[], ReadRecords | None]"
 """Function that waits for records of a span which are being read ahead, and returns them.
 
 Returns None if the worker has to read them itself. The worker's thread calls it once.
+
+A span is a range of consecutive positions.
 """
 
 
 class Unread(NamedTuple):
-    """Range `[start, stop)`, within a span, of records that could not be read in one call."""
+    """Range `[start, stop)`, within a span, of records that could not be read in one call.
+
+    A span is a range of consecutive positions.
+    """
 
     start: int
     stop: int
 
 
 class ReadRecords(NamedTuple):
-    """The records of a span that were read ahead.
+    """The records of a span (consecutive positions) that were read ahead.
 
     In the ranges listed in `unread`, which are sorted, the values of `records` have no meaning.
     """

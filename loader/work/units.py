@@ -36,10 +36,17 @@ class MakesUnits(Protocol):
     def run_unit(
         self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
     ) -> Block | None:
-        """Add the element of a unit, the next one of `units`, to `made`; return its block where more is to be told."""
+        """Add the element of a unit, the next one of `units`, to `made`; return its block where more is to be told.
+
+        A block has the rows that one task returned. A unit is the group of inputs that make one
+        output.
+        """
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Note that a task of this number of units took this number of seconds."""
+        """Note that a task of this number of units took this number of seconds.
+
+        A unit is the group of inputs that make one output.
+        """
 
 
 class ColumnUnits(NamedTuple):
@@ -55,7 +62,11 @@ def _tell_nobody(task: SpanTask, block: Block | None) -> None:
 
 
 class InlineUnits:
-    """A task of several units. The object is also the handle of the task, and makes its elements."""
+    """A task of several units. The object is also the handle of the task, and makes its elements.
+
+    A handle is the result of a task, now or later. A unit is the group of inputs that make one
+    output.
+    """
 
     __slots__ = ("_begun", "_columns", "_count", "_executor", "_left", "_seconds", "_task", "_unit", "made", "note")
 
@@ -100,6 +111,8 @@ class InlineUnits:
         """Return the function that waits for the records of a unit, after the reading has begun.
 
         If reader threads are used, the reading of all remaining units of the task begins at once.
+
+        A unit is the group of inputs that make one output.
         """
         if not self._begun:
             if self._executor.reads_in_place(task):

@@ -1,7 +1,7 @@
 """Run tasks: read records, push them through the operations, and collect the resulting rows.
 
-In: a task. Out: a block. Each thread that works has its own `Worker`. This module knows nothing of threads or
-processes.
+In: a task. Out: a block (the rows of one task). Each thread that works has its own `Worker`. This
+module knows nothing of threads or processes.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class Worker:
         return self._with_notices(block)
 
     def _with_notices(self, block: Block) -> Block:
-        """Add the warnings collected so far to a block and return it."""
+        """Add the warnings collected so far to a block (the rows of one task) and return it."""
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
         if self._notices.new or FROM_READERS.texts:
@@ -340,7 +340,10 @@ class Worker:
             self._notices.tell_of_draws(name, generator)
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
-        """Run a task of several spans of the plan, one by one, so that a span's records are in the caches when used."""
+        """Run a task of several spans of the plan, one by one, so that a span's records are in the caches when used.
+
+        A span is a range of consecutive positions.
+        """
         whole = Block.of([], None if self._pipeline.aligned else RowOrigins())
         self._readers[task.leaf].expect(task)
         stacks = self._stacks_rows[task.stage]
@@ -375,7 +378,10 @@ class Worker:
         return without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
-        """Return a span's records (or column batches) and None; after a failure, those before it and the error."""
+        """Return a span's records (or column batches) and None; after a failure, those before it and the error.
+
+        A span is a range of consecutive positions.
+        """
         if read is not None and self._columns is None:
             return self._readers[task.leaf].all_but_unread(task, read) if read.unread else (read.records, read.failure)
         reader = self._readers[task.leaf]

@@ -92,6 +92,8 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
     """Return the cursor of a part of a pipeline after this number of its rows; None if only running it would tell.
 
     None if, for example, an operation drops or adds elements, or errors are skipped.
+
+    A cursor is a place in the stream.
     """
     if pipeline.skips_errors:
         return None

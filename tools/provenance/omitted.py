@@ -157,7 +157,10 @@ def find_omitted(
 
 
 def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
-    """Return, for each leaf by number, the sorted keys to search for, in the form that its source uses."""
+    """Return, for each leaf by number, the sorted keys to search for, in the form that its source uses.
+
+    A leaf is a source with its sampler.
+    """
     names = [leaf.name or str(number) for number, leaf in enumerate(pipeline.leaves)]
     if keys is not None and pipeline.joins:
         if not isinstance(keys, Mapping) or not keys.keys() <= {*names}:
@@ -193,7 +196,7 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
 
 
 def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> tuple[bool, int, list[ReadRecord]]:
-    """Search for records in a leaf of a shard.
+    """Search for records in a leaf (a source with its sampler) of a shard.
 
     Returns:
         True if the end of the stream was reached; the number of checked positions; and the records

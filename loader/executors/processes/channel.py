@@ -52,6 +52,8 @@ ArrayPlace = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, 
 """Place of an array: slab, offset in bytes, shape, dtype string, strides (or None), whether it is writeable.
 
 The strides are None if the array is contiguous.
+
+A slab is a reusable piece of memory.
 """
 
 Encoded = tuple[list[ArrayPlace], bytes]
@@ -93,7 +95,10 @@ class RunTasks(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Message to a worker: slabs of its own that it may use again. It may arrive while the worker runs a task."""
+    """Message to a worker: slabs of its own that it may use again. It may arrive while the worker runs a task.
+
+    A slab is a reusable piece of memory.
+    """
 
     slabs: list[int]
 

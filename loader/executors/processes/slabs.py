@@ -6,9 +6,9 @@ file descriptor that is sent with a message, so that no file is left behind. It 
 the batch on it is dead.
 
 Arrays that are on one of the encoder's slabs already are only referred to. Other plain arrays are
-copied, all of a block to one slab. Everything else (objects, strings, tiny arrays) is pickled into
-the bytes. The worker sends the descriptor of each slab to the user's process once, and does not
-write to a slab until the user's process has released it.
+copied, all of a block (the rows of one task) to one slab. Everything else (objects, strings, tiny
+arrays) is pickled into the bytes. The worker sends the descriptor of each slab to the user's
+process once, and does not write to a slab until the user's process has released it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .channel import ArrayPlace, Done, Encoded, SlabName
 
 # Chosen.
 TINY = 512
-"""Bytes below which an array is pickled instead of being put on a slab."""
+"""Bytes below which an array is pickled instead of being put on a slab (a reusable piece of memory)."""
 
 # First touch of 77 MB takes 5 ms on large pages, in place of 60.
 LARGE_PAGE = 2 << 20
@@ -129,7 +129,7 @@ class ExportedSlabs:
                 self._introduced.append(lease.slab.number)
 
     def release(self, numbers: list[int]) -> None:
-        """End one loan of each of these slabs, given by number."""
+        """End one loan of each of these slabs (reusable pieces of memory), given by number."""
         for number in numbers:
             leases = self._lent[number]
             leases.pop()
@@ -147,7 +147,7 @@ class ExportedSlabs:
         return dropped
 
     def descriptor(self, number: int) -> int:
-        """Return the descriptor of a slab. It must not have been closed."""
+        """Return the descriptor of a slab (a reusable piece of memory). It must not have been closed."""
         return self._descriptors[number]
 
     def close(self, numbers: list[int]) -> None:
@@ -171,11 +171,14 @@ class MappedSlab(Slab):
 
 
 Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
-"""The slabs of a block, by name, each with its leased memory. A slab is released when the lease ends."""
+"""The slabs of a block, by name, each with its leased memory. A slab is released when the lease ends.
+
+A lease is the right to use a slab. A block has the rows that one task returned.
+"""
 
 
 class SlabRows:
-    """Encoded rows of a block. As long as this object lives, their slabs are leased."""
+    """Encoded rows of a block (the rows of one task). As long as this object lives, their slabs are leased."""
 
     __slots__ = ("_decoded", "encoded", "leases")
 
@@ -187,7 +190,7 @@ class SlabRows:
         self._decoded: list[Any] | StackedRows | None = None
 
     def load(self) -> list[Any]:
-        """Return the decoded rows. Their arrays hold the leases from then on."""
+        """Return the decoded rows. Their arrays hold the leases (the rights to use slabs) from then on."""
         rows = self._decode()
         return rows if isinstance(rows, list) else list(rows.elements(0, len(rows)))
 
@@ -208,8 +211,10 @@ class SlabRows:
 class WorkerSlabs:
     """Slabs of one worker that are mapped here, and names of other workers' slabs that it was sent.
 
-    A lease may end in any thread at any moment. Its end appends to the list `released`, which is
-    sent back to the worker later.
+    A lease (the right to use a slab) may end in any thread at any moment. Its end appends to the
+    list `released`, which is sent back to the worker later.
+
+    A slab is a reusable piece of memory.
     """
 
     def __init__(self, worker: int, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:
@@ -222,9 +227,11 @@ class WorkerSlabs:
         self._forgotten: list[SlabName] = []
 
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
-        """Return the rows of each answer, with leases of their slabs.
+        """Return the rows of each answer, with leases of their slabs (reusable pieces of memory).
 
         Slabs that this process does not know yet are mapped from `descriptors`.
+
+        A lease is the right to use a slab.
         """
         sizes = {number: size for _, _, lent in done.answers for number, size in lent} if done.introduced else {}
         for number, descriptor in zip(done.introduced, descriptors):
@@ -252,39 +259,51 @@ class WorkerSlabs:
         return names
 
     def take_released(self) -> list[int]:
-        """Return the numbers of the slabs whose leases have ended since the last call."""
+        """Return the numbers of the slabs whose leases have ended since the last call.
+
+        A lease is the right to use a slab. A slab is a reusable piece of memory.
+        """
         count = len(self.released)
         taken = [slab.number for slab in self.released[:count]]
         del self.released[:count]
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Return the slabs of rows that the worker will read and was not sent before, and note that it has them."""
+        """Return the slabs of rows that the worker will read and was not sent before, and note that it has them.
+
+        A slab is a reusable piece of memory.
+        """
         slabs = {name: slab for some in rows for name, (slab, _) in some.leases.items() if name not in self._shown}
         self._shown.update(slabs)
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return the slabs that the worker was sent and that no longer exist, since the last call."""
+        """Return the slabs that the worker was sent and that no longer exist, since the last call.
+
+        A slab is a reusable piece of memory.
+        """
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
     def forget(self, names: Iterable[SlabName]) -> None:
-        """Note that slabs of another worker no longer exist."""
+        """Note that slabs (reusable pieces of memory) of another worker no longer exist."""
         for name in self._shown.intersection(names):
             self._shown.discard(name)
             self._forgotten.append(name)
 
 
 class Encoder:
-    """Encodes elements of worker `worker`. Its arrays are on slabs of `pool`."""
+    """Encodes elements of worker `worker`. Its arrays are on slabs (reusable pieces of memory) of `pool`."""
 
     def __init__(self, worker: int, pool: SlabPool) -> None:
         self._worker = worker
         self._pool = pool
 
     def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
-        """Encode elements. Return them with the leases of their slabs, which must not be written to until released."""
+        """Encode elements. Return them with the leases of their slabs, which must not be written to until released.
+
+        A slab is a reusable piece of memory. A lease is the right to use a slab.
+        """
         file = io.BytesIO()
         pickler = _Pickler(file, protocol=5)
         pickler.worker, pickler.places, pickler.leases = self._worker, [], {}
@@ -303,7 +322,10 @@ class Encoder:
         return rows.finish()
 
     def _placed(self, elements: list[Any]) -> list[Any]:
-        """Return the elements with all arrays that are large enough copied to slabs."""
+        """Return the elements with all arrays that are large enough copied to slabs.
+
+        A slab is a reusable piece of memory.
+        """
         leaves, structure = flatten(elements, nodes=ROWS)
         foreign = [index for index, leaf in enumerate(leaves) if _worth_a_place(leaf) and self._lease_of(leaf) is None]
         if not foreign:
@@ -329,7 +351,7 @@ def _worth_a_place(leaf: Any) -> bool:
 
 
 class _Pickler(Pickler):
-    """Pickler that writes a number in place of each array on a slab."""
+    """Pickler that writes a number in place of each array on a slab (a reusable piece of memory)."""
 
     worker: int
     places: list[ArrayPlace]
@@ -354,7 +376,8 @@ class _Pickler(Pickler):
 def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
     """Decode elements, or the columns that they were stacked into.
 
-    `memory_of` returns the memory of a slab. The arrays are views of this memory.
+    `memory_of` returns the memory of a slab (a reusable piece of memory). The arrays are views of
+    this memory.
     """
     places, data = rows
     unpickler = _Unpickler(io.BytesIO(data))

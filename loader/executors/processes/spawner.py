@@ -28,11 +28,14 @@ from .channel import Channel, Start
 
 # Chosen.
 GRACE_SECONDS = 5.0
-"""Seconds that the zygote may take to end before it is killed."""
+"""Seconds that the zygote (the process that makes workers) may take to end before it is killed."""
 
 # Without the garbage collector, importing takes a tenth less.
 _PROGRAM = "import gc; gc.disable(); from headrace.loader.executors.processes.zygote import main; main()"
-"""Program of a zygote or a worker. The garbage collector is off during the imports; `main` turns it on."""
+"""Program of a zygote or a worker. The garbage collector is off during the imports; `main` turns it on.
+
+The zygote is the process that makes workers.
+"""
 
 _HINTS = {
     "SIGKILL": " (the system may have run out of memory: use fewer workers or smaller batches)",
@@ -104,7 +107,10 @@ def _aligned(offset: int) -> int:
 
 
 class Spawner:
-    """A zygote, and the channels to it and to its workers. After `close`, `begin` may be called again."""
+    """A zygote, and the channels to it and to its workers. After `close`, `begin` may be called again.
+
+    The zygote is the process that makes workers.
+    """
 
     channel: Channel
     _owner: int  # a forked copy of it must not end the process
@@ -117,7 +123,10 @@ class Spawner:
         self._in_transit: dict[int, socket.socket] = {}  # the other ends, of workers that have not said a word yet
 
     def begin(self) -> None:
-        """Start the zygote's interpreter, without waiting until it runs."""
+        """Start the zygote's interpreter, without waiting until it runs.
+
+        The zygote is the process that makes workers.
+        """
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths, **_NO_THREADS}
         dies_with_us = threading.current_thread() is threading.main_thread()  # the kernel goes by the thread
@@ -134,7 +143,7 @@ class Spawner:
                 theirs.close()
 
     def send_start(self, payload: int, each_unpacks: bool) -> None:
-        """Send the zygote the payload to unpack, and where its modules are.
+        """Send the zygote (the process that makes workers) the payload to unpack, and where its modules are.
 
         With `each_unpacks` each worker unpacks it.
         """
@@ -143,7 +152,10 @@ class Spawner:
             self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
-        """Ask the zygote for a worker, and return the channel to that worker."""
+        """Ask the zygote for a worker, and return the channel to that worker.
+
+        The zygote is the process that makes workers.
+        """
         with Uninterrupted():
             self._channels[worker], self._in_transit[worker] = Channel.pair()
             with contextlib.suppress(OSError):  # it is gone; its channel says so, and everything starts anew
@@ -171,6 +183,8 @@ class Spawner:
         """Kill the zygote if a signal has stopped it, as it cannot do its work then.
 
         Does nothing on systems that do not tell.
+
+        The zygote is the process that makes workers.
         """
         if not hasattr(os, "waitid"):
             return
@@ -180,7 +194,10 @@ class Spawner:
             os.kill(self._process, signal.SIGKILL)
 
     def end(self) -> None:
-        """End the zygote and all workers, and wait until they are gone. May be called twice."""
+        """End the zygote and all workers, and wait until they are gone. May be called twice.
+
+        The zygote is the process that makes workers.
+        """
         with Uninterrupted():
             if self._process is None:
                 return
@@ -194,13 +211,16 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """Describe how the last zygote ended; the text continues "the process …"."""
+        """Describe how the last zygote ended; the text continues "the process …".
+
+        The zygote is the process that makes workers.
+        """
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
         return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
 
     def _reaped(self, flags: int) -> bool:
-        """Return True if the zygote has ended."""
+        """Return True if the zygote (the process that makes workers) has ended."""
         try:
             number, status = os.waitpid(self._process or 0, flags)
         except ChildProcessError:  # who reaps all children of this process has reaped it

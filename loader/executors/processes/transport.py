@@ -1,7 +1,9 @@
 """The transport to worker processes: a zygote makes them, and each has a channel to the user's process.
 
-In: messages of tasks. Out: events. Rows stay encoded on the worker's slabs until somebody needs
-them in this process.
+In: messages of tasks. Out: events. Rows stay encoded on the worker's slabs (reusable pieces of
+memory) until somebody needs them in this process.
+
+The zygote is the process that makes workers.
 """
 
 from __future__ import annotations
@@ -32,11 +34,17 @@ SILENT_TIMES = 1.5
 
 # Chosen.
 LOOK_AFTER_SECONDS = 1.0
-"""Seconds between two checks whether the zygote was stopped by a signal. Used if there is a timeout."""
+"""Seconds between two checks whether the zygote was stopped by a signal. Used if there is a timeout.
+
+The zygote is the process that makes workers.
+"""
 
 
 class _Remote:
-    """A worker process as seen from the user's process: its channel, its slabs, and messages not sent yet."""
+    """A worker process as seen from the user's process: its channel, its slabs, and messages not sent yet.
+
+    A slab is a reusable piece of memory.
+    """
 
     def __init__(self, number: int, channel: Channel, slabs: WorkerSlabs) -> None:
         self.number = number
@@ -160,7 +168,10 @@ class ProcessTransport(Transport):
         return events
 
     def _return_slabs(self) -> None:
-        """Tell workers which leases have ended, so that they use these slabs again while they are in the caches."""
+        """Tell workers which leases have ended, so that they use these slabs again while they are in the caches.
+
+        A slab is a reusable piece of memory. A lease is the right to use a slab.
+        """
         for worker in self._workers.values():
             if worker.slabs.released:
                 self._post(worker, Returned(worker.slabs.take_released()))
@@ -217,7 +228,7 @@ class ProcessTransport(Transport):
         self._forget(worker.slabs.drop())
 
     def _forget(self, slabs: Sequence[SlabName]) -> None:
-        """Note that slabs no longer exist, for all workers that were sent them."""
+        """Note that slabs (reusable pieces of memory) no longer exist, for all workers that were sent them."""
         for worker in self._workers.values():
             worker.slabs.forget(slabs)
 

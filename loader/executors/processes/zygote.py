@@ -238,7 +238,7 @@ def _keep_freed_memory() -> None:
 
 
 class WorkerProcess:
-    """A worker process: its channel, its slabs, and the tasks that it was sent."""
+    """A worker process: its channel, its slabs (reusable pieces of memory), and the tasks that it was sent."""
 
     def __init__(self, number: int, channel: Channel, setup: WorkerSetup, pipeline: Pipeline) -> None:
         self._number = number
@@ -266,7 +266,10 @@ class WorkerProcess:
                 raise self._trouble
 
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Allocate the memory of a batch, after receiving the messages about slabs that were released meanwhile."""
+        """Allocate the memory of a batch, after receiving the messages about slabs that were released meanwhile.
+
+        A slab is a reusable piece of memory.
+        """
         if self._trouble is None:
             try:
                 self._take_messages()
@@ -281,7 +284,7 @@ class WorkerProcess:
     def _take_message(self) -> bool:
         """Receive a message. Return True if there was one, False at the channel's end.
 
-        It has released slabs, or tasks, whose records begin to be read.
+        It has released slabs (reusable pieces of memory), or tasks, whose records begin to be read.
         """
         received = self._channel.receive()
         if received is None:

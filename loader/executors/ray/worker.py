@@ -39,7 +39,7 @@ from .agreement import Begun, identity_of, release_here
 
 # Chosen: the limit for arrays that get no place on slabs.
 IN_THE_PICKLE = 512
-"""Bytes below which an array is copied into the pickle of a block."""
+"""Bytes below which an array is copied into the pickle of a block (the rows of one task)."""
 
 # Chosen: the copy of larger rows costs more.
 STACKED_BELOW = 16 << 10
@@ -153,7 +153,10 @@ Fetch: TypeAlias = "Callable[[RayRows], list[Any] | None]"
 
 
 class RayRows:
-    """Rows of a block in the object store. When they are loaded, their arrays are views of the store."""
+    """Rows of a block in the object store. When they are loaded, their arrays are views of the store.
+
+    A block has the rows that one task returned.
+    """
 
     def __init__(self, reference: Any, node: str, gone: Set[str], fetch: Fetch) -> None:
         self.reference = reference

@@ -49,7 +49,7 @@ class OngoingRead(NamedTuple):
 
 
 class Reads:
-    """Queue of the spans to read, in the order of reading.
+    """Queue of the spans (ranges of consecutive positions) to read, in the order of reading.
 
     Args:
         readers: largest number of concurrent readers.
@@ -76,7 +76,7 @@ class Reads:
         self.closed = False
 
     def add(self, reading: Reading) -> Reading:
-        """Add a span at the end of the queue, and return it."""
+        """Add a span (consecutive positions) at the end of the queue, and return it."""
         with self._lock:
             self._spans.append(reading)
             self._waiting += reading.count
@@ -85,7 +85,7 @@ class Reads:
         return reading
 
     def ask(self, reading: Reading) -> bool:
-        """Move a span to the front of the queue, because a worker waits for it.
+        """Move a span (consecutive positions) to the front of the queue, because a worker waits for it.
 
         Returns True if the calling thread now counts as a reader and must call `work_here`.
         """
@@ -185,7 +185,7 @@ class Reads:
             return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
-        """Begin at most `most` records of the first span, and return them as a piece."""
+        """Begin at most `most` records of the first span (consecutive positions), and return them as a piece."""
         start = reading.begun
         stop = reading.begun = min(start + most, reading.count)
         if stop == reading.count:
@@ -271,6 +271,8 @@ class ReadAhead:
     At most `num_threads` reads run at a time, or `prefetch_buffer_size` reads if the source is
     asynchronous. Of records that no worker waits for, at most `prefetch_buffer_size`, with
     `prefetch_buffer_bytes` bytes, are read or being read.
+
+    A span is a range of consecutive positions.
     """
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
@@ -296,7 +298,7 @@ class ReadAhead:
         return bool(self._sources)
 
     def begin(self, task: Any) -> RecordsAhead | None:
-        """Begin to read the records of a span.
+        """Begin to read the records of a span (consecutive positions).
 
         Return a function that waits for them; None if they are not read ahead.
         """
@@ -317,7 +319,10 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """Return True if the worker itself reads a span of this number of records, when it needs them."""
+        """Return True if the worker itself reads a span of this number of records, when it needs them.
+
+        A span is a range of consecutive positions.
+        """
         if leaf not in self._sources:
             return True
         return self._in_place and leaf not in self._by_coroutines and self._paces[leaf].is_in_place(count)

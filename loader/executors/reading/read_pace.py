@@ -23,7 +23,7 @@ PIECE_SECONDS = 1e-3
 
 # Chosen: far more than a call costs, far less than a step.
 JOINED_SECONDS = 10e-3
-"""Seconds that a call which reads records of several spans may take."""
+"""Seconds that a call which reads records of several spans (ranges of consecutive positions) may take."""
 
 # A hand-over takes as long. Measured in memory.
 QUICK_CALL_SECONDS = 50e-6
@@ -39,7 +39,10 @@ WAITING_SECONDS, WAITING_SHARE = 5e-6, 0.25
 
 # Measured with ArrayRecord.
 USED_SHARE = 1 / 2
-"""Reading ahead pays if the use of a span's records takes at least this share of the time of their read."""
+"""Reading ahead pays if the use of a span's records takes at least this share of the time of their read.
+
+A span is a range of consecutive positions.
+"""
 
 # Another program may cause a single short wait.
 LONG_WAIT_SECONDS = 1e-3
@@ -170,7 +173,10 @@ class ReadPace:
             self._used = used if self._used is None else self._used + (used - self._used) * NEWEST
 
     def note_given(self, count: int) -> None:
-        """Note that a span of `count` records was handed to the thread that needed it."""
+        """Note that a span of `count` records was handed to the thread that needed it.
+
+        A span is a range of consecutive positions.
+        """
         self._given = perf_counter(), count
 
     def note_bytes(self, count: int, nbytes: float) -> None:
@@ -182,9 +188,9 @@ class ReadPace:
         """Return the length of the next piece.
 
         If records are read one by one, a piece takes about `PIECE_SECONDS`; the first piece has one
-        record. Otherwise it is a share of the span, or more if other spans also wait. If a call may
-        join spans, the piece may continue past the end of the span, as far as there is room and the
-        call takes at most `JOINED_SECONDS`.
+        record. Otherwise it is a share of the span (consecutive positions), or more if other spans
+        also wait. If a call may join spans, the piece may continue past the end of the span, as far
+        as there is room and the call takes at most `JOINED_SECONDS`.
 
         Args:
             count: records of the span in which the piece begins.
@@ -204,8 +210,9 @@ class ReadPace:
     def is_worth_a_call(self, room: int, capacity: int) -> bool:
         """Return True if a call should begin although no worker waits for its records.
 
-        If calls join spans, there must be room for half of a call's share, so that calls do not
-        become short. `room` is the number of records that may be begun now, of `capacity` in all.
+        If calls join spans (ranges of consecutive positions), there must be room for half of a
+        call's share, so that calls do not become short. `room` is the number of records that may be
+        begun now, of `capacity` in all.
         """
         return room > 0 and (not self.joins or 2 * room * (self._calls or 1) >= capacity)
 

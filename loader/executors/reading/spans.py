@@ -26,15 +26,15 @@ Keys = NDArray[np.int64]
 
 
 class ReadQueue(Protocol):
-    """Interface of a queue of spans with its readers."""
+    """Interface of a queue of spans (ranges of consecutive positions) with its readers."""
 
     closed: bool
 
     def add(self, reading: Reading) -> Reading:
-        """Add a span at the end of the queue, and return it."""
+        """Add a span (consecutive positions) at the end of the queue, and return it."""
 
     def ask(self, reading: Reading) -> bool:
-        """Move a span to the front of the queue, because a worker waits for it.
+        """Move a span (consecutive positions) to the front of the queue, because a worker waits for it.
 
         Returns True if the calling thread must call `work_here`.
         """
@@ -50,7 +50,7 @@ class ReadQueue(Protocol):
 
 
 class Reading:
-    """The records of a span, which arrive piece by piece.
+    """The records of a span (consecutive positions), which arrive piece by piece.
 
     `read` is a function of keys that returns records, or an awaitable of them for an asynchronous
     source.
@@ -116,6 +116,8 @@ class InPlace(NamedTuple):
     The worker counts as a reader meanwhile. If there is the largest number of readers already,
     these read the first records, too.
 
+    A span is a range of consecutive positions.
+
     Attributes:
         reads: queue of the readers.
         read: function of keys that returns records.
@@ -131,7 +133,10 @@ class InPlace(NamedTuple):
     rest: Reading | None = None
 
     def records(self) -> ReadRecords | None:
-        """Return the records of the span; None if the worker has to read all of them. Called once."""
+        """Return the records of the span; None if the worker has to read all of them. Called once.
+
+        A span is a range of consecutive positions.
+        """
         if self.rest is None and self.pace.step(len(self.keys)) == len(self.keys) and self.reads.enter():
             return self._read_here(self.keys)
         parts = [*self._parts(), *([] if self.rest is None else [(self.rest.count, self.rest.records())])]
@@ -186,7 +191,10 @@ def _joined(parts: Sequence[tuple[int, ReadRecords | None]]) -> ReadRecords:
 
 
 class Piece(NamedTuple):
-    """Range `[start, stop)` of a span's records, which one call reads."""
+    """Range `[start, stop)` of a span's records, which one call reads.
+
+    A span is a range of consecutive positions.
+    """
 
     reading: Reading
     start: int
@@ -203,7 +211,7 @@ class Piece(NamedTuple):
 
 
 class ReadCall:
-    """A read in one call: pieces of one or several spans of a source."""
+    """A read in one call: pieces of one or several spans (ranges of consecutive positions) of a source."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces

@@ -52,7 +52,7 @@ def planned_packs(
 
 
 def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
-    """Return the leaf of one epoch. Packing begins anew with this epoch."""
+    """Return the leaf (a source with its sampler) of one epoch. Packing begins anew with this epoch."""
     order, source = cast(PackedOrder, leaf.sampler), cast(PackedSource, leaf.source)
     documents = OneEpoch(order.documents, epoch, order.documents.epoch_length)
     balance: Any = documents.balance

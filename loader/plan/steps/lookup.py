@@ -75,6 +75,8 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     """Return the epoch of each part of a mix, or of each joined stream, at the record before a cursor.
 
+    A cursor is a place in the stream.
+
     Raises:
         AttributeError: the pipeline is neither a mix nor a join.
     """
@@ -87,6 +89,8 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     """Return the number of records of each part of a mix, or of each joined stream, before a cursor, in all shards.
+
+    A cursor is a place in the stream.
 
     Raises:
         AttributeError: the pipeline is neither a mix nor a join.
@@ -164,6 +168,9 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """Return the leaf and the stage of a pipeline whose steps are known without reading.
 
     `name` is the caller's, for errors.
+
+    A stage is a group of operations that run together in one task. A leaf is a source with its
+    sampler.
 
     Raises:
         TypeError: an operation decides which records are in an element.

@@ -278,7 +278,10 @@ class StepChain:
             push(element)
 
     def _push_all(self, inputs: Inputs) -> None:
-        """Push all inputs in one call, into the memory of batches or into the block's rows."""
+        """Push all inputs in one call, into the memory of batches or into the block's rows.
+
+        A block has the rows that one task returned.
+        """
         passage = FusedMapFilter(self._plain, inputs.elements, inputs.count)
         try:
             if self._take_all is None:
@@ -360,7 +363,10 @@ class StepChain:
 
     @property
     def _joined(self) -> str:
-        """Return the names, or else the numbers, of the datasets that are joined before this stage."""
+        """Return the names, or else the numbers, of the datasets that are joined before this stage.
+
+        A stage is a group of operations that run together in one task.
+        """
         join = self._pipeline.join_below(self._stage)
         return first_few(join.names or range(len(join.inputs)))
 
@@ -380,7 +386,11 @@ class StepChain:
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """Return a block with the failure, and with the rows made before it, including those of the failing unit."""
+        """Return a block with the failure, and with the rows made before it, including those of the failing unit.
+
+        A unit is the group of inputs that make one output. A block has the rows that one task
+        returned.
+        """
         if self._tags is not None:
             self._tags.open = bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit
         return self._block(Failure(error))

@@ -1,4 +1,4 @@
-"""Elements that are pushed into the steps of a stage, and their positions."""
+"""Elements that are pushed into the steps of a stage (operations that run in one task), and their positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class Inputs:
-    """Elements to push into a stage, with the positions and tags of their records."""
+    """Elements to push into a stage, with the positions and tags (numbers of records) of their records.
+
+    A stage is a group of operations that run together in one task.
+    """
 
     elements: Iterator[Any]  # tells exactly how many are left
     count: int  # of the elements
