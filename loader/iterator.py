@@ -70,10 +70,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
     Use it from one thread at a time. If an operation raises an exception, the state is still that after the last
-    element
-    delivered, so the next `next` tries the same element again. `set_state` moves to another position. To stop its
-    threads
-    at once, close it, use it as a context manager, or delete it.
+    element delivered, so the next `next` tries the same element again. `set_state` moves to another position. To stop
+    its threads at once, close it, use it as a context manager, or delete it.
     """
 
     _asked_as = "DataLoaderIterator"
@@ -233,8 +231,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
         Raises:
             CheckpointError: the bytes are not a state, or belong to another source, sampler, shard or list of
-                operations.
-                The iterator keeps its position.
+                operations. The iterator keeps its position.
         """
         self._go_to(LoaderState.from_json(state), strict)
 
@@ -242,18 +239,15 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         """Continue a run of another number of shards: deliver, once, each record that none of them delivered.
 
         Each new shard calls this with the states of all former shards, which may be at different steps. If they are
-        at equal
-        steps and the global batch size is unchanged, the same global batches follow. Nothing is read for that, with
-        one
-        exception: if a shard was inside a window or batch made from the output of a `Filter` or `FlatMap`, this is
-        read.
+        at equal steps and the global batch size is unchanged, the same global batches follow. Nothing is read for
+        that, with one exception: if a shard was inside a window or batch made from the output of a `Filter` or
+        `FlatMap`, this is read.
 
         Args:
             states: results of `get_state` on each of the former shards, in any order.
             strict: as in `set_state`.
             equal_steps: True restores from the state of any one shard, if all shards were at the same step and none
-                had
-                ended. Not for pipelines whose operations drop, multiply or pack records.
+                had ended. Not for pipelines whose operations drop, multiply or pack records.
 
         Raises:
             CheckpointError: a state is missing, or is from another run or pipeline. The iterator keeps its position.

@@ -28,26 +28,19 @@ class ReadOptions:
     """Limits of reading ahead, for sources that wait for disks or networks: numbers of threads, records and bytes.
 
     The limits hold for each process that works: each worker process or actor; or, with `worker_count=0` or worker
-    threads,
-    the user's process as a whole. Records that cost next to nothing are read by the thread that needs them, whatever
-    the
-    options are. The loader measures this while it runs.
+    threads, the user's process as a whole. Records that cost next to nothing are read by the thread that needs them,
+    whatever the options are. The loader measures this while it runs.
 
     Attributes:
         num_threads: number of concurrent reads, for any batch size (default 16). 0: read records when they are
-            needed. A
-            source may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
+            needed. A source may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
         prefetch_buffer_size: maximum number of records that are read ahead or are being read (default 500); 0 for
-            none.
-            For asynchronous sources it also limits concurrent reads. Batches by budget are read whole, at least one
-            by each
-            thread. A number smaller than `num_threads` leaves some threads idle, and causes a warning.
+            none. For asynchronous sources it also limits concurrent reads. Batches by budget are read whole, at least
+            one by each thread. A number smaller than `num_threads` leaves some threads idle, and causes a warning.
         prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at
             whichever limit is reached first. One read may exceed it. It is also the limit for all batches together
-            that
-            worker processes make ahead of your loop, but each worker may always have one. Until the first batches
-            show
-            their size, each worker makes as many as `worker_buffer_size` says.
+            that worker processes make ahead of your loop, but each worker may always have one. Until the first
+            batches show their size, each worker makes as many as `worker_buffer_size` says.
 
     Raises:
         ValueError: a number of threads or records is negative, or the number of bytes is not positive.
@@ -108,14 +101,12 @@ class Auto:
     """Number of workers that is found while the stream runs, for `worker_count`. "auto" means `Auto()`.
 
     The search begins with no worker, or with one. More are tried as long as the stream gets faster and your loop has
-    to
-    wait; then longer buffers are tried. The search ends after at most 30 seconds, not counting pauses such as
+    to wait; then longer buffers are tried. The search ends after at most 30 seconds, not counting pauses such as
     compilation. The stream is the same with any number of workers.
 
     Attributes:
         most: maximum number of workers. The default is four for each CPU, but at most 32, or one for each CPU if that
-            is
-            more. Work that waits for disks or networks can use more workers than there are CPUs.
+            is more. Work that waits for disks or networks can use more workers than there are CPUs.
         most_bytes: maximum bytes of memory that worker processes share with yours, for batches on their way. None
             (default): no limit.
 

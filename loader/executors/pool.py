@@ -122,7 +122,11 @@ class _Worker(Generic[J]):
     late: J | None = None  # the job for which it is being killed
 
     def has_room(self, job: Job, depth: int) -> bool:
-        """Return True if the worker may get a job. A job at which a worker ended needs one without other jobs."""
+        """Return True if the worker may get a job.
+
+        A worker has at most `depth` messages of jobs. A job at which a worker has ended gets a worker for itself
+        alone.
+        """
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)
 
@@ -364,7 +368,7 @@ class WorkerPool(Generic[J]):
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _forget(self, worker: int) -> _Worker[J]:
-        """Remove a worker and return its record. If too few would be left, one that was to be killed stays."""
+        """Remove a worker and return its record. If too few workers would be left, a surplus worker is kept."""
         gone = self._workers.pop(worker)
         self._leaving.discard(worker)
         if self._leaving and len(self._workers) - len(self._leaving) < self._worker_count:

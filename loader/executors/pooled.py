@@ -77,7 +77,7 @@ class PooledHandle(Job):
         return block
 
     def _has_come(self) -> bool:
-        """Return True if the result is there. A failed task gets that of its first input that ended a worker."""
+        """Return True if the result is there. A failed task has the result of its first input at fault."""
         if self.block is None and self.suspects:
             self.block = next((one.block for one in self.suspects if one.gave_up), None)
             if self.block is None and all(one.block is not None for one in self.suspects):
@@ -369,7 +369,7 @@ class PooledExecutor(Executor):
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
-        """Run each input of a failed task alone, so that the error names the one at fault. The results are dropped."""
+        """Run each input of a failed task alone, so that the error names the input at fault. Drop the rows."""
         handle.gave_up = f"{reason}, in {self._last_hang}," if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
         handle.suspects = [self._suspect(handle, one) for one in inputs] if len(inputs) > 1 else ()
@@ -379,7 +379,7 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return the handle of one input of a failed task. If it ends a worker once, it is at fault."""
+        """Return the handle (the result to come) of one input of a failed task. If it ends a worker once, it is at fault."""
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect

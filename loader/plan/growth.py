@@ -136,18 +136,17 @@ def order_of(leaf: Leaf) -> ChangingSampler:
 
 
 def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | MixLooks:
-    """Return the positions, from `begin` on, at which a run checks if the source or its parts have more records."""
+    """Return the positions, from position `begin` on, at which a run checks for appended records in a source or its parts."""
     if isinstance(leaf.sampler, MixSampler):
         return MixLooks(growth, leaf.sampler, growing_parts(leaf.source), begin)
     return SourceLooks(growth, order_of(leaf), begin)
 
 
 def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeline:
-    """Return the pipeline as its loader made it, over these generations of its source or of the parts of a mix.
+    """Return the pipeline as its loader made it, but over other generations of its source, or of parts of a mix.
 
-    A single source has the name `ONLY`.
-
-    A generation is a version of the source's files.
+    A generation is a version of the source's files. `generations` has the number of the generation
+    by the name of the part; a single source has the name `ONLY`.
     """
     leaf, mix = pipeline.leaf, pipeline.leaf.sampler
     if not isinstance(mix, MixSampler):

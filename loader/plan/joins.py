@@ -62,10 +62,14 @@ class JoinPolicy:
         return None
 
     def ended(self, note: JoinState, number: int) -> JoinState | None:
-        """Return the state after input `number`, whose row is next, has ended; None if that ends the join.
+        """Return the state after the end of an input; None if the whole join ends with it.
+
+        Args:
+            note: state in which the next row was to come from this input.
+            number: number of the input.
 
         Raises:
-            JoinError: the input may not end here.
+            JoinError: the rule does not allow that this input ends here.
         """
         return None
 

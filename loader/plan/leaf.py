@@ -38,7 +38,7 @@ class Leaf:
 
     @property
     def in_order(self) -> bool:
-        """True if the source has no random access: it is read from its beginning, or from a state of its own."""
+        """Return True if the source has no random access: it is read from its beginning, or from a state of its own."""
         return bool(getattr(self.source, "in_order", False))
 
     @property
@@ -48,7 +48,7 @@ class Leaf:
 
     @property
     def plans_batches(self) -> bool:
-        """True if the order consists of planned batches.
+        """Return True if the order consists of planned batches.
 
         It then depends on the number of shards, and has its own history.
         """
@@ -56,7 +56,7 @@ class Leaf:
 
     @property
     def of_several(self) -> bool:
-        """True if each key stands for several records, because batches or rows were planned from lengths."""
+        """Return True if each key stands for several records, because batches or rows were planned from lengths."""
         return hasattr(self.source, "records_of")
 
     @property
@@ -82,7 +82,7 @@ class Leaf:
 
     @cached_property
     def dealing(self) -> Dealing | None:
-        """The order of a run whose shards get records of equal cost; None if records are not balanced."""
+        """Order in which shards get records of equal cost; None if records are not balanced by cost."""
         blocks, balance = self.lineage.blocks, getattr(self.sampler, "balance", None)
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
@@ -93,7 +93,7 @@ class Leaf:
 
     @property
     def block_size(self) -> int:
-        """Number of local positions to ask for at a time, where any number works."""
+        """Number of local positions to ask for at once, if the caller may choose any number."""
         if self.dealing is None or self.lineage.blocks is None:
             return self.sampler.block_size
         return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.sampler.block_size)
@@ -136,13 +136,17 @@ class Leaf:
         return places if self.dealing is None else self.dealing.positions(places)
 
     def places(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the places `int64[stop - start]` at local positions: global positions before balancing by cost."""
+        """Return the places `int64[stop - start]` at local positions `[start, stop)`.
+
+        A place is a global position in the order before records are balanced by cost.
+        """
         return self.places_of(np.arange(start, stop, dtype=np.int64))
 
     def places_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places `int64[n]` at local positions: global positions before balancing by cost.
+        """Return the places `int64[n]` at local positions.
 
-        A later local position has a higher place, except after a run on another number of shards.
+        A place is a global position in the order before records are balanced by cost. A later local
+        position has a higher place, except after a run on another number of shards.
         """
         if self.plans_batches:
             first: int = self.sampler.first_position  # type: ignore[attr-defined]
@@ -181,7 +185,7 @@ class Leaf:
         return isinstance(self.source, MixedSource)
 
     def by_part(self, keys: NDArray[np.int64]) -> Any:
-        """Return record keys in the user's terms: for a mix, by part; for planned batches, those of records."""
+        """Return record keys in the form that users see: for a mix, by part; for planned batches, the keys of their records."""
         if self.of_several:
             return self.source.records_of(keys)
         return self.source.by_part(keys) if self.has_parts else keys
@@ -200,7 +204,7 @@ class Leaf:
         return mix.part_epochs(self._place(local)) if self.total else dict.fromkeys(mix.names, 0)
 
     def part_records(self, local: int) -> dict[str, int]:
-        """Return the number of records of each part of a mix before a local position, in all shards.
+        """Return, for each part of a mix, the number of its records, of all shards, before a local position.
 
         Raises:
             AttributeError: the leaf is not a mix.
@@ -211,7 +215,7 @@ class Leaf:
         return mix.part_records(self.before(local))
 
     def before(self, local: int) -> int:
-        """Return the number of records before a local position, in all shards."""
+        """Return the number of records, of all shards, that come before a local position of this shard."""
         return self._place(local - 1) + 1 if local > 0 else 0
 
     def _mix(self, refusal: str) -> MixSampler:

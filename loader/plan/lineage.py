@@ -29,9 +29,9 @@ Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class ReshardHistory:
-    """The order of what is left to read after earlier runs.
+    """The order of the positions that earlier runs, on other numbers of shards, have left to read.
 
-    Each run read a part of what the one before it had left.
+    Each of these runs read a part of the positions that the run before it had left.
     """
 
     total: int = 0  # positions of the sampler, of all shards, in the first of these runs
@@ -56,7 +56,10 @@ class ReshardHistory:
 
     @cached_property
     def dense_from(self) -> tuple[int, int]:
-        """Tuple (index, number). From this index on, the order only adds this number to an index."""
+        """Pair (index, number): from this index on, the position at an index is the index plus this number.
+
+        Indices count the positions that are left.
+        """
         index = offset = 0
         for order in self.orders:
             index = max(order.dense_index, index - order.offset)
@@ -65,20 +68,20 @@ class ReshardHistory:
 
     @property
     def is_possible(self) -> bool:
-        """True unless a run claims to have read more than there was."""
+        """Return True if no run claims to have read more positions than there were."""
         return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
     def hangs_on_end(self) -> bool:
-        """True if the order of what is left would be different if there were more positions."""
+        """Return True if the order of the positions that are left depends on the number of all positions."""
         return any(order.hangs_on_end for order in self.orders)
 
     def length(self, total: int) -> int:
-        """Return the number of positions that are left; `total` if there was no earlier run."""
+        """Return the number of positions that are left, of `total` positions; `total` if there was no earlier run."""
         return self.orders[-1].length if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions at indices into what is left."""
+        """Return the global positions at indices. Index 0 is the first position that is left to read."""
         for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices
@@ -124,9 +127,9 @@ class ReshardHistory:
         return dataclasses.replace(self, total=whole.total, layers=brief, skips=kept, within_shard=False)
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
-        """Return the history with other blocks for balancing what is left.
+        """Return the history with other blocks, within which the remaining records are balanced by cost.
 
-        Returns it unchanged if what is left does not consist of whole blocks.
+        Returns it unchanged if the remaining positions do not consist of whole blocks.
         """
         if blocks is self.blocks is None:
             return self
@@ -138,10 +141,10 @@ class ReshardHistory:
         return dataclasses.replace(self, blocks=None if blocks is None else blocks._replace(first=offset))
 
     def collapsed(self) -> tuple[tuple[Layer, ...], int]:
-        """Return the same order in a shorter form, if all shards have read beyond some part.
+        """Return the same order in a shorter form, without the part that all shards have read.
 
         Returns:
-            The layers, and a global position below which nothing is left.
+            The layers (one for each run), and a global position below which nothing is left.
         """
         brief: list[Layer] = []
         lowest = 0  # index into what is at hand, below which nothing is left

@@ -47,7 +47,10 @@ BLOCK = 1024
 
 
 class _Block(NamedTuple):
-    """The inputs of consecutive rows from `first` on, when the inputs in `ends` have ended."""
+    """The inputs from which consecutive rows come, from row `first` on.
+
+    `ends` says which inputs have ended, and where.
+    """
 
     first: int
     ends: JoinState
@@ -119,7 +122,7 @@ class MixRows(JoinPolicy):
         return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Return True if these inputs may have ended at these rows, one after the other."""
+        """Return True if it is possible that these inputs ended at these rows, one after the other."""
         order: RowOrder | None = self.order
         for number, place in zip(numbers, places):
             order = order.without(number, place) if order is not None and number < len(order.names) else None

@@ -55,16 +55,19 @@ class Stage:
 
     @property
     def group(self) -> int:
-        """Number of rows in a task about rows: one unit; if units are single rows, enough to be worth a task."""
+        """Number of rows in a task that gets rows: one unit.
+
+        If a unit is a single row, several rows, so that a task is worthwhile.
+        """
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
-        """Return `length` inputs or, if fewer, as many whole units as fit into `most`; at least one unit."""
+        """Return `length`, or fewer inputs: as many whole units as fit into `most` inputs, but at least one unit."""
         return min(length, max(most // self.unit, 1) * self.unit)
 
     @cached_property
     def groups(self) -> bool:
-        """True if one of the operations makes one output of several inputs."""
+        """Return True if one of the operations makes one output of several inputs."""
         return any(operation.takes is not None for operation in self.operations)
 
     @cached_property
@@ -75,7 +78,7 @@ class Stage:
 
     @cached_property
     def one_to_one(self) -> bool:
-        """True if every unit gives exactly one output."""
+        """Return True if every unit gives exactly one output."""
         return all(operation.one_to_one for operation in self.operations)
 
     @cached_property
@@ -97,7 +100,7 @@ class Stage:
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Return the number of inputs without a remainder at the end whose results would be dropped."""
+        """Return how many of the first `inputs` inputs are used; the others are dropped as the remainder of a batch."""
         count, unit, useful = inputs, 1, inputs
         for operation in self.operations:
             whole, rest = divmod(count, operation.takes or 1)
@@ -108,9 +111,10 @@ class Stage:
         return useful
 
     def starved(self, inputs: int) -> tuple[Operation, int]:
-        """Return the first operation that drops everything made of so few inputs, and how many elements it gets.
+        """Return the operation that drops all results of these inputs, and the number of elements that it gets.
 
-        None of the inputs may be `useful`.
+        It drops them because they are too few for one output. To be called only if `useful(inputs)`
+        is 0.
         """
         for operation in self.operations:
             whole, rest = divmod(inputs, operation.takes or 1)

@@ -32,11 +32,11 @@ _FOLDERS = tuple(
 )
 
 READING, SAMPLER = "reading", "the sampler"
-"""Names in error notes for failures outside operations: those of the source, and those of the sampler."""
+"""Subjects of error notes for failures outside operations: the first for the source, the second for the sampler."""
 
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
-    """Return a name of an operation for error notes; "an operation" if `number` is None (unknown)."""
+    """Return the name of operation `number` for error notes; "an operation" if `number` is None (unknown)."""
     return "an operation" if number is None else f"operation {number}, {short_repr(pipeline.operations[number])},"
 
 
@@ -52,7 +52,7 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Describe a record's place in words: its key, its global position in the leaf, and its file if known.
+    """Describe in words where a record is: its key, its global position in the leaf, and its file if known.
 
     A leaf is a source with its sampler.
     """
@@ -107,7 +107,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 
 
 def told(error: Exception) -> str:
-    """Return one line of text about a failure whose record is left out."""
+    """Return one line of text about a failure whose record is skipped."""
     notes = " ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
@@ -124,7 +124,8 @@ def forget(error: BaseException | None) -> None:
 def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
     """Return the keys of the records that a task works on.
 
-    The list is empty for rows of a join of streams, because their records are not known.
+    The list is empty for rows of a join of streams, because their records are not known. `blocks`
+    are the blocks (rows of one task each), by number, that a task about rows refers to.
     """
     if isinstance(task, SpanTask):
         leaf = pipeline.every_leaf[task.leaf]
@@ -137,7 +138,7 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 
 
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
-    """Return the keys of the records that `tags` name, each record once."""
+    """Return the keys of records that are given by their tags (numbers of records). Each key is returned once."""
     places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
     return [key for leaf, position in places for key in users_keys(leaf, np.array([position], dtype=np.int64))]
 
@@ -160,10 +161,9 @@ def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
     """Return the block of a task that ended its workers too often and is not tried again.
 
-    The block has a WorkerCrashedError, or only a note that the records are skipped if `on_error`
-    allows that.
-
-    A block has the rows that one task returned.
+    The block (the rows of one task) has no rows. Its failure is a WorkerCrashedError; or, if
+    `on_error` skips the records, it has a note about them instead. `reason` says how the last
+    worker ended.
     """
     in_words = task_in_words(task, blocks, pipeline)
     error = WorkerCrashedError(f"a worker {reason} at the same task: {in_words}.")
@@ -175,7 +175,10 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
 
 
 def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
-    """Describe a task by the positions and record keys it works on. `blocks` holds the rows that it names."""
+    """Describe a task by the positions and record keys it works on.
+
+    `blocks` are the blocks (rows of one task each), by number, that a task about rows refers to.
+    """
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
         leaf = pipeline.every_leaf[task.leaf]

@@ -18,11 +18,10 @@ from .tasks import Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the tag of each row of a group, and the row's number among the rows of its position.
+    """Return the tag of each row of a group, and the row's number among the rows of the same position.
 
-    With `order`, both are returned in that order.
-
-    A tag is a number that names a record.
+    A tag is a number that names a record. If `order` is not None, it holds indices of rows, and
+    both results are in the order of these indices.
     """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:

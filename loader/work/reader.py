@@ -28,7 +28,7 @@ from .tasks import ReadRecords, SpanTask
 
 # Measured with a mix of 35 columns and two workers.
 ENOUGH = 8192
-"""Number of positions from which on the keys of a task are computed at once, without keys of later tasks."""
+"""Number of positions of a task from which on only its own keys are computed at once, and no later ones."""
 
 
 class KeyBlocks:
@@ -52,8 +52,8 @@ class KeyBlocks:
     def expect(self, count: int) -> None:
         """Announce that the next `count` positions will be asked for.
 
-        If `count` is at least `ENOUGH`, only these are computed in advance, because the positions
-        after them belong to other workers.
+        If `count` is at least `ENOUGH`, only the keys of these positions are computed in advance,
+        because the positions after them belong to other workers.
         """
         self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
@@ -67,9 +67,10 @@ class KeyBlocks:
         return keys[start - first : stop - first]
 
     def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Return the start and the keys of a block from `start`.
+        """Compute the keys of a block of positions that begins at `start` and reaches at least to `stop`.
 
-        If the sampler fails for a position after `stop`, the keys of `[start, stop)` alone.
+        Returns `start` and the keys. If the sampler fails for a position after `stop`, only the
+        keys of `[start, stop)` are returned.
         """
         last = max(min(start + self._ahead, self._leaf.total), stop)
         try:
@@ -131,10 +132,10 @@ class Reader:
         return self.read(self.keys(span))
 
     def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
-        """Complete the records that were read ahead, by reading the missing ones again.
+        """Complete the records of a span that were read ahead: read those again that could not be read.
 
-        Returns all records and None. If one fails again, returns the records before it, and its
-        exception.
+        Returns all records and None. If a record cannot be read again, returns the records before
+        it, and the exception.
         """
         records = read.records
         for start, stop in read.unread:
@@ -149,7 +150,7 @@ class Reader:
 
     @staticmethod
     def _after(records: Sequence[Any], read: tuple[Sequence[Any], Exception]) -> tuple[Sequence[Any], Exception]:
-        """Put records in front of the records of a failed read.
+        """Return the result of a failed read, with `records` in front of the records that it has.
 
         This is a function of its own, so that no variable of the caller's frame, which the
         traceback holds, keeps the exception.

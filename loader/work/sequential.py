@@ -113,7 +113,7 @@ def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
 
 @contextmanager
 def _here() -> Iterator[None]:
-    """Make loaders that the source itself iterates run in this thread, as if inside a task."""
+    """Return a context in which loaders that the source itself iterates run in this thread, as if inside a task."""
     token = INSIDE_A_TASK.set(True)
     try:
         yield

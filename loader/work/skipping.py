@@ -1,6 +1,7 @@
-"""Do a task again without the records that fail, for `on_error="skip"`.
+"""Run a failed task again without the records that fail, for `on_error="skip"`.
 
-In: a task and the block (the rows of one task) in which it failed. Out: a block without what fails.
+In: a task, and the block (the rows of one task) in which it failed. Out: a block with the rows of
+all other records.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from .explain import forget, keys_of, told
 from .tasks import Block, Blocks, Failure, GroupTask, RowOrigins, SpanTask, Task, input_count, single_rows
 
 RunPart = Callable[[Task], Block]
-"""Do a task of one position, or of one row, of the task that failed."""
+"""Function that runs a part of the failed task: the task of one position, or of one row."""
 
 
 def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Block, run_part: RunPart) -> Block:
-    """Do each position or row of a task on its own, and leave out those that fail.
+    """Run each position or row of a failed task alone, and leave out those that fail.
 
     Args:
-        pipeline: the pipeline.
-        task: the task.
-        blocks: the blocks that have the rows of a group.
-        failed: the block in which the task failed.
-        run_part: does one position or row.
+        pipeline: pipeline of the task.
+        task: task that failed.
+        blocks: blocks (rows of one task each), by number, that a task about rows refers to.
+        failed: block in which the task failed.
+        run_part: function that runs the task of one position or row.
 
     Returns:
-        A block of what did not fail. It ends at a failure that is to end the stream, if `on_error` says so of one.
+        A block with the rows of the positions that did not fail. If `on_error` does not skip one of
+        the failures, the block ends with this failure.
     """
     elements: list[Element] = []
     tags, skipped = RowOrigins(), []
@@ -53,9 +55,10 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
 
 
 def _one_by_one(pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart) -> Iterator[tuple[Task, Block]]:
-    """Give a task for each position or row, and its block; for a group that makes one unit, the block that failed.
+    """Yield the task of each position or row, and its block.
 
-    A unit is the group of inputs that make one output. A block has the rows that one task returned.
+    If all rows of the task make one unit (the inputs of one output), the task is not divided: the
+    task and the block in which it failed are yielded. A block has the rows that one task returned.
     """
     if isinstance(task, GroupTask) and (pipeline.stages[task.stage].groups or input_count(task) == 1):
         yield task, failed

@@ -87,13 +87,13 @@ class RowOrigins:
 
     Attributes:
         inputs: number of the position or row of the task that the row was made of; for a batch, of
-            one of those in it.
-        positions: global position of that input, or its tag in a pipeline with several leaves
-            (sources with their samplers).
-        rows: number of the row among all rows made of that position.
+            one of the positions or rows in the batch.
+        positions: global position of that input, or its tag (a number that names a record) in a
+            pipeline with several leaves (sources with their samplers).
+        rows: number of the row among all rows made of the same position.
         packed_rows: if the pipeline is traced, for each row of a `Pack` the documents of its window
             and the row's number there; otherwise empty.
-        open: True if the unit that made the last row failed after it.
+        open: True if the unit (the inputs of one output) that made the last row failed after it.
     """
 
     inputs: Ints = field(default_factory=_ints)

@@ -31,26 +31,33 @@ class MakesUnits(Protocol):
         """Return True if the records of a task are to be read by this thread, not by reader threads."""
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        """Return what makes the units of a task of columns quickly; None if each unit is a task of its own."""
+        """Return the object that makes the batches of a task straight from columns; None if each batch is a task of its own."""
 
     def run_unit(
         self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
     ) -> Block | None:
-        """Add the element of a unit, the next one of `units`, to `made`; return its block where more is to be told.
+        """Make the next element of a task, and append it to `made`.
 
-        A block has the rows that one task returned. A unit is the group of inputs that make one
-        output.
+        Args:
+            task: the part of the task that makes this element.
+            ahead: function that waits for its records, or None if they are not read ahead.
+            made: list to which the element is appended.
+            units: result of `column_units`, whose next batch is taken; None: it is made of records.
+
+        Returns:
+            None; or a block (the rows of one task) without rows that has a failure, times or
+            warnings.
         """
 
     def note_units(self, units: int, seconds: float) -> None:
         """Note that a task of this number of units took this number of seconds.
 
-        A unit is the group of inputs that make one output.
+        A unit is the group of inputs that make one element.
         """
 
 
 class ColumnUnits(NamedTuple):
-    """A task of batches of columns, each of which is an input of a chain and makes one element."""
+    """Batches of a task, made straight from columns, and the chain of operations that makes one element of each."""
 
     chain: StepChain
     batches: ColumnBatches
@@ -62,10 +69,10 @@ def _tell_nobody(task: SpanTask, block: Block | None) -> None:
 
 
 class InlineUnits:
-    """A task of several units. The object is also the handle of the task, and makes its elements.
+    """A task of several units, each of which makes one element when it is asked for.
 
-    A handle is the result of a task, now or later. A unit is the group of inputs that make one
-    output.
+    The object is also the task's handle (the result to come). A unit is the group of inputs that
+    make one element.
     """
 
     __slots__ = ("_begun", "_columns", "_count", "_executor", "_left", "_seconds", "_task", "_unit", "made", "note")
@@ -108,11 +115,13 @@ class InlineUnits:
         return SpanTask(stage, start, min(start + self._unit, self._task.stop), leaf)
 
     def _reading_of(self, task: SpanTask) -> RecordsAhead | None:
-        """Return the function that waits for the records of a unit, after the reading has begun.
+        """Begin to read the records of a unit.
+
+        Return the function that waits for them; None if they are not read ahead.
 
         If reader threads are used, the reading of all remaining units of the task begins at once.
 
-        A unit is the group of inputs that make one output.
+        A unit is the group of inputs that make one element.
         """
         if not self._begun:
             if self._executor.reads_in_place(task):
@@ -123,9 +132,11 @@ class InlineUnits:
 
 
 def has_units(pipeline: Pipeline) -> bool:
-    """Return True if elements are batches of consecutive positions, whose order is known from the beginning.
+    """Return True if elements are batches that a task may make one by one, when each is asked for.
 
-    Batches of columns without further operations are made several at a time: that takes less time than to ask for each.
+    This is so if the batches are made of consecutive positions whose order is known from the
+    beginning. It returns False for batches of columns without further operations: to make several
+    of these at once takes less time than to ask for each.
     """
     only_columns = pipeline.columns is not None and len(pipeline.operations) == 1
     if not pipeline.aligned or not pipeline.stages[0].groups or only_columns:

@@ -117,7 +117,7 @@ class Worker:
             self.busy = None
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        """Return the batches of a task of columns, for `run_unit`; None if each unit is to be read on its own."""
+        """Return the object that makes a task's batches one by one from columns, for `run_unit`; None if none can."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
@@ -130,9 +130,10 @@ class Worker:
     def run_unit(
         self, task: SpanTask, read_ahead: RecordsAhead | None, made: list[Element], units: ColumnUnits | None = None
     ) -> Block | None:
-        """Do a task of one unit of an aligned pipeline, the next one of `units`, and add its element to `made`.
+        """Run the task of one unit (the inputs of one element), and append its element to `made`.
 
-        Returns None, or a block without rows that has a failure, times or warnings.
+        With `units`, the element is made of the next batch of `units`. Returns None; or a block (the rows of one task)
+        without rows that has a failure, times or warnings.
         """
         stage, torch_is_new = task.stage, not self._torch.seen and "torch" in sys.modules
         if self._until_timed[stage] <= 1 or stage in self._unwatched or self._seeds_globals or torch_is_new:

@@ -154,7 +154,10 @@ class Reads:
         return room if first.pace.is_worth_a_call(room, capacity) else 0
 
     def _room(self, first: Reading) -> tuple[int, int]:
-        """Return the numbers of records that may be begun with no worker waiting: further ones now, and in all."""
+        """Return two numbers of records: those that may be begun now with no worker waiting, and the limit of these.
+
+        The limit is the largest number that may be begun or read ahead at a time.
+        """
         room, capacity = max(self._ahead - self._begun_ahead, 0), self._ahead
         each = first.pace.nbytes
         if each is None:

@@ -143,9 +143,9 @@ class InPlace(NamedTuple):
         return parts[0][1] if len(parts) == 1 else _joined(parts)
 
     def _parts(self) -> Iterator[tuple[int, ReadRecords | None]]:
-        """Read the first records in steps, and yield the length and the records of each step.
+        """Read the first records in steps. Yield, for each step, its number of records and the records.
 
-        If the source turns out to wait, readers read the remaining ones.
+        If a read has to wait for a disk or network, the readers read the remaining records.
         """
         step = self.pace.step(len(self.keys))
         for start in range(0, len(self.keys), step):

@@ -32,7 +32,11 @@ from ....samplers.protocol import ENDLESS
 Ints = NDArray[np.int64]
 
 DealtLayers = tuple[tuple[int, ...], ...]
-"""History: the first window and the positions before it; then, for each later run, the steps of its shards."""
+"""History of a run on several numbers of shards.
+
+The first item is the first window and the number of positions before it. Each further item belongs to an earlier run,
+and has the step at which each of its shards stopped.
+"""
 
 # The rest of windows is held in memory.
 MOST_STEPS_APART = 1 << 14
@@ -164,10 +168,10 @@ class BudgetOrder:
         return dataclasses.replace(self, shard_options=shard_options, layers=())
 
     def after(self, layers: Any, shard_options: ShardOptions) -> BudgetOrder:
-        """Return the order of a run that continues earlier runs with these layers.
+        """Return the order of a run on this shard that continues earlier runs. `layers` is the history of these runs.
 
         Raises:
-            CheckpointError: there cannot have been such runs.
+            CheckpointError: no such history is possible.
         """
         order = dataclasses.replace(self, shard_options=shard_options, layers=layers)
         try:
@@ -179,7 +183,7 @@ class BudgetOrder:
         return order
 
     def repeated(self, epochs: int | None) -> BudgetOrder:
-        """Return the same order with another number of epochs."""
+        """Return the same order with another number of epochs; None for an endless order."""
         return dataclasses.replace(self, epochs=epochs)
 
     def of_epoch(self, epoch: int) -> BudgetOrder:
@@ -189,7 +193,7 @@ class BudgetOrder:
 
     @property
     def _origin(self) -> int:
-        """Number of the first window."""
+        """Number of the first window of this run."""
         return (self.epoch or 0) * len(self.windows)
 
     def _steps_before(self, window: int) -> int:
@@ -212,7 +216,7 @@ class BudgetOrder:
         return former.left(runs[-1], self._shards)
 
     def left(self, reached: Sequence[int], shards: int) -> RunStart:
-        """Return the start of a run on `shards` shards, after the shards of this run stopped at the steps `reached`."""
+        """Return where a run on `shards` shards begins, if the shards of this run stopped at the steps `reached`."""
         first, position, begun = self.start
         last = max(reached)
         if last - min(reached) > MOST_STEPS_APART or (self._steps is not None and last > self._steps):
@@ -230,7 +234,10 @@ class BudgetOrder:
         return RunStart(window, position + sum(reached), self._dealt(left, shards, window))
 
     def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
-        """Divide batches among shards. Return keys `int64[steps, shards]`; empty batches fill up each shape."""
+        """Divide batches among shards. Return keys `int64[steps, shards]`.
+
+        At each step all shards get batches of one shape. Empty batches fill up the last step of each shape.
+        """
         taken = self.parts(keys)
         groups = [np.empty(0, np.int64)]
         for shape in range(len(self.windows.shapes.lengths)):
@@ -252,7 +259,7 @@ class BudgetOrder:
         return self.order_seed ^ STEPS_SEED
 
     def layers_after(self, reached: Sequence[int]) -> DealtLayers:
-        """Return the shortest history of a run after this one, whose shards stopped at the steps `reached`.
+        """Return the history of the next run, in its shortest form, if the shards of this run stopped at the steps `reached`.
 
         Raises:
             CheckpointError: a step is after the end.
@@ -275,7 +282,7 @@ class BudgetOrder:
         return (start, rest) if any(rest) else (start,)
 
     def _window_of(self, step: int) -> int:
-        """Return the number of the window of a step. The step must not be among the leftover ones at the beginning."""
+        """Return the number of the window of a step. The step must be after the batches that an earlier run left over."""
         first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
         return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
@@ -301,7 +308,10 @@ class BudgetOrder:
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys at steps of this run's own windows. `shard` is broadcast against the steps."""
+        """Return the keys of the batches that `shard` gets at steps, which must be after those that an earlier run left over.
+
+        `shard` is a number or an array that is broadcast against the steps.
+        """
         first, _, begun = self.start
         if not len(steps):
             return np.empty((*shard.shape[:-1], 0), np.int64)
@@ -314,7 +324,7 @@ class BudgetOrder:
         return self._key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
-        """Return the places of shuffled steps within their windows."""
+        """Return the places of shuffled steps within their windows. `sizes` are the numbers of steps of these windows."""
         result = np.empty_like(places)
         for size in distinct(sizes):
             chosen = sizes == size
@@ -361,7 +371,7 @@ class BudgetOrder:
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
         """Return step, shard and row of the record at a place of an epoch; None if it is in no batch.
 
-        The run is one from the beginning.
+        This holds for a run that began at the beginning, not for one that continues another run.
         """
         found = np.flatnonzero(self.windows.places == place)
         if not len(found):

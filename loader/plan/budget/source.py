@@ -88,7 +88,7 @@ class BudgetSource:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def place_of(self, record_key: int) -> int | None:
-        """Return the place of a record in an epoch; None if it has none."""
+        """Return the place of a record in an epoch; None if the record is in no epoch."""
         return self._input.place_of(record_key, len(self._lengths))
 
     def told(self, key: int) -> str:

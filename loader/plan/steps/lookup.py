@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """Return the number of elements of a stream; after a run on other shards, of what that run left.
+    """Return the number of elements of a stream. After a run on other shards, it is the number that this run left.
 
     Args:
         pipeline: pipeline of the stream.
@@ -57,7 +57,13 @@ def records_at(pipeline: Pipeline, step: int) -> Any:
 
 
 def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped: SkippedSteps) -> Any:
-    """Return the record keys of a step after a known one. `at` and `skipped` are as in `number_of`.
+    """Return the record keys of a step.
+
+    Args:
+        pipeline: pipeline of the stream.
+        step: number of the step.
+        at: local position and number of the same or an earlier step.
+        skipped: steps that are skipped.
 
     Raises:
         TypeError: an operation decides which records are in an element.

@@ -88,7 +88,11 @@ def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class SkippedSteps:
-    """The steps that a run skips."""
+    """The steps that a run skips.
+
+    A skipped step is absorbed if it has no positions any more: they left the order when the number
+    of shards changed.
+    """
 
     steps: Ranges = ()  # all of them
     absorbed: Ranges = ()  # those that take no positions any more, as they left the order when the shards changed
@@ -104,14 +108,14 @@ class SkippedSteps:
 
     @property
     def present(self) -> Ranges:
-        """The skipped steps that still have positions in the order."""
+        """The skipped steps that are not absorbed, i.e. still have positions in the order."""
         return without(self.steps, self.absorbed)
 
     def position_of(self, step: int, at: tuple[int, int], unit: int) -> int:
-        """Return the local position at which a later step begins.
+        """Return the local position at which a step begins.
 
         Args:
-            step: number of the step, which must not be absorbed.
+            step: number of the step. It must not be one of the absorbed steps.
             at: local position and number of an earlier step.
             unit: number of positions in a step.
         """
@@ -119,7 +123,10 @@ class SkippedSteps:
         return position + (step - known - count_of(self.absorbed, step) + count_of(self.absorbed, known)) * unit
 
     def positions(self, at: tuple[int, int], unit: int) -> Ranges:
-        """Return the local positions of the skipped steps after a known step. Arguments as for `position_of`."""
+        """Return the local positions of the skipped steps after a step whose position is known.
+
+        The arguments are those of `position_of`.
+        """
         return tuple(
             (self.position_of(max(start, at[1]), at, unit), self.position_of(stop, at, unit))
             for start, stop in self.present

@@ -99,13 +99,13 @@ class StepChain:
         self._inputs_per_unit //= batch_size
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
-        """Push the records of a span. With `read_failure`, `inputs` are those before it, and the block ends with it."""
+        """Push the records of a span (consecutive positions). If `read_failure` is given, the block ends with that failure."""
         return self._run(self.inputs_of_span(span, inputs), read_failure)
 
     def run_unit(
         self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None, made: list[Element]
     ) -> Block | None:
-        """Push the records of one element, and append the element to `made`. Return a block only on failure."""
+        """Push the records of one element, and append the element to `made`. Return None, or a block with the failure."""
         failed = self._push(self.inputs_of_span(span, inputs), read_failure)
         if failed is None:
             made += self._elements
@@ -114,7 +114,7 @@ class StepChain:
         return failed
 
     def push_next(self, inputs: Inputs, made: list[Element]) -> Block | None:
-        """Push the next one of several inputs, and move its element to `made`; return a block if that fails."""
+        """Push the next of several inputs, and append its element to `made`. Return None, or a block with the failure."""
         self._inputs, self._context.most = inputs, self._positions_per_input
         try:
             self._steps[inputs.place](next(inputs.elements))
@@ -128,7 +128,7 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """True if each input makes one element, whatever its position is."""
+        """Return True if each input makes one element, and no position, tag or time has to be noted for it."""
         return self._inputs_per_unit == 1 and not self._tracks and self._clock is None
 
     def inputs_of_span(self, span: SpanTask, inputs: Sequence[Any] | ColumnBatches) -> Inputs:
@@ -163,11 +163,11 @@ class StepChain:
         return self._run(Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0))
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """Return the tag of the record of input `number`; -1 for an input made of rows of a join."""
+        """Return the tag (number of the record) of input number `number`; -1 if the input is made of rows of a join."""
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return each row's global position in its leaf; for rows of a join, their numbers in the join of all shards."""
+        """Return the global position of each row in its leaf; for rows of a join, the row's number in all shards' join."""
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
@@ -242,12 +242,12 @@ class StepChain:
         return place(*self._pipeline.place_of(tag))
 
     def _look_at_waiting(self) -> None:
-        """Raise the error of an element that waits to be copied into a batch, if there is one."""
+        """Check the elements that wait to be copied into a batch. If one cannot be copied, raise its error."""
         for look in self._context.at_failure:
             look()
 
     def _first_error(self, error: Exception) -> Exception:
-        """Return the error of an earlier element that waits to be copied into a batch, or else `error`."""
+        """Return the error of an earlier element that waits to be copied into a batch and cannot be; else return `error`."""
         fault, self._context.fault = self._context.fault, None
         try:
             self._look_at_waiting()

@@ -110,8 +110,7 @@ def at_most(measured: Measured, what: str, cure: str = "") -> Change:
     """Return a change with its best case.
 
     In the best case workers and loop never wait for each other, reads take no longer than alone, and headrace's own
-    work
-    takes no time.
+    work takes no time.
 
     Args:
         measured: the measurement as it would be after the change.
