@@ -56,7 +56,7 @@ class LoaderDescription:
 
 
 class LoaderMethods(Remarks):
-    """All of a `DataLoader` except `__len__`. Loaders under Grain's names derive from it and have none."""
+    """All methods of a `DataLoader` except `__len__`. Loaders under Grain's names derive from it; they have no length."""
 
     _description: LoaderDescription
     _asked_as = "DataLoader"

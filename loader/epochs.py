@@ -56,7 +56,7 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return the same epochs, not begun.
+        """Return the same epochs from the beginning, with another function that opens them.
 
         `open_loader` makes the iterator of each epoch from the epoch's loader.
         """

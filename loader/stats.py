@@ -59,7 +59,7 @@ class IteratorStats(Snapshot):
 
     @property
     def _start(self) -> float:
-        """Seconds that the user waited for the first element until workers began; 0 if that task is not kept."""
+        """Seconds that the user waited for the first element before workers began it; 0 if its task is not kept."""
         if not self.tasks or self.tasks[0].block:
             return 0.0
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)

@@ -115,7 +115,7 @@ class Run:
         self.ready.close()
 
     def abandon(self) -> None:
-        """Stop without moving the upstream iterator, because the interpreter ends."""
+        """Stop the run without moving the upstream iterator back. Called when the interpreter ends."""
         self._abandoned = True
         self.stop()
 

@@ -42,7 +42,10 @@ class Stepper:
         self._most_rows: dict[str, int] = {}  # by the batch's layout, where no pipeline says how many rows are usual
 
     def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
-        """Turn an item of the reader into one for the user; None if `stopped()` became True meanwhile."""
+        """Turn an item of the reader thread into an item for the user, after all hosts have agreed on it.
+
+        Returns None if `stopped()` became True meanwhile.
+        """
         agree_from = time.perf_counter()
         prepared = self._prepared(item) if isinstance(item, Loaded) else None
         if isinstance(prepared, Failed):

@@ -38,7 +38,7 @@ class Upstream:
         self.only_stacks = len(last) == 1 and last[0].only_stacks  # so that no function can change the number of rows
 
     def loader(self, what: str) -> DataLoaderIterator:
-        """Return the iterator if it is that of a `DataLoader`. `what` names the caller's purpose in the error.
+        """Return the upstream iterator if it is a `DataLoader`'s. `what` says in the error what it is needed for.
 
         Raises:
             TypeError: it is another iterator.
@@ -71,16 +71,19 @@ class Upstream:
         self.iterator.set_state(*((state,) if self.host_iterator is None else (state, strict)))
 
     def steady(self, mark: Any) -> int:
-        """Return the number of batches, from the one before the mark on, that certainly have equal lengths; at least 1.
+        """Return how many consecutive batches, beginning with the one before the mark, surely have equal lengths; at least 1.
 
-        These are the whole batches left in an aligned pipeline whose last operation is its `Batch`.
+        These are the whole batches that are left, if each step has the same number of positions and
+        the last operation is a `Batch`. A mark is a position of the iterator.
         """
         if not self.only_stacks or not mark.pipeline.aligned or mark.skipped:
             return 1
         return 1 + int(mark.pipeline.leaf.left_from(mark.cursor.positions[0]) // mark.pipeline.stages[0].unit)
 
     def usual_rows(self, mark: Any, rows: int, transformed: bool) -> int:
-        """Return the number of rows to which a batch is filled up; 0 for a whole batch. The pipeline alone decides it.
+        """Return the number of rows to which a batch is filled up; 0 if the batch is whole.
+
+        Only the pipeline decides it.
 
         Args:
             mark: position after the batch.
@@ -112,14 +115,17 @@ class Upstream:
             close()
 
     def way_out(self) -> None:
-        """Leave the iterator, at the end of the reader thread, if no other thread may do it."""
+        """At the end of the reader thread, close the iterator or move it back, if no other thread will do that."""
         if self.gone or not self._owned:
             with contextlib.suppress(Exception):  # whoever is there does the same, and hears of it
                 self.leave()
 
 
 class OtherMark:
-    """Position in an iterator that is not a loader's. It has at most the iterator's state."""
+    """Position in an iterator that is not a `DataLoader`'s.
+
+    It knows the iterator's state, if there is one, and nothing else.
+    """
 
     def __init__(self, iterator: Any, goes_back: bool) -> None:
         self._kind = a_kind_of(iterator)

@@ -28,10 +28,11 @@ from .loader_state import LivingPlace, LoaderState
 def with_datasets_of_now(
     pipeline: Pipeline, state: LoaderState, take_up: Callable[[Pipeline, LoaderState, str], Cursor]
 ) -> LoaderState:
-    """Return a shard's state in the form of this pipeline, if its uppermost join was and is a mix, and has changed.
+    """Return a shard's state in the form of this pipeline, if its uppermost join is a mix that has changed.
 
-    Any other state is returned unchanged. `take_up` is `split_leftover`, called with a pipeline, a
-    state and a mix.
+    Any other state is returned unchanged. `take_up` is called with a pipeline, a state, and the
+    text of the former mix; it returns the cursor (place in the stream) from which to continue, as
+    `split_leftover` does.
 
     Raises:
         CheckpointError: operations after the mix have changed; or datasets have changed inside a
@@ -68,7 +69,7 @@ def with_datasets_of_now(
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
-    """Return True if operations after the mix have other numbers now, and some of them draw random numbers by these."""
+    """Return True if operations after the mix would draw other random numbers, as their own numbers have changed."""
     renumbered = len(state.fingerprint["operations"]) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
 
@@ -81,7 +82,10 @@ def _has_changed(state: LoaderState) -> bool:
 
 
 class _Moved:
-    """The contents of a state, rearranged for the present datasets of a mix."""
+    """A state's values in the order of the present datasets of a mix.
+
+    `saved` is the mix in the state's fingerprint.
+    """
 
     def __init__(self, pipeline: Pipeline, saved: dict[str, Any]) -> None:
         join = pipeline.joins[-1]
@@ -142,7 +146,10 @@ class _Moved:
         return tuple(lineage for each in every for lineage in each)
 
     def places(self, places: Mapping[int, LivingPlace]) -> dict[int, LivingPlace]:
-        """Return the places of leaves (sources with their samplers) that stay, by their present numbers."""
+        """Return the places of leaves (sources with their samplers) whose datasets are still in the mix.
+
+        Keys are numbers of leaves: former numbers in `places`, present ones in the result.
+        """
         left = iter(range(sum(size.leaves for size in self._sizes.values())))
         known = {name: [*islice(left, size.leaves)] for name, size in self._sizes.items()}
         moved = {
@@ -153,7 +160,7 @@ class _Moved:
         return {moved[former]: place for former, place in places.items() if former in moved}
 
     def fingerprint(self, saved: Mapping[str, Any]) -> Fingerprint:
-        """Return the present fingerprint with the saved orders of datasets that stay.
+        """Return the present fingerprint, with the saved orders of datasets that are still in the mix.
 
         `saved` is the state's "sampler".
         """
@@ -170,7 +177,7 @@ class _Moved:
         return Fingerprint({**present, "sampler": sampler})
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
-        """Return the leftovers in the form of this pipeline; none for a dataset that was removed.
+        """Return a leftover in the form of this pipeline, in a list; an empty list if its dataset was removed.
 
         A leftover is the rest of a former shard's work.
         """

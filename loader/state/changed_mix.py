@@ -40,17 +40,20 @@ MOST_CHECKED = 1_000_000
 def migrate_mix(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline and the states to resume from.
+    """Adapt a pipeline and states to a mix whose weights or parts have changed since the states were saved.
 
     The states are those of all shards of one run, or of one shard; a single one is taken as the
-    state of all shards at equal steps. With `strict`, the mix is not adapted; if it differs,
-    comparing the fingerprints later will tell.
+    state of all shards at equal steps.
 
     Args:
         pipeline: pipeline as its loader made it.
         states: states of one run.
-        strict: the mix must be the same.
-        run: as in `split_leftover`.
+        strict: True: nothing is adapted. If the mix has changed, a later comparison of fingerprints
+            finds that.
+        run: function that runs a pipeline. It is used to find the end of something made of rows.
+
+    Returns:
+        The pipeline and the states to resume from.
 
     Raises:
         CheckpointError: the present mix ends before the place that the run has reached; or a batch
@@ -105,7 +108,9 @@ def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
 def _with_weights(
     pipeline: Pipeline, sampler: WeightedSampler, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of a weighted sampler, with a note of the former weights, and the states.
+    """Adapt a pipeline and states to changed weights of a `WeightedSampler`.
+
+    The returned pipeline has a note of the former weights.
 
     Raises:
         CheckpointError: weights were changed, and a state is inside the results of one or several
@@ -219,15 +224,15 @@ def _told_in(value: Any) -> Iterator[Any]:
 
 
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
-    """Check that a mix still has all parts of which records from before its change are left to read.
+    """Check that a mix still has the parts of all records that are left to read from before its change.
 
-    To find the end of a window of rows, it is read.
+    If a window made of rows was begun, it is read to find its end.
 
     Args:
         loaders: pipeline as its loader made it.
         pipeline: pipeline that resumes.
         cursor: place from which it resumes.
-        run: as in `split_leftover`.
+        run: function that runs a pipeline.
 
     Raises:
         CheckpointError: such a part is missing. The message names it.
@@ -261,9 +266,9 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _split_leftover(former: Pipeline, states: Sequence[LoaderState], run: Run) -> Sequence[LoaderState]:
-    """Return the states after the windows that were begun under the former order. These windows become leftovers.
+    """Move states that are inside a window of the former order to the end of this window. Return the states.
 
-    A leftover is the rest of a former shard's work.
+    The rest of such a window becomes a leftover, i.e. work that one of the new shards finishes.
     """
     if not any(stage > 0 for state in states for stage in former.begun_at(former.top, state.cursor)):
         return states
@@ -272,14 +277,23 @@ def _split_leftover(former: Pipeline, states: Sequence[LoaderState], run: Run) -
 
 
 def adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
-    """Return a state of the run in the form of the present order; a state of another run unchanged."""
+    """Return a state with a new fingerprint and number of positions.
+
+    A state whose fingerprint is not `known` is returned unchanged.
+
+    Args:
+        state: state to adapt.
+        known: fingerprint that the run's states have.
+        fingerprint: fingerprint of the present pipeline.
+        total: number of positions of the present order.
+    """
     if state.fingerprint != known:
         return state
     return dataclasses.replace(of_total(state, total), fingerprint=fingerprint)
 
 
 def lasting(fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint without the values that record how the order of a mix has changed."""
+    """Return a fingerprint without those values of a mix that tell how its order has changed."""
     sampler = fingerprint.get("sampler")
     return {**fingerprint, "sampler": _as_asked(sampler)} if _is_mix(sampler) else dict(fingerprint)
 

@@ -111,7 +111,7 @@ def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, C
 def _former_sources(
     pipeline: Pipeline, parts: Mapping[str, ChangingSampler], histories: Mapping[str, History]
 ) -> dict[str, Any] | None:
-    """Return the identity of the sources at the run's generations; None if these are the present ones.
+    """Return the identity of the sources at the generations that the run used; None if these are the present ones.
 
     A generation is a version of the source's files.
     """
@@ -121,7 +121,10 @@ def _former_sources(
 
 
 def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> LoaderState:
-    """Return a state that knows of all changes of its parts, even if its shard had not reached the last ones."""
+    """Return a state with the changes of all parts, even if its shard had not reached the last changes.
+
+    `known` is the fingerprint that has all changes.
+    """
     own: Any = state.fingerprint["sampler"]
     saved: Any = known["sampler"]
     if state.fingerprint == known or not isinstance(own, dict):
@@ -140,14 +143,14 @@ def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> Load
 def place_in_mix(
     position: int, order: MixOrder, changed: Mapping[str, int], before: int = 1
 ) -> tuple[int, dict[str, int]]:
-    """Return the position from which parts of a mix may have other orders, and each part's number of records before it.
+    """Return the first position at which parts of a mix may have other orders, and each part's number of records before.
 
     Args:
-        position: position from which nothing was read.
+        position: position from which on nothing was read.
         order: order of the parts.
         changed: for each part, by name, the number of its first record after its last change.
-        before: 1: the position may be right after the record before that one; 0: it is where that
-            one is drawn.
+        before: 1: the position is after the last record before each change; 0: the position may be
+            that of the first record after a change.
     """
     drawn = [order.position_of(order.names.index(name), last - before) for name, last in changed.items() if last]
     position = max([position, *(place + before for place in drawn if place is not None)])

@@ -105,7 +105,7 @@ def _in_generation(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Return the pipeline of an epoch, and states of the same generation (a version of the source's files).
 
-    That is the states' generation if they are inside the epoch, else the present one.
+    If the states are inside the epoch, it is their generation; otherwise, the present one.
     """
     known, order, source = states[0].fingerprint, pipeline.leaf.sampler, pipeline.leaf.source
     saved: Any = known["sampler"]
@@ -156,7 +156,7 @@ def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -
 
 
 def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
-    """Return the states with the number of records in their fingerprints. States of some chains do not have it."""
+    """Add the number of records to fingerprints that lack it, which some chains wrote. Return the states."""
     sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
     whole = sampler.sampler if isinstance(sampler, OneEpoch) else sampler
     told = [(state, _counted(whole, source, state.fingerprint["sampler"])) for state in states]
@@ -169,9 +169,9 @@ def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence
 
 
 def _counted(sampler: Any, source: Any, saved: Any) -> Any:
-    """Return a saved order that may change with its number of records and generation; any other unchanged.
+    """Add the number of records and the generation to a saved order that lacks them, if the sampler can change.
 
-    A generation is a version of the source's files.
+    Any other saved order is returned unchanged. A generation is a version of the source's files.
     """
     if not isinstance(saved, dict):
         return saved
@@ -202,7 +202,15 @@ def _generation_of(records: Any, source: Any) -> dict[str, int]:
 
 
 def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Fingerprint, total: int) -> LoaderState:
-    """Return a state in the form of the present order, even if its shard had not reached the last changes."""
+    """Return a state in the form of the present order, even if its shard had not reached the run's last changes.
+
+    Args:
+        state: state to adapt.
+        known: fingerprint of the run, with all changes.
+        history: all changes of the run's order.
+        now: fingerprint of the present pipeline.
+        total: number of positions of the present order.
+    """
     own = state.fingerprint
     if own != known and lasting(own["sampler"]) == lasting(known["sampler"]):
         until = History.of(own["sampler"])
@@ -226,7 +234,12 @@ def _former_source(pipeline: Pipeline, sampler: ChangingSampler, history: Histor
 
 
 def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Fingerprint:
-    """Return the fingerprint of the resumed run. Other differences from the state stay visible in it."""
+    """Return the fingerprint of the resumed run: that of the state, with the present order.
+
+    The source is the present one if the order has a newer generation (version of the source's
+    files) than the state. All other values stay those of the state, so that differences are still
+    noticed.
+    """
     source = known["source"]
     if sampler.generation > History.of(known["sampler"]).last.generation:
         source = now.fingerprint_like(known)["source"]
@@ -236,9 +249,9 @@ def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Finger
 def _from_where(
     former: Pipeline, states: Sequence[LoaderState], history: History
 ) -> tuple[int, LivingPlace | None, int]:
-    """Return the position from which the order may differ, a state's record of it (or None), and the run's length.
+    """Return the position from which the order may differ, a state's `LivingPlace` there (or None), and the run's length.
 
-    If shards have read unevenly at the end, the position is at most the end.
+    If some shards have ended and others have not, the position is at most the end.
     """
     most = max(map(changes_of, states))
     knowing = [state for state in states if changes_of(state) == most]  # others tell former places

@@ -32,7 +32,11 @@ from .loader_state import LoaderState
 def migrate(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline and the states to resume from. Arguments as in `migrate_mix`.
+    """Adapt a pipeline and states to changes of the order or the records.
+
+    Return the pipeline and the states to resume from.
+
+    The arguments are those of `migrate_mix`.
 
     Raises:
         CheckpointError: as in `migrate_mix` and `migrate_records`.
@@ -115,12 +119,15 @@ def _alone(pipeline: Pipeline, number: int) -> Pipeline:
 
 
 def _one(values: Any, name: str, number: int) -> Any:
-    """Return the fingerprint of one source out of those of all."""
+    """Return the fingerprint of source number `number`.
+
+    `values` are the fingerprints of all sources, under `name`, or of one.
+    """
     return values[name][number] if name in values else values
 
 
 def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
-    """Return the state of a leaf's own pipeline.
+    """Return the state that a pipeline of this leaf alone would have. `alone` is that pipeline.
 
     A leaf is a source with its sampler.
     """
@@ -137,9 +144,9 @@ def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: in
 
 
 def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
-    """Return the state with the order and lineage from a leaf's own state.
+    """Return a state with the order and the history of shards of one leaf replaced by those in `of_leaf`.
 
-    A leaf is a source with its sampler.
+    `of_leaf` is the state of that leaf's own pipeline. A leaf is a source with its sampler.
     """
     saved: Any = state.fingerprint["sampler"]
     order: Any = of_leaf.fingerprint["sampler"]

@@ -181,10 +181,15 @@ class Lookout:
             time.sleep(PAUSE_SECONDS)
 
     def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
-        """Check one source; None if its writer is at work and there are no new records yet.
+        """Check one source for appended records; None if its writer is still at work and has appended nothing.
 
         Whether the source is complete is asked first, because its last records come before it is
         complete.
+
+        Args:
+            name: name of the part of a mix; `ONLY` for a single source.
+            ends: True if an epoch ends at this check.
+            look: position of the check.
         """
         source, order = self._sources[name], self._orders[name]
         complete = bool(getattr(source, "complete", True))

@@ -75,7 +75,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
-    """Make what is left of a former shard's work, to find out now if that is possible."""
+    """Run the rest of a former shard's work, so that an error in it is raised now. The rows are dropped."""
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
         former = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
@@ -83,7 +83,11 @@ def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
 
 
 def reads_beyond(loaders: Pipeline, rest: Leftover, position: int, run: Run) -> bool:
-    """Return True if a leftover window of rows has other records than if the order ended at a position."""
+    """Return True if the records of a leftover window depend on positions after `position`.
+
+    Such a window is made of rows, and belongs to a former shard. It is run twice: in the whole
+    order, and in an order that ends at the position.
+    """
     part = part_of(loaders, rest)
     if part is None or part.stage is None or loaders.stages[part.stage].leaf is not None:
         return False
@@ -113,10 +117,7 @@ def _records_in(place: tuple[Rows, int]) -> tuple[list[int], list[int]]:
 
 
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
-    """Return the cursor after everything that is made of the inputs of which a part was delivered.
-
-    A cursor is a place in the stream.
-    """
+    """Return the cursor (place in the stream) after the group of inputs of which some results were delivered."""
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
     if stage.leaf is not None:
@@ -214,9 +215,10 @@ def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
 
 
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """Return, for each operation that takes several inputs, True if the state is inside the results of its stage.
+    """Return a list with one bool for each operation that takes several inputs.
 
-    A stage is a group of operations that run together in one task.
+    It is True if some, but not all, results of its stage (operations that run in one task) were
+    delivered for a group of inputs.
     """
     begun = [(pipeline.top, state.cursor)]
     begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
@@ -246,10 +248,10 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
-    """Return the state by the stages of this pipeline; None if operations differ, so that stages cannot be matched.
+    """Return the state with values for the stages of this pipeline; None if these are other stages than in the state.
 
     If datasets of the uppermost mix were added or removed, only the stages after the mix are
-    matched.
+    compared.
 
     A stage is a group of operations that run together in one task.
     """
@@ -268,7 +270,7 @@ Placed = TypeVar("Placed", LoaderState, Leftover)
 
 
 def of_total(place: Placed, total: int) -> Placed:
-    """Return a state or a leftover in the form of an order with another number of positions.
+    """Return a state or a leftover with another number of positions in its order.
 
     A leftover is the rest of a former shard's work.
     """
@@ -278,10 +280,11 @@ def of_total(place: Placed, total: int) -> Placed:
 
 
 def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
-    """Return the same history of shards for an order with another number of positions.
+    """Return the same history of shards, with another number of positions in the order.
 
     Raises:
-        CheckpointError: the runs have read more; or what is left would have another order.
+        CheckpointError: earlier runs have read more positions; or the positions that are left would
+            come in another order.
     """
     if not lineage.layers or lineage.total == total:
         return lineage
@@ -343,7 +346,7 @@ def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) 
 
 
 def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """Return the order of a shard; see `order_of`.
+    """Return the order of a shard. `order_shards` is the number of shards that each had an order of its own.
 
     Raises:
         CheckpointError: the state's number of shards is not possible.

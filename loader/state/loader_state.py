@@ -32,7 +32,7 @@ MAX_STEP = 1 << 62
 
 
 class LivingPlace(NamedTuple):
-    """A place in an order that omits records. It can be used without knowing which records are omitted."""
+    """A place in an order that omits records, in a form that does not depend on which records are omitted."""
 
     position: int  # from which on nothing was read
     place: (

@@ -28,9 +28,9 @@ from .loader_state import LoaderState
 
 
 class StreamPosition(NamedTuple):
-    """The position between two elements: the user has received one, and not the next.
+    """The position between the element that the user received last and the next one.
 
-    Has the answers for iterators.
+    Its methods compute the values that iterators return: state, step, epoch, records.
     """
 
     pipeline: Pipeline  # as it goes on from a state
@@ -82,7 +82,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """Number of the `len()` elements that are before this position; the step, if that is unknown."""
+        """How many of the elements that `len()` counts are before this position; the step, if that is unknown."""
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def told(self, worker_count: int) -> str:
@@ -203,7 +203,7 @@ class StreamPositionAPI(Resumable):
 
     @property
     def passed(self) -> int:
-        """Number of the `len()` elements before the next one; the step, if an operation decides how many there are.
+        """How many of the elements that `len()` counts are before the next one; the step, if `len()` is unknown.
 
         Raises:
             TypeError: it is unknown, because a feeder reads from something other than a loader.

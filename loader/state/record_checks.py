@@ -46,12 +46,11 @@ def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
 
 
 def changes_of(state: LoaderState) -> int:
-    """Return how far the orders of a state have changed: the number of changes, and the generations at their beginning.
+    """Return a number that tells how far the orders of a state have changed: a larger one has more changes.
 
-    Of several shards, some may be further than others. All states of a run change in the same
+    It is the number of changes plus the numbers of the generations (versions of the source's files)
+    at the beginning. Shards of a run may have noticed different numbers of changes, but in the same
     order.
-
-    A generation is a version of the source's files.
     """
     saved: Any = state.fingerprint["sampler"]
     orders = [order for order in (saved, *saved.values()) if isinstance(order, dict)] if isinstance(saved, dict) else []
@@ -73,7 +72,7 @@ def comes_before(until: History, history: History) -> bool:
 
 
 def retold(states: Sequence[LoaderState], known: Fingerprint, now: Fingerprint) -> list[LoaderState]:
-    """Return the states, with the fingerprint `now` in place of `known`."""
+    """Return the states; those with the fingerprint `known` get the fingerprint `now`."""
     return [dataclasses.replace(state, fingerprint=now) if state.fingerprint == known else state for state in states]
 
 
@@ -189,7 +188,7 @@ def _positions_before(
 
 
 def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
-    """Return a position of a leaf from which on no shard has read anything, and on which positions have no gaps.
+    """Return a position of a leaf from which on no shard has read anything, and every position is left to read.
 
     With `of_shard`, it is the position after the last one that this shard has read; other shards
     may still have to read positions before it.

@@ -51,7 +51,7 @@ def parsed(states: Any) -> list[LoaderState]:
 
 
 def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
-    """Return the states of all shards, which were at the same step as the only one of `states`.
+    """Return the states of all shards of a run, computed from the state of one shard. All were at the same step.
 
     Raises:
         CheckpointError: there are several states, or the state does not tell where the other shards
@@ -87,7 +87,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
 
 
 def _positions_left(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions that all shards of the run had, from its state."""
+    """Return the number of positions that the run had, on all shards together, from a state."""
     lineage, sampler, saved = state.lineages[0], pipeline.leaf.sampler, state.fingerprint["sampler"]
     if lineage.layers:
         return lineage.length(0)
@@ -191,9 +191,9 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """Divide leftovers (rests of former shards' work) into lists, each for one shard.
+    """Divide leftovers (rests of former shards' work) into lists. All in one list go to the same new shard.
 
-    Those of one former shard stay together, as a zip pairs their rows.
+    A list has the leftovers of one former shard, because a zip pairs their rows.
     """
     by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
@@ -234,7 +234,11 @@ def _dealt_after(
     number: int,
     skipped: SkippedSteps,
 ) -> ReshardHistory:
-    """Return the history of planned batches, from their order."""
+    """Return the history after a run with planned batches, as the order of the batches computes it.
+
+    Raises:
+        CheckpointError: steps are still to be skipped, or a batch is being split into its elements.
+    """
     last = min(state.step for state in states)
     if any(stop > last for _, stop in skipped.present) or any(any(cursor.skips) for cursor in cursors):
         raise CheckpointError(
@@ -284,7 +288,10 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
 
 
 def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:
-    """Return the local positions that the shards of an aligned pipeline skipped, or were still to skip."""
+    """Return the ranges of local positions that the shards of a run skipped or were still to skip.
+
+    The pipeline is aligned: each step has the same number of positions.
+    """
     if not skipped:
         return ()
     unit = prod(states[0].fingerprint["batch_sizes"])

@@ -207,7 +207,11 @@ class Flow:
                     yield run.take(row), run, row
 
     def _made(self, run: Rows, units: Units) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
-        """Yield elements that are made here one by one. Return the failure if one cannot be made, else None."""
+        """Yield elements, each of which `units` makes when it is asked for.
+
+        Each item is the element, the run of rows that it belongs to, and its index there. Returns
+        the failure if an element cannot be made, else None.
+        """
         waits, made = self._waits, units.made
         for row in range(run.start, run.stop):
             failure = units.make()

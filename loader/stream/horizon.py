@@ -14,7 +14,7 @@ from .rows import Pull, Request, StreamEnd
 
 
 class Horizon(Protocol):
-    """Interface of an object that knows how far the order is decided.
+    """Interface of an object that knows up to which position the order of the stream is decided.
 
     It is used on the thread that is inside `next`, whenever work can be planned.
     """
@@ -34,13 +34,14 @@ class Horizon(Protocol):
 
 
 class DecidedSpans(Pull[Request]):
-    """Requests for whole units of decided positions; at the end, for the rest.
+    """Requests for positions whose order is decided. Until the end of the order, they are for whole units only.
 
     A unit is the group of inputs that make one output.
 
     Args:
         requests: function that returns requests for local positions `[start, stop)`.
-        horizon: asked for more when all positions before it are planned.
+        horizon: knows up to which position the order is decided. It is asked for a later position
+            when all positions before the present one are planned.
         first: first local position.
         total: end of the order, if it does not change.
         unit: number of positions that belong together, counted from `first`.

@@ -145,9 +145,9 @@ class JoinedRuns:
         return joined_rows(choices, parts, note[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
-        """Ask the rule how to continue after the end of an input. Return True if that is settled.
+        """Ask the rule how to continue after the end of input `number`. Return True if that is settled.
 
-        False: it needs waiting, and `wait` is False.
+        Returns False if that needs waiting, and `wait` is False.
         """
         ended = None if number is None else self._inputs[number].ended
         if number is None or ended is None or ended.failure is not None:

@@ -197,7 +197,14 @@ class Provenance:
 
 
 def _rows_of_batch(asked: int, first: int, places: Sequence[int], each: int) -> Table:
-    """Return the inputs in a batch made of elements at these places of their window, each of `each` inputs."""
+    """Return the table of the inputs in a batch.
+
+    Args:
+        asked: number of the row that is the batch.
+        first: number of the first input of the window that the batch is made of.
+        places: places of the batch's elements in the window.
+        each: number of inputs of one element.
+    """
     inputs = first + np.repeat(np.array(places) * each, each) + np.tile(np.arange(each), len(places))
     return _table_of(np.full(len(inputs), asked), inputs)._replace(row=np.repeat(np.arange(len(places)), each))
 

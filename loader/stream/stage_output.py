@@ -153,13 +153,13 @@ class StageOutput:
             self._notices.warn(block.notices)
 
     def _give(self, rows: Rows | StreamEnd) -> None:
-        """Pass on rows, or the end, after rows that were held back."""
+        """Pass on rows, or the end of the rows, to the next stage, after rows that were held back before."""
         if self._held is not None:
             self._hold(None)
         self._found.append(rows)
 
     def _hold(self, rows: Rows | None) -> None:
-        """Pass on the rows that were held back, and hold back these, because the last ones so far have to wait."""
+        """Hold back rows, because the last rows so far must not be passed on yet. Pass on those held back before."""
         if self._held is not None:
             self._found.append(self._held)
         self._held = rows

@@ -54,7 +54,7 @@ class Waits:
         self._seconds, self._until, self.began = self.until(now), now, None
 
     def until(self, now: float) -> float:
-        """Return the seconds of all waits, including a current one until `now`."""
+        """Return the seconds of all waits up to time `now`, including a wait that has not ended."""
         began = self.began
         return self._seconds + (0.0 if began is None else now - began)
 

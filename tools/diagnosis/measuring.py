@@ -240,7 +240,7 @@ def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Return the share of waiting during which workers had not yet finished the task."""
+    """Return the share of the waiting for results in which workers had not yet finished them; the rest is hand-over."""
     waited = sum(task.taken - task.asked for task in tasks)
     unready = sum(max(0.0, min(task.times.ended, task.taken) - task.asked) for task in tasks)
     return min(unready / waited, 1.0) if waited > 0 else 1.0

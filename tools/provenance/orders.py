@@ -100,10 +100,10 @@ def first_difference(
 
 
 def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderDifference | None:
-    """Return the first difference of two orders, among `most` positions from `start` on.
+    """Compare two orders at `most` positions from `start` on, and return their first difference.
 
-    Returns None if their stages show that they are the same. If no compared position differs, the
-    `position` of the result is None.
+    Returns None if both are mixes with the same weights at all positions and the same length: these
+    need no comparison. If no compared position differs, the `position` of the result is None.
     """
     if one.stages and (one.stages, one.length) == (two.stages, two.length):
         return None

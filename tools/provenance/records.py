@@ -71,7 +71,10 @@ def _records(told: Told) -> dict[str, Any]:
 
 
 def _first(one: History, two: History) -> tuple[int, OrderChange, OrderChange]:
-    """Return the position of the first change that only one order has, and each order's change in effect there."""
+    """Find the first change of records that only one of two orders has.
+
+    Returns its position; and for each order, the change that is in effect there.
+    """
     first, second = (_all_of(each) for each in (one, two))
     same = next((at for at, pair in enumerate(zip(first, second)) if pair[0] != pair[1]), min(len(first), len(second)))
     position = min(each[same].position for each in (first, second) if same < len(each))

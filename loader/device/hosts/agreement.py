@@ -54,7 +54,7 @@ class KeyValueStore:
             return None
 
     def there(self, folder: str) -> dict[str, str]:
-        """Return the texts that are in a folder now, by the last part of their keys."""
+        """Return the texts whose keys are in a folder now: a dict of the last part of the key to the text."""
         return {key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)}
 
     def delete(self, folder: str) -> None:
@@ -106,7 +106,7 @@ class Agreement:
         self.spoiled = False  # what was agreed on could not be done here: the others have gone on without this process
 
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
-        """Return the verdict for the next step, after all processes have sent their offers.
+        """Send this process's offer for the next step, and return the verdict after all processes have sent theirs.
 
         Returns None if `stopped()` becomes True before.
         """
@@ -127,7 +127,10 @@ class Agreement:
         return verdict
 
     def _as_promised(self, offer: Offer) -> Verdict | None:
-        """Return the verdict that was given in advance for this step; None if the processes must agree again."""
+        """Return the verdict that was agreed in advance for this step; None if the processes must agree again.
+
+        If the batch is not the one that was expected, or failed, the verdict is a `Refuse`.
+        """
         assert self._agreed is not None
         promised, verdict = self._agreed
         if (offer.kind, offer.rows, offer.layout) == ("batch", promised.rows, promised.layout):

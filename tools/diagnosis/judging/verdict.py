@@ -79,7 +79,7 @@ def worker_seconds(alone: Measured) -> float:
 
 
 def _busy(measured: Measured, reads: int | None) -> float:
-    """Compute the seconds of a step's work in one place, in sequence, without waiting for reads of threads."""
+    """Compute the seconds of a step's work in one place, done one after the other, without waiting for records read ahead."""
     if not measured.reads_ahead and not reads:
         return measured.work
     return measured.work - measured.seconds_of("reading") + measured.reading_processor
@@ -119,7 +119,7 @@ def share_waited(measured: Measured, seconds: float) -> float:
 
 
 def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
-    """Return the largest number of concurrent reads in all places together.
+    """Return how many reads can run at a time in all places (processes or actors that read ahead) together.
 
     `workers` and `reads` (in each place) default to the present numbers.
     """
@@ -151,14 +151,14 @@ def waits_for_reads(measured: Measured) -> bool:
 
 
 def lag(measured: Measured) -> float:
-    """Return the ratio of possible to actual concurrent reads while workers waited for them; 1 if they did not wait."""
+    """Return how many times as many reads could run at a time as did, while workers waited for them; 1 if they did not wait."""
     if not waits_for_reads(measured):
         return 1.0
     return min(max(possible(measured) / max(under_way(measured), 1e-9), 1.0), MOST_LAG)
 
 
 def slowed(measured: Measured) -> float:
-    """Return how many times as long a read takes among others as alone; 1 if unknown."""
+    """Return how many times as long a read takes beside other reads as it takes alone; 1 if unknown."""
     alone = measured.source.random
     if not (measured.source.singly and alone and measured.records and measured.reads_ahead):
         return 1.0
