@@ -146,7 +146,7 @@ class Context:
 class Operation:
     """Base of all operations: answers all that the loader asks about an operation. Users mostly subclass the transforms.
 
-    A subclass defines `connect`, and overrides the attributes that differ. docs/how-to/write-an-operation.md explains each.
+    A subclass defines `connect`, and overrides the attributes that differ. docs/how-to/operation-members.md explains each.
 
     Attributes:
         takes: number of elements that become one; None if the operation works on each element alone.

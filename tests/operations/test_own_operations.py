@@ -161,7 +161,7 @@ def _listed(page: str) -> set[str]:
 
 def test_the_page_lists_all_that_an_operation_may_say():
     """Each attribute of the base class, and the fingerprint that one may have."""
-    assert _listed("write-an-operation.md") == {name for name in vars(Operation) if name[0] != "_"} | {"fingerprint"}
+    assert _listed("operation-members.md") == {name for name in vars(Operation) if name[0] != "_"} | {"fingerprint"}
 
 
 OURS = {
