@@ -25,6 +25,11 @@ class NodeCounts(NamedTuple):
     """Numbers of leaves, stages (operations that run in one task each) and joins in a part of a pipeline.
 
     A leaf is a source with its sampler.
+
+    Attributes:
+        leaves: number of leaves.
+        stages: number of stages.
+        joins: number of joins, and of sources without random access.
     """
 
     leaves: int
@@ -37,12 +42,19 @@ class NodeCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class Subtree:
-    """A part of a pipeline: a stage (operations that run in one task) or a join, with everything below it."""
+    """A part of a pipeline: a stage (operations that run in one task) or a join, with everything below it.
 
-    stage: int | None  # number of the stage; None: of a join
-    join: int | None  # number of the join; None: of a stage
-    first: NodeCounts  # the numbers of the first leaf, stage and join that belong to it
-    size: NodeCounts  # how many belong to it
+    Attributes:
+        stage: number of the stage at the top of the part; None if a join is at the top.
+        join: number of the join at the top of the part; None if a stage is at the top.
+        first: numbers of the first leaf, stage and join of the part.
+        size: numbers of leaves, stages and joins in the part.
+    """
+
+    stage: int | None
+    join: int | None
+    first: NodeCounts
+    size: NodeCounts
 
     @property
     def leaves(self) -> slice:
@@ -65,14 +77,20 @@ class Cursor(NamedTuple):
     the value of its last stage or join.
 
     A stage is a group of operations that run together in one task.
+
+    Attributes:
+        positions: for each leaf (source with its sampler), the local position of the first record
+            that is still to be read.
+        skips: for each stage, how many of the rows that it makes next were delivered already. All
+            are 0, except inside the results of one or several records.
+        notes: for each join, and each source without random access, its state.
+        unfinished: leftovers (rests of former shards' work). Their rows come before all others of
+            their stages.
     """
 
-    positions: tuple[int, ...]  # for each leaf, the local position of the first record that is still to be read
-    # for each stage, how many of the rows that come next out of it were delivered before. All 0 except after a flat map.
+    positions: tuple[int, ...]
     skips: tuple[int, ...]
-    # for each join, and each source that can only be run through, what it must know to go on
     notes: tuple[JoinState, ...] = ()
-    # what comes before all that, at its stages: what shards of former runs had begun
     unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
@@ -111,15 +129,24 @@ class Leftover:
 
     That is a window, or a batch that is split into its elements. Its rows come out of the same
     stage (operations that run in one task) as the present shard's own rows, before them.
+
+    Attributes:
+        shard: index of the former shard, and the number of shards of that run.
+        cursor: cursor of the part of the former shard's pipeline that ends with the stage.
+        lineages: for each leaf, the history of the order that the former run read.
+        delivered: number of rows of the leftover that were delivered since.
+        stage: number of the stage. None, in states of old versions: the last stage, until nothing
+            that was begun at any stage is left.
+        mix: the former uppermost mix of streams below the stage as JSON text, if the mix has
+            changed since; else "".
     """
 
-    shard: tuple[int, int]  # that shard, and the number of shards then
-    cursor: Cursor  # that shard's, of the part that ends with the stage
-    lineages: tuple[ReshardHistory, ...]  # of the order of each leaf
-    delivered: int = 0  # rows that were delivered from there on since
-    # its number; None (old states): the last one, until nothing that was begun at any stage is left
+    shard: tuple[int, int]
+    cursor: Cursor
+    lineages: tuple[ReshardHistory, ...]
+    delivered: int = 0
     stage: int | None = None
-    mix: str = ""  # as JSON text the uppermost mix of streams below the stage, where it has been changed since
+    mix: str = ""
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:

@@ -161,10 +161,15 @@ class Identity:
     """Fingerprints of source and operations.
 
     They are taken once, because source and operations may change while they work.
+
+    Attributes:
+        source: identity of the source as plain JSON values.
+        operations: identity of each operation as a pair of texts: in the present version, and in
+            version 1.
     """
 
-    source: dict[str, Any]  # plain JSON values
-    operations: tuple[tuple[str, str], ...]  # of each, now and in version 1
+    source: dict[str, Any]
+    operations: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> Identity:

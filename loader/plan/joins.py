@@ -26,13 +26,20 @@ class JoinPolicy:
     """Base of the rules that decide from which input the next row comes. Rules are frozen dataclasses.
 
     A rule's state is a tuple of integers, in the arguments named `note`.
+
+    Attributes:
+        kind: name of the rule in fingerprints.
+        decisive: names of the fields that decide the rule; None: all fields.
+        start: state at the beginning.
+        restarts: True if an input that has ended is read again, as long as the rule does not end.
+        limits: True if the join may end before its inputs do.
     """
 
-    kind: ClassVar[str]  # in fingerprints
-    decisive: ClassVar[tuple[str, ...] | None] = None  # names of the fields that decide the rule; None: all
-    start: ClassVar[JoinState] = (0,)  # the note at the beginning
-    restarts: ClassVar[bool] = False  # an input that has ended begins anew, if the rule goes on
-    limits: ClassVar[bool] = False  # it may end before its inputs do
+    kind: ClassVar[str]
+    decisive: ClassVar[tuple[str, ...] | None] = None
+    start: ClassVar[JoinState] = (0,)
+    restarts: ClassVar[bool] = False
+    limits: ClassVar[bool] = False
     strict = False  # where the first input ends, all must
     keeps = False  # rows stay in memory, to be given again when a join above begins anew
 
@@ -90,12 +97,20 @@ class JoinPolicy:
 
 @dataclass(frozen=True)
 class Join:
-    """Rows of several parts of a pipeline, joined by a rule."""
+    """Rows of several parts of a pipeline, joined by a rule.
 
-    number: int  # in the pipeline
-    inputs: tuple[Subtree, ...]  # the parts; none where the number is that of a source that can only be run through
-    rule: JoinPolicy  # whose row comes next
-    names: tuple[str, ...] = ()  # of the inputs
+    Attributes:
+        number: number of the join in the pipeline.
+        inputs: the parts that are joined. Empty if this is not a join, but stores the state of a
+            source without random access.
+        rule: decides from which input the next row comes.
+        names: names of the inputs.
+    """
+
+    number: int
+    inputs: tuple[Subtree, ...]
+    rule: JoinPolicy
+    names: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -120,11 +135,17 @@ class Apply:
 
 @dataclass(frozen=True)
 class Joined:
-    """Node: rows of other nodes, joined by a rule."""
+    """Node: rows of other nodes, joined by a rule.
 
-    inputs: tuple[Node, ...]  # the streams
-    rule: JoinPolicy  # whose row comes next
-    names: tuple[str, ...] = ()  # of the inputs, for states and messages; none: numbers
+    Attributes:
+        inputs: nodes whose rows are joined.
+        rule: decides from which input the next row comes.
+        names: names of the inputs for states and messages; empty if they are named by numbers.
+    """
+
+    inputs: tuple[Node, ...]
+    rule: JoinPolicy
+    names: tuple[str, ...] = ()
 
 
 Node: TypeAlias = Read | Apply | Joined

@@ -26,15 +26,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A source read in an order."""
+    """A source, and the order in which this process reads it.
 
-    source: Any  # record keys to records
-    sampler: VectorSampler  # positions to record keys
-    shard: ShardOptions  # which positions are this process's
-    lineage: ReshardHistory = field(default_factory=ReshardHistory)  # what former runs left of the order
-    epoch: int = 0  # the number of the first one
-    name: str = ""  # where there are several leaves, for states and messages
-    growth: GrowthOptions | None = None  # when records that are appended come in; None: never while it is read
+    Attributes:
+        source: maps record keys to records.
+        sampler: maps positions to record keys.
+        shard: the part of the positions that this process reads.
+        lineage: history of former runs on other numbers of shards.
+        epoch: number of the first epoch.
+        name: name for states and messages, if there are several leaves; else "".
+        growth: when appended records join; None if they do not join during a run.
+    """
+
+    source: Any
+    sampler: VectorSampler
+    shard: ShardOptions
+    lineage: ReshardHistory = field(default_factory=ReshardHistory)
+    epoch: int = 0
+    name: str = ""
+    growth: GrowthOptions | None = None
 
     @property
     def in_order(self) -> bool:

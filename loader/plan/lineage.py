@@ -32,18 +32,27 @@ class ReshardHistory:
     """The order of the positions that earlier runs, on other numbers of shards, have left to read.
 
     Each of these runs read a part of the positions that the run before it had left.
+
+    Attributes:
+        total: number of positions, on all shards, in the first of these runs.
+        layers: for each run, the ranges that it skipped, if there are any, and the local positions
+            that its shards reached.
+        skips: global positions of records in the middle of which a shard stopped, each with the
+            number of rows that were delivered.
+        within_shard: True if positions are the local positions of one shard, because each shard has
+            its own order.
+        order_shards: number of shards of the first run if each had its own order
+            (`algorithm="grain"`); 1 if all read parts of one such order; else 0.
+        blocks: blocks of positions in which records are balanced among shards by cost; None if they
+            are not balanced.
     """
 
-    total: int = 0  # positions of the sampler, of all shards, in the first of these runs
-    # for each run the ranges that it left out, if any, and the local positions of its shards
+    total: int = 0
     layers: tuple[Layer, ...] = ()
-    # global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered
     skips: tuple[tuple[int, int], ...] = ()
-    within_shard: bool = False  # the order is that of one shard's local positions, not of the positions of all shards
-    # number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all read parts of
-    # one such order; else 0
+    within_shard: bool = False
     order_shards: int = 0
-    blocks: Blocks | None = None  # of positions that are dealt to shards by cost; None: none are
+    blocks: Blocks | None = None
 
     @cached_property
     def orders(self) -> list[UnreadOrder | Without]:

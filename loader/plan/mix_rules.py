@@ -69,11 +69,17 @@ class MixRows(JoinPolicy):
 
     Its state: the number of rows so far; then, for each input that has ended, its number and the
     row at which it ended.
+
+    Attributes:
+        order: decides from which input each row comes.
+        goes_on: what happens when an input ends. True: the mix continues with the other inputs.
+            False: the mix ends.
+        leaving: numbers of the inputs after whose end the mix continues in any case.
     """
 
-    order: RowOrder  # which input stands at which row
-    goes_on: bool = False  # an input that has ended is left out from then on; else the mix ends with it
-    leaving: tuple[int, ...] = ()  # numbers of inputs that are left out in any case
+    order: RowOrder
+    goes_on: bool = False
+    leaving: tuple[int, ...] = ()
     _orders: dict[JoinState, RowOrder] = field(default_factory=dict, compare=False, repr=False)
     _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
@@ -132,9 +138,13 @@ class MixRows(JoinPolicy):
 
 @dataclass(frozen=True)
 class FormerMix(MixRows):
-    """Rule of a former mix: rows in its proportions. Its state counts inputs by their former numbers."""
+    """Rule of a former mix: rows in its proportions. Its state counts inputs by their former numbers.
 
-    numbers: tuple[int, ...] = ()  # of the inputs of then, among those of now
+    Attributes:
+        numbers: for each former input, its present number.
+    """
+
+    numbers: tuple[int, ...] = ()
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         return np.array(self.numbers, dtype=np.int64)[super().choices(note, count)]

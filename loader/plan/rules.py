@@ -18,10 +18,15 @@ from .joins import JoinPolicy
 
 @dataclass(frozen=True)
 class InTurn(JoinPolicy):
-    """Rule of zip: one row of each input in turn. Its state: the number of rows so far."""
+    """Rule of zip: one row of each input in turn. Its state: the number of rows so far.
 
-    inputs: int  # how many
-    strict: bool = True  # all must end at the same row
+    Attributes:
+        inputs: number of inputs.
+        strict: True if all inputs must end at the same row.
+    """
+
+    inputs: int
+    strict: bool = True
 
     kind = "zip"
 
@@ -50,10 +55,14 @@ class Interleaved(JoinPolicy):
 
     Its state: the number of rows so far, the index of the open input whose turn it is, the number
     of the next input to be opened, and the numbers of the open inputs.
+
+    Attributes:
+        inputs: number of inputs.
+        cycle: number of inputs that are open at a time.
     """
 
-    inputs: int  # how many
-    cycle: int  # how many are open at a time
+    inputs: int
+    cycle: int
 
     kind = "interleave"
 
@@ -137,9 +146,12 @@ class Again(OfOne):
     """Rule of repeat: one input from beginning to end, several times.
 
     Its state: the number of rows so far, and how many times the input has ended.
+
+    Attributes:
+        times: how many times the input is read; None: for ever.
     """
 
-    times: int | None  # None: for ever
+    times: int | None
 
     kind = "repeat"
     restarts = True

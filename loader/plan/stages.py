@@ -35,14 +35,24 @@ COLUMN_UNITS, COLUMN_BYTES = 8, 2 << 20
 
 @dataclass(frozen=True)
 class Stage:
-    """Operations that run together in one task."""
+    """Operations that run together in one task.
 
-    number: int  # in the pipeline; the inputs of a stage have lower numbers
-    leaf: int | None  # number of the leaf whose spans are the input; None where rows are
-    first: int  # number of the first operation in the whole pipeline
-    operations: tuple[Operation, ...]  # in order
-    part: Subtree  # what ends with it
-    input: Subtree | None = None  # the part whose rows are the input; None where a leaf's spans are
+    Attributes:
+        number: number in the pipeline. The inputs of a stage have lower numbers.
+        leaf: number of the leaf (source with its sampler) that the stage reads; None if its inputs
+            are rows.
+        first: number, in the whole pipeline, of the stage's first operation.
+        operations: the operations, in order.
+        part: the part of the pipeline that ends with this stage.
+        input: the part whose rows are the inputs; None if the stage reads a leaf.
+    """
+
+    number: int
+    leaf: int | None
+    first: int
+    operations: tuple[Operation, ...]
+    part: Subtree
+    input: Subtree | None = None
 
     @cached_property
     def on_join(self) -> bool:

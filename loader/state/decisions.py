@@ -18,10 +18,15 @@ from ...samplers.changing.growth import ONLY
 
 
 class Decision(NamedTuple):
-    """The generation (version of a source's files) that holds from a position on."""
+    """Which generation (version of a source's files) is read from a position on.
 
-    generation: int  # of the source
-    joins: bool  # its records come in the epoch under way
+    Attributes:
+        generation: number of the generation.
+        joins: True if its records join in the current epoch; False: in the next one.
+    """
+
+    generation: int
+    joins: bool
 
 
 Decisions = dict[str, Decision]

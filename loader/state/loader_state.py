@@ -32,13 +32,19 @@ MAX_STEP = 1 << 62
 
 
 class LivingPlace(NamedTuple):
-    """A place in an order that omits records, in a form that does not depend on which records are omitted."""
+    """A place in an order that omits records, in a form that does not depend on which records are omitted.
 
-    position: int  # from which on nothing was read
-    place: (
-        int | dict[str, int]
-    )  # of it, in the order of all records; of a mix, of each part from which some are left out
-    length: int | None = None  # positions of all shards together; None: endless, or of a state that does not tell
+    Attributes:
+        position: position from which on nothing was read.
+        place: its position in the order of all records, omitted or not. For a mix, a dict of such
+            positions by part; it has the parts that omit records.
+        length: number of positions of all shards together; None for an endless order, and in old
+            states.
+    """
+
+    position: int
+    place: int | dict[str, int]
+    length: int | None = None
 
     @property
     def values(self) -> list[Any]:
@@ -48,18 +54,31 @@ class LivingPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoaderState:
-    """The values of a state."""
+    """The values of a state, from which a run continues.
 
-    cursor: Cursor  # where the user stands, never where a prefetch has got to
-    step: int  # number of the batch that comes next: so many were received, or left out on purpose, in all runs
-    shard: tuple[int, int]  # `(shard_index, shard_count)` that the position counts in
-    fingerprint: Fingerprint  # of source, sampler and operations
-    lineages: tuple[ReshardHistory, ...] = (
-        ReshardHistory(),
-    )  # for each leaf: what runs on other shards left of the order
-    skipped: SkippedSteps = NONE_SKIPPED  # steps that the run leaves out
-    places: Mapping[int, LivingPlace] = field(default_factory=dict)  # by leaf, where records are left out
-    version: int = VERSION  # of this layout
+    Attributes:
+        cursor: place in the stream after the element that the user received last, whatever was
+            prefetched.
+        step: number of the next element: how many were received or skipped by `skip()`, in all
+            runs.
+        shard: `(shard_index, shard_count)` of the run. The cursor's positions are local to this
+            shard.
+        fingerprint: identity of source, sampler and operations.
+        lineages: for each leaf (source with its sampler), the history of former runs on other
+            numbers of shards.
+        skipped: steps that the run skips.
+        places: for each leaf that omits records, by its number, its place.
+        version: version of the layout of states.
+    """
+
+    cursor: Cursor
+    step: int
+    shard: tuple[int, int]
+    fingerprint: Fingerprint
+    lineages: tuple[ReshardHistory, ...] = (ReshardHistory(),)
+    skipped: SkippedSteps = NONE_SKIPPED
+    places: Mapping[int, LivingPlace] = field(default_factory=dict)
+    version: int = VERSION
 
     def to_json(self) -> bytes:
         """Return the state as UTF-8 JSON with sorted keys. Equal states give equal bytes.

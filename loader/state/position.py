@@ -31,14 +31,23 @@ class StreamPosition(NamedTuple):
     """The position between the element that the user received last and the next one.
 
     Its methods compute the values that iterators return: state, step, epoch, records.
+
+    Attributes:
+        pipeline: the pipeline that runs, as it was resumed.
+        skipped: steps that the run skips.
+        start: place at which the iterator began or to which it was set.
+        run: rows that have the element delivered last; None if nothing was delivered since the
+            start.
+        row: number of that element among these rows.
+        step: number of elements delivered or skipped by `skip()`, in all runs.
     """
 
-    pipeline: Pipeline  # as it goes on from a state
+    pipeline: Pipeline
     skipped: SkippedSteps
-    start: Cursor  # where the iterator began, or was set to
-    run: Rows | None  # the rows of which the element is one; None: nothing was delivered since the start
-    row: int  # its number among them
-    step: int  # elements delivered, or left out on purpose, in all runs
+    start: Cursor
+    run: Rows | None
+    row: int
+    step: int
 
     @property
     def cursor(self) -> Cursor:

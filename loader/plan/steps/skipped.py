@@ -92,10 +92,14 @@ class SkippedSteps:
 
     A skipped step is absorbed if it has no positions any more: they left the order when the number
     of shards changed.
+
+    Attributes:
+        steps: ranges of all skipped steps, absorbed or not.
+        absorbed: ranges of the absorbed steps.
     """
 
-    steps: Ranges = ()  # all of them
-    absorbed: Ranges = ()  # those that take no positions any more, as they left the order when the shards changed
+    steps: Ranges = ()
+    absorbed: Ranges = ()
 
     def __bool__(self) -> bool:
         return bool(self.steps)
