@@ -25,37 +25,61 @@ class Times(NamedTuple):
 
 @dataclass(slots=True)
 class Loaded:
-    """A batch on the host, after `transform`."""
+    """A batch on the host, after `transform`.
+
+    Attributes:
+        batch: the batch.
+        mark: position of the upstream iterator after the batch.
+        made: times at which it was asked for, was returned, and `transform` had ended.
+    """
 
     batch: Any
-    mark: Any  # where the upstream iterator stands after it
-    made: tuple[float, float, float]  # when it was asked for, when it came, and when `transform` had returned
+    mark: Any
+    made: tuple[float, float, float]
 
 
 @dataclass(slots=True)
 class Delivered:
-    """A batch on its devices."""
+    """A batch on its devices.
+
+    Attributes:
+        batch: the batch.
+        mask: `bool[rows]` on the same devices, False for rows that were filled in; None without
+            `on_uneven="pad"`.
+        mark: position of the upstream iterator after the batch.
+        times: times of its steps.
+        empty: True if all rows were filled in, because this host has no more data and others have.
+    """
 
     batch: Any
-    mask: Any  # `bool[rows]` on the same devices, False where a row was filled in; None if nobody asked for one
-    mark: Any  # where the upstream iterator stands after it
+    mask: Any
+    mark: Any
     times: Times
-    empty: bool  # it is filling alone: other hosts have a batch, and this one has none
+    empty: bool
 
 
 @dataclass(slots=True)
 class End:
-    """The end of the upstream iterator, or of the run."""
+    """The end of the upstream iterator, or of the run.
 
-    mark: Any = None  # where the upstream iterator stands
+    Attributes:
+        mark: position of the upstream iterator.
+    """
+
+    mark: Any = None
 
 
 @dataclass(slots=True)
 class Failed:
-    """An error in place of a batch."""
+    """An error in place of a batch.
+
+    Attributes:
+        error: the error.
+        final: True if the run ends with it; False if the next batch follows.
+    """
 
     error: BaseException
-    final: bool = True  # the run ends with it; otherwise the next batch follows
+    final: bool = True
 
 
 class HandOver:

@@ -42,11 +42,17 @@ _runs: set[weakref.ref[Run]] = set()
 
 @dataclass(frozen=True)
 class Intake:
-    """The work of the reader thread on each batch: read it from the upstream iterator, and transform it."""
+    """The work of the reader thread on each batch: read it from the upstream iterator, and transform it.
 
-    upstream: Upstream  # belongs to that thread until it has ended
+    Attributes:
+        upstream: the upstream iterator. It belongs to the reader thread until that has ended.
+        transform: function that is applied to each batch; None for no function.
+        ends_with_error: True if an error ends the run; False if the batch after the error follows.
+    """
+
+    upstream: Upstream
     transform: Callable[[Any], Any] | None
-    ends_with_error: bool  # otherwise the batch after the error follows
+    ends_with_error: bool
 
     def next(self) -> Loaded | End | Failed:
         """Return the next batch, the end, or an error in its place."""

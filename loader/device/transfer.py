@@ -40,18 +40,33 @@ from .trees import flatten
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Facts about all batches with the same structure, shapes and dtypes."""
+    """Facts about all batches with the same structure, shapes and dtypes.
+
+    Attributes:
+        structure: structure of the batch.
+        kinds: shape and dtype of each leaf.
+        names: name of each leaf.
+        going: numbers of the leaves that go to devices.
+        shardings: sharding of each of these.
+        leading: index, in `going`, of the leaf that defines the number of rows, see `_rows`; None
+            if there is none.
+        with_rows: numbers of the leaves whose leading axis has the rows.
+        rows: number of rows; -1 if no leaf has rows.
+        divisor: number of which `rows` must be a multiple.
+        cut: numbers of the integer leaves that have fewer bits on devices, each with its dtype
+            there.
+    """
 
     structure: Structure
-    kinds: list[tuple[tuple[int, ...], Any]]  # shape and dtype of each leaf
-    names: list[str]  # of the leaves
-    going: list[int]  # numbers of the leaves that go to devices
-    shardings: list[Any]  # of those
-    leading: int | None  # which of those the rows are taken from: see `_rows`
-    with_rows: frozenset[int]  # numbers of the leaves whose leading axis is the rows
-    rows: int  # length of that axis; -1 if there is none
-    divisor: int  # what `rows` must be a multiple of
-    cut: list[tuple[int, Any]]  # numbers of leaves of integers that devices hold fewer bits of, and the dtype there
+    kinds: list[tuple[tuple[int, ...], Any]]
+    names: list[str]
+    going: list[int]
+    shardings: list[Any]
+    leading: int | None
+    with_rows: frozenset[int]
+    rows: int
+    divisor: int
+    cut: list[tuple[int, Any]]
 
     @cached_property
     def described(self) -> str:

@@ -31,13 +31,20 @@ class Input:
     """One input of a join, from a cursor on. It is opened when its first row is needed.
 
     A cursor is a place in the stream.
+
+    Attributes:
+        open: function that opens the input from a cursor on.
+        cursor: place after the rows that the join has taken.
+        at_hand: number of rows that have arrived and are not taken yet.
+        rows: number of rows taken since the input was opened.
+        ended: end of the input, or its failure, after the rows at hand; None if more rows may come.
     """
 
     open: Open
-    cursor: Cursor  # after the rows that were taken
-    at_hand: int = 0  # rows that were not
-    rows: int = 0  # that were, since it was opened
-    ended: StreamEnd | None = None  # what came after those at hand, if these are all
+    cursor: Cursor
+    at_hand: int = 0
+    rows: int = 0
+    ended: StreamEnd | None = None
     _pull: Pull[Rows] | None = None
     _runs: deque[RowsOf] = field(default_factory=deque)
 

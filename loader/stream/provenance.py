@@ -30,14 +30,27 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 class Table(NamedTuple):
-    """The records of which some rows were made, in the order in which they are in the rows."""
+    """The records of which some rows were made, in the order in which they are in the rows.
 
-    of: Ints  # `int64[n]`, the number of the row, among those that were asked for
-    leaf: Ints  # `int64[n]`, its number among every leaf
-    position: Ints  # `int64[n]`, the local position there
-    row: Ints  # `int64[n]`, of the batch that the record is in; -1: of none
-    segment: Ints  # `int64[n]`, of the packed row that it is in, from 1; 0: of none, or nothing is traced
-    tokens: NDArray[np.object_]  # `object[n]`, its tokens in that segment, a `TokenSpan` for each leaf that is packed
+    Attributes:
+        of: `int64[n]`, for each record the number of the row that it is in, among the rows that
+            were asked for.
+        leaf: `int64[n]`, index in `Pipeline.every_leaf` of the leaf (source with its sampler) that
+            it is from.
+        position: `int64[n]`, its local position in that leaf.
+        row: `int64[n]`, its row in the batch; -1 if there is no batch.
+        segment: `int64[n]`, its segment in the packed row, from 1; 0 if it is not packed, or the
+            pipeline is not traced.
+        tokens: `object[n]`, its tokens in that segment: a `TokenSpan` for each packed leaf of the
+            tree.
+    """
+
+    of: Ints
+    leaf: Ints
+    position: Ints
+    row: Ints
+    segment: Ints
+    tokens: NDArray[np.object_]
 
     def taken(self, places: NDArray[Any]) -> Table:
         """Return some of the records, by their indices or by a mask."""
@@ -58,19 +71,35 @@ class Provenance:
     """The origin of the rows of a block: a span of a leaf, or a group of earlier rows.
 
     A leaf is a source with its sampler. A span is a range of consecutive positions.
+
+    Attributes:
+        stage: stage that made the rows.
+        start: cursor (place in the stream) before the first input.
+        stop: cursor after the last input.
+        leaf: index in `Pipeline.every_leaf` of the leaf whose span was read; None if the inputs are
+            earlier rows.
+        inputs: for inputs that are earlier rows, their origins, each with the range `[start, stop)`
+            of rows.
+        alone: True if each input became one row by itself, up to the last row that there is.
+        columns: origins of the rows as columns; None if row i was made of unit i (the inputs of one
+            output).
+        count: number of rows.
+        first: number, among the inputs, of the first one that the task was about.
+        before: number of rows of the first unit that earlier tasks made.
+        open: True if later tasks may make more rows of the last unit.
     """
 
-    stage: Stage  # that made them
-    start: Cursor  # before the first input
-    stop: Cursor  # after the last input
-    leaf: int | None = None  # number, among every leaf, of the one whose span it was; None: earlier rows are the inputs
-    inputs: tuple[tuple[Origin, int, int], ...] = ()  # the provenance of these, and the rows `[start, stop)` of each
-    alone: bool = False  # every input became one row, without the others, up to the last row that there is
-    columns: RowOrigins | None = None  # of the block, where it has some; None: its row i was made of unit i
-    count: int = 0  # of the rows
-    first: int = 0  # number, among the inputs, of the first that the task was about
-    before: int = 0  # rows of the first unit that came out of earlier tasks
-    open: bool = False  # more rows may be made of the last unit
+    stage: Stage
+    start: Cursor
+    stop: Cursor
+    leaf: int | None = None
+    inputs: tuple[tuple[Origin, int, int], ...] = ()
+    alone: bool = False
+    columns: RowOrigins | None = None
+    count: int = 0
+    first: int = 0
+    before: int = 0
+    open: bool = False
 
     which: ClassVar[None] = None
     at: ClassVar[None] = None
@@ -228,12 +257,19 @@ class Selection:
     """The origin of rows of several blocks, or of one block with other cursors (places in the stream).
 
     A block has the rows that one task returned.
+
+    Attributes:
+        sources: origins of the blocks.
+        which: `int64[rows]`, index of the block of each row; None if these are all rows of the only
+            block.
+        at: `int64[rows]`, number of each row in its block; None if `which` is None.
+        cursor_after: function that returns the cursor from which the stream continues after a row.
     """
 
-    sources: Sequence[Provenance]  # of the blocks
-    which: Ints | None  # `int64[rows]`, the block of each row; None: all rows of the only one
-    at: Ints | None  # `int64[rows]`, its number there
-    cursor_after: Callable[[int], Cursor]  # the cursor from which the stream goes on after a row
+    sources: Sequence[Provenance]
+    which: Ints | None
+    at: Ints | None
+    cursor_after: Callable[[int], Cursor]
 
     def table(self, rows: Ints) -> Table:
         if self.which is None or self.at is None:

@@ -72,13 +72,22 @@ BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
 
 @dataclass(slots=True)
 class Rows:
-    """Consecutive rows `[start, stop)` of a block (the rows of one task), or of a join."""
+    """Consecutive rows `[start, stop)` of a block (the rows of one task), or of a join.
 
-    origin: Origin  # of all rows of the block
+    Attributes:
+        origin: origin of all rows of the block.
+        start: first row.
+        stop: end of the rows, exclusive.
+        number: number of the first row among the rows of a join that they come from; 0 if they come
+            from no join.
+        blocks: the blocks that have the rows, one for each source of `origin`.
+    """
+
+    origin: Origin
     start: int
     stop: int
-    number: int  # the first row's, among those of a join that it comes out of; 0 elsewhere
-    blocks: Sequence[NumberedBlock]  # that have them, as many as `origin` has sources
+    number: int
+    blocks: Sequence[NumberedBlock]
 
     def take_all(self) -> list[Any] | Units | None:
         """Return all rows as a list in reverse order, and release them here.
@@ -181,12 +190,20 @@ def joined_rows(
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A task, and what only the user's process knows about it."""
+    """A task, and values that only the user's process needs.
+
+    Attributes:
+        task: the task.
+        origin: origin of the rows that will result from it.
+        blocks: blocks whose rows the task refers to, by number.
+        pieces_left: number of later tasks that continue with the same single unit (the inputs of
+            one output).
+    """
 
     task: Task
-    origin: Provenance  # of the rows that will come of it
-    blocks: Mapping[int, Block] = dataclasses.field(default_factory=dict)  # that it reads, by number
-    pieces_left: int = 0  # tasks that come after it and go on with its one unit
+    origin: Provenance
+    blocks: Mapping[int, Block] = dataclasses.field(default_factory=dict)
+    pieces_left: int = 0
 
     @property
     def stop(self) -> int:

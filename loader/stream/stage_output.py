@@ -36,10 +36,15 @@ _LOGGER = logging.getLogger("headrace")
 
 @dataclass
 class SkippedRecords:
-    """The skipped records of one iterator, since it was opened."""
+    """The skipped records of one iterator, since it was opened.
 
-    limit: int | None = None  # how many may be skipped; None for any number
-    count: int = 0  # how many were
+    Attributes:
+        limit: largest number of records that may be skipped; None for any number.
+        count: number of records skipped so far.
+    """
+
+    limit: int | None = None
+    count: int = 0
 
     def note(self, skipped: Sequence[str]) -> Failure | None:
         for message in skipped:

@@ -177,9 +177,16 @@ _COUNTED = ("steps", "elapsed", "waited", "records", "nbytes")  # the last one i
 
 
 class StageNames(NamedTuple):
-    """Names and facts about a stage (operations that run in one task)."""
+    """Names and facts about a stage (operations that run in one task).
 
-    first: int  # number of its first operation in the pipeline
+    Attributes:
+        first: number of its first operation in the pipeline.
+        operations: names of its operations.
+        reads: True if its inputs are positions, whose records it reads.
+        ends: True if its rows are elements, or are joined to become elements.
+    """
+
+    first: int
     operations: tuple[str, ...]
-    reads: bool  # it is given positions, whose records it reads
-    ends: bool  # what it makes are elements, or rows that are joined to be elements
+    reads: bool
+    ends: bool

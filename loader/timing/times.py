@@ -17,39 +17,70 @@ A block has the rows that one task returned.
 
 
 class SlowestCall(NamedTuple):
-    """The longest call of an operation for one element."""
+    """The longest call of an operation for one element.
+
+    Attributes:
+        seconds: seconds of the call.
+        operation: index of the operation in its stage.
+        tag: number that names the record, see `Pipeline.place_of`; -1 if it is unknown.
+    """
 
     seconds: float
-    operation: int  # its place in the stage
-    tag: int  # what names the record, as of `Pipeline.place_of`; -1: it has no name
+    operation: int
+    tag: int
 
 
 class OperationTimes(NamedTuple):
-    """Times of each operation in one task. Measured for some tasks only, because measuring takes time itself."""
+    """Times of each operation in one task. Measured for some tasks only, because measuring takes time itself.
 
-    inputs: int  # of the task that were pushed through the operations meanwhile
-    seconds: float  # that this took, without `extra`
-    cpu_seconds: float  # of these that the thread was at work, not waiting
-    extra: float  # seconds that the timing itself took, about
-    operations: tuple[float, ...]  # of these, spent in each operation of the stage; and last between them
-    slowest: SlowestCall | None  # of the operations before the first that takes several elements
+    Attributes:
+        inputs: number of the task's inputs that were pushed through the operations in this time.
+        seconds: seconds that this took, without `extra`.
+        cpu_seconds: part of these in which the thread was at work, not waiting.
+        extra: seconds that the timing itself took, approximately.
+        operations: part of `seconds` spent in each operation of the stage; the last item is the
+            time between operations.
+        slowest: slowest call of the operations before the first one that takes several elements.
+    """
+
+    inputs: int
+    seconds: float
+    cpu_seconds: float
+    extra: float
+    operations: tuple[float, ...]
+    slowest: SlowestCall | None
 
 
 class TaskTimes(NamedTuple):
-    """When a worker did a task, and counts of the task."""
+    """Times of a task in a worker, and counts of the task.
+
+    Attributes:
+        worker: number of the worker.
+        began: time at which the task began.
+        ended: time at which it ended.
+        reading: seconds in which records were read or waited for.
+        packing: seconds in which rows were prepared for sending to another process.
+        inputs: number of positions or rows that the task got.
+        rows: number of rows that came out.
+        nbytes: bytes of these rows. If rows are not batches, the first row stands for the others.
+        under_way: seconds of all reads of its records together.
+        tasks: number of tasks that it represents: itself, and tasks before it that were not timed.
+        look: times of the operations; None if they were not timed one by one.
+        read_bytes: bytes of the records that were read, estimated from some of them.
+    """
 
     worker: int
     began: float
     ended: float
-    reading: float  # seconds of these in which records were read or waited for
-    packing: float  # seconds of these in which rows were made ready for another process
-    inputs: int  # positions or rows
-    rows: int  # that came out
-    nbytes: int  # of these rows; where no batches are made, as many for each as the first one has
-    under_way: float = 0.0  # seconds in which its records were being read, of all reads together
-    tasks: int = 1  # for which it stands: itself, and those before it that the worker did not time
+    reading: float
+    packing: float
+    inputs: int
+    rows: int
+    nbytes: int
+    under_way: float = 0.0
+    tasks: int = 1
     look: OperationTimes | None = None
-    read_bytes: int = 0  # of the records that were read, estimated from some of them
+    read_bytes: int = 0
 
     def moved(self, seconds: float) -> TaskTimes:
         """Return the times by the clock of another machine, which is ahead by `seconds`."""
@@ -86,8 +117,14 @@ class TaskEvent(NamedTuple):
 
 
 class WorkerEvent(NamedTuple):
-    """An event in the life of a worker."""
+    """An event in the life of a worker.
+
+    Attributes:
+        at: time of the event.
+        worker: number of the worker.
+        what: "started", or a text that says how the worker ended.
+    """
 
     at: float
     worker: int
-    what: str  # "started", or how it ended
+    what: str

@@ -65,10 +65,16 @@ PAGE = 4096
 
 @dataclass(eq=False, slots=True)
 class Slab:
-    """A piece of memory for the arrays of a batch."""
+    """A piece of memory for the arrays of a batch.
 
-    memory: NDArray[np.uint8]  # its bytes, 64-byte aligned
-    number: int = -1  # among the slabs of its pool that are shared with other processes; -1 for one that is not
+    Attributes:
+        memory: its bytes, 64-byte aligned.
+        number: number among the slabs of its pool that are shared with other processes; -1 if it is
+            not shared.
+    """
+
+    memory: NDArray[np.uint8]
+    number: int = -1
     interface: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -24,11 +24,17 @@ PYTHON = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 @dataclass(slots=True)
 class StackedRows:
-    """Rows of equal structure, stored as one array for each leaf of the tree."""
+    """Rows of equal structure, stored as one array for each leaf of the tree.
 
-    columns: list[NDArray[Any]]  # one array per leaf, `[rows, *shape]`
-    kinds: list[str]  # of each leaf: "array", "scalar" (NumPy's), or the name of Python's type
-    example: Any  # the tree, with the numbers of its leaves for leaves
+    Attributes:
+        columns: an array `[rows, *shape]` for each leaf of the tree.
+        kinds: for each leaf, "array", "scalar" (of NumPy), or the name of a Python type.
+        example: the tree, with the number of each leaf in its place.
+    """
+
+    columns: list[NDArray[Any]]
+    kinds: list[str]
+    example: Any
 
     def __len__(self) -> int:
         return len(self.columns[0])

@@ -51,10 +51,15 @@ TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
 
 
 class ReadSeconds(NamedTuple):
-    """Seconds of reading in a task."""
+    """Seconds of reading in a task.
 
-    waited: float  # by the worker, which read the records or waited for them
-    under_way: float  # of all reads together, those ahead of the work too
+    Attributes:
+        waited: seconds in which the worker read records or waited for them.
+        under_way: seconds of all reads together, including reads ahead of the work.
+    """
+
+    waited: float
+    under_way: float
 
 
 class Stopwatch:

@@ -154,11 +154,17 @@ def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool)
 
 
 class SourceState(NamedTuple):
-    """State of a source without random access after a task."""
+    """State of a source without random access after a task.
 
-    state: str  # of the source
-    ended: bool  # nothing more comes
-    read: int  # elements, by the task
+    Attributes:
+        state: state of the source as text.
+        ended: True if the source has no more elements.
+        read: number of elements that the task read.
+    """
+
+    state: str
+    ended: bool
+    read: int
 
 
 @dataclass(slots=True, eq=False)
@@ -167,24 +173,41 @@ class Block:
 
     The rows are in this object, or a transport keeps them elsewhere until `elements` is read. The
     fields before `rows` are the header, which a worker sends together with the rows.
+
+    Attributes:
+        count: number of rows.
+        tags: origins of the rows; None if row i was made of unit i (the inputs of one output).
+        failure: failure that stopped the task after these rows; None if the task was completed.
+        skipped: a text for each failure whose records were skipped.
+        notices: warnings for the user about sources and operations.
+        stand: state of a source without random access, after the task.
+        waited: seconds in which the task waited for records that were read ahead.
+        times: times of the task; None if it was not timed.
+        seconds: seconds that the task took in another process; else 0.
+        nbytes: bytes of its rows, if it was run in another process; else 0.
+        rows: the transport's object that has the rows; None if they are in this object.
+        here: the rows in this object.
+        parts: tasks to be run in place of this one, which was not run, but divided.
+        kept: True if the rows will be returned again, so that copies are given to the user.
+        units: object that makes the rows one by one, in place of rows.
     """
 
-    count: int = 0  # of the rows
-    tags: RowOrigins | None = None  # their origin; None where unit i gave row i
-    failure: Failure | None = None  # what stopped the task after these rows; None when it was finished
-    skipped: Sequence[str] = ()  # what failed and was left out, in words
-    notices: Told = ()  # what the user should be told of leaves and operations
-    stand: SourceState | None = None  # of a source that can only be run through, after the task
-    waited: float = 0.0  # seconds, for records that were read ahead
-    times: TaskTimes | None = None  # of the task; None where nothing is timed
-    seconds: float = 0.0  # that the task took, if it was done elsewhere …
-    nbytes: int = 0  # … and bytes of its rows
-    rows: Any = None  # a transport's `Rows`; None: they are here
-    here: Any = ()  # these
-    parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
+    count: int = 0
+    tags: RowOrigins | None = None
+    failure: Failure | None = None
+    skipped: Sequence[str] = ()
+    notices: Told = ()
+    stand: SourceState | None = None
+    waited: float = 0.0
+    times: TaskTimes | None = None
+    seconds: float = 0.0
+    nbytes: int = 0
+    rows: Any = None
+    here: Any = ()
+    parts: Sequence[Task] = ()
     moments: Moments = (0.0, 0.0, 0.0)
-    kept: bool = False  # its rows will be given again
-    units: Units | None = None  # in place of rows: what makes them
+    kept: bool = False
+    units: Units | None = None
 
     @classmethod
     def of(
@@ -233,14 +256,25 @@ class SpanTask(NamedTuple):
 
     A leaf is a source with its sampler. A stage is a group of operations that run together in one
     task.
+
+    Attributes:
+        stage: number of the stage.
+        start: first local position.
+        stop: end of the local positions, exclusive.
+        leaf: index in `Pipeline.every_leaf`: of a leaf of this shard, or of a former shard whose
+            local positions these are.
+        since: for a source without random access, an earlier position and the source's state there;
+            else None.
+        only: index, in the window that the task is about, of the only element to keep; None: all
+            elements are kept.
     """
 
     stage: int
     start: int
     stop: int
-    leaf: int = 0  # its number, among every leaf: of this shard, or of a former one whose local positions these are
-    since: tuple[int, str] | None = None  # of what is run through: an earlier position, and its state
-    only: int | None = None  # the place in its one window of the only element that is kept; None: all are
+    leaf: int = 0
+    since: tuple[int, str] | None = None
+    only: int | None = None
 
 
 RowRange: TypeAlias = tuple[int, int, int]
@@ -254,16 +288,24 @@ class GroupTask(NamedTuple):
     """Task: apply a stage's operations to rows that earlier tasks returned.
 
     A stage is a group of operations that run together in one task.
+
+    Attributes:
+        stage: number of the stage.
+        rows: ranges of rows of blocks.
+        order: `int32[n]` as bytes: numbers of the rows, among all rows of `rows`, in the order to
+            use; None: in order.
+        first: number of the first row in the join that the rows come from; 0 if they come from no
+            join.
+        former: number of the former shard, from 1, whose rows these are; 0 for this shard.
+        only: as in `SpanTask`.
     """
 
     stage: int
     rows: tuple[RowRange, ...]
-    order: bytes | None = (
-        None  # their numbers among these, `int32[n]`, in the order in which they come; None: as they stand
-    )
-    first: int = 0  # where they come from a join, the number of the first one there
-    former: int = 0  # number of the former shard, from 1, whose rows these are; 0: this shard
-    only: int | None = None  # as of a `SpanTask`
+    order: bytes | None = None
+    first: int = 0
+    former: int = 0
+    only: int | None = None
 
 
 Task: TypeAlias = SpanTask | GroupTask
@@ -324,12 +366,19 @@ class ReadRecords(NamedTuple):
     """The records of a span (consecutive positions) that were read ahead.
 
     In the ranges listed in `unread`, which are sorted, the values of `records` have no meaning.
+
+    Attributes:
+        records: the records.
+        unread: the ranges that could not be read.
+        seconds: seconds of all reads of these records together.
+        failure: for a source without random access, the exception after which there are no more
+            records.
     """
 
     records: Sequence[Any]
     unread: Sequence[Unread] = ()
-    seconds: float = 0.0  # in which they were being read, of all reads together
-    failure: Exception | None = None  # why there are no more, of a source that is run through
+    seconds: float = 0.0
+    failure: Exception | None = None
 
     def at(self, place: int) -> ReadRecords | None:
         """Return the record at index `place` alone; None if it was not read."""

@@ -57,11 +57,17 @@ class MakesUnits(Protocol):
 
 
 class ColumnUnits(NamedTuple):
-    """Batches of a task, made straight from columns, and the chain of operations that makes one element of each."""
+    """Batches of a task, made straight from columns, and the chain of operations that makes one element of each.
+
+    Attributes:
+        chain: makes the elements.
+        batches: iterator of the batches.
+        inputs: the same batches as inputs of the chain.
+    """
 
     chain: StepChain
     batches: ColumnBatches
-    inputs: Inputs  # these batches
+    inputs: Inputs
 
 
 def _tell_nobody(task: SpanTask, block: Block | None) -> None:

@@ -18,16 +18,28 @@ OnUneven = Literal["error", "drop", "pad"]
 
 @dataclass(frozen=True)
 class Offer:
-    """The offer of one process for a step: a batch, the end of its stream, an error, or that its feeder was closed."""
+    """The offer of one process for a step: a batch, the end of its stream, an error, or that its feeder was closed.
+
+    Attributes:
+        kind: which of these it is.
+        policy: the process's `on_uneven`.
+        rows: number of rows of the batch; -1 if it has no leading axis.
+        usual: usual number of rows of its batches, as far as it is known; else 0.
+        divisor: number of which the number of rows must be a multiple, to be divided over the
+            devices.
+        layout: description of the leaves of the batch, without the number of rows.
+        steady: number of batches, from this one on, that surely have as many rows.
+        detail: description of the error.
+    """
 
     kind: Literal["batch", "end", "failed", "closed"]
-    policy: OnUneven = "error"  # its `on_uneven`
-    rows: int = 0  # of the batch; -1 if it has no leading axis
-    usual: int = 0  # rows that its batches have, as far as it knows
-    divisor: int = 1  # what its rows must be a multiple of to go to its devices
-    layout: str = ""  # the leaves of the batch, without rows
-    steady: int = 1  # how many batches from this one on are sure to have as many rows
-    detail: str = ""  # the error
+    policy: OnUneven = "error"
+    rows: int = 0
+    usual: int = 0
+    divisor: int = 1
+    layout: str = ""
+    steady: int = 1
+    detail: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,26 @@ class Inputs:
     """Elements to push into a stage, with the positions and tags (numbers of records) of their records.
 
     A stage is a group of operations that run together in one task.
+
+    Attributes:
+        elements: the elements. Its length hint is the number of elements left.
+        count: number of elements.
+        made_of: number of positions or rows that the elements were made of.
+        positions: function that returns the global positions of these. It is called only if they
+            are needed.
+        tags: function that returns the tags of these. It is called only if they are needed, for
+            example after a failure.
+        rows: for each element, its number among the rows of its position.
+        place: number, in the stage, of the operation that the elements are pushed into.
     """
 
-    elements: Iterator[Any]  # tells exactly how many are left
-    count: int  # of the elements
-    made_of: int  # so many positions or rows
-    positions: Callable[[], NDArray[np.int64]]  # theirs; not asked for where nobody wants to know
-    tags: Callable[[], NDArray[np.int64]]  # what names the records that they come from, where one fails
-    rows: Iterable[int]  # of the positions
-    place: int  # number within the stage of the operation that they are pushed into
+    elements: Iterator[Any]
+    count: int
+    made_of: int
+    positions: Callable[[], NDArray[np.int64]]
+    tags: Callable[[], NDArray[np.int64]]
+    rows: Iterable[int]
+    place: int
 
     @property
     def last(self) -> int:
