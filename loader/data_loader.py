@@ -52,7 +52,7 @@ class LoaderDescription:
     execution: ExecutionOptions
     max_errors: int | None
     skipped_steps: SkippedSteps = NONE_SKIPPED
-    tuning: Tuning = field(default_factory=Tuning)  # of all epochs, with worker_count="auto"
+    tuning: Tuning = field(default_factory=Tuning)  # findings of worker_count="auto", for all epochs
 
 
 class LoaderMethods(Remarks):

@@ -26,11 +26,17 @@ MOST_NAMED = 1000  # Missing files that are named, at most: a name may claim any
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The states of one run at one step, from all of its processes or from some."""
+    """The states of one run at one step, from all of its processes or from some.
 
-    path: Path  # of the folder, or of the one file
-    states: Sequence[LoaderState]  # by their shards
-    missing: tuple[str, ...] = ()  # names of the files of processes whose states are not there
+    Attributes:
+        path: path of the folder, or of the only file.
+        states: the states, in the order of their shards.
+        missing: file names of the processes whose states are missing.
+    """
+
+    path: Path
+    states: Sequence[LoaderState]
+    missing: tuple[str, ...] = ()
 
     def check_complete(self) -> None:
         """Check that no process's state is missing.

@@ -33,34 +33,60 @@ LISTED = 8  # Numbers of nodes for which the step is told, at most
 
 @dataclass(frozen=True)
 class Needs:
-    """What one step and its batch need. In seconds, except `nbytes`."""
+    """What one step and its batch need. In seconds, except `nbytes`.
 
-    work: float  # of workers
-    processor: float  # of these, a core is at work; the others are waits, for a disk or a network
-    nbytes: float  # of the batch
-    step: float  # the user's own step
-    hand_over: float = 1e-4  # in which the user's thread takes the batch over
+    Attributes:
+        work: seconds of a worker for the batch.
+        processor: part of `work` in which a core is at work; in the rest, the worker waits for a
+            disk or a network.
+        nbytes: bytes of the batch.
+        step: seconds of the user's own step.
+        hand_over: seconds in which the user's thread receives the batch.
+    """
+
+    work: float
+    processor: float
+    nbytes: float
+    step: float
+    hand_over: float = 1e-4
 
 
 @dataclass(frozen=True)
 class Machines:
-    """The machines that are available."""
+    """The machines that are available.
 
-    cores: int  # of this machine, for workers
-    cores_per_node: int  # of each node of a cluster
-    bandwidth: float  # bytes per second into this machine
+    Attributes:
+        cores: number of this machine's cores for workers.
+        cores_per_node: number of cores of each node of a cluster.
+        bandwidth: bytes per second into this machine.
+    """
+
+    cores: int
+    cores_per_node: int
+    bandwidth: float
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The workers and nodes that hide the work of a step."""
+    """The workers and nodes that hide the work of a step.
+
+    Attributes:
+        needs: needs of a step.
+        machines: the available machines.
+        workers: number of workers. With fewer, the step waits.
+        nodes: number of nodes of a cluster in addition to this machine; 0 if this machine is
+            enough.
+        seconds: seconds of a step with these workers.
+        hidden: True if the step waits only for the hand-over of the batch; False if the network is
+            too slow for any number of nodes.
+    """
 
     needs: Needs
     machines: Machines
-    workers: int  # with fewer, the step waits
-    nodes: int  # of a cluster, beside this machine; 0: they have room here
-    seconds: float  # of a step with these
-    hidden: bool  # the step waits for the hand-over alone; if not, the network is too slow for any number of nodes
+    workers: int
+    nodes: int
+    seconds: float
+    hidden: bool
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:

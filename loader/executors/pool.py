@@ -39,13 +39,13 @@ MAX_TRIES = 3
 class Job:
     """A piece of work for a worker."""
 
-    number: int  # jobs that are given again are given in this order
-    divisible: bool  # it has parts that can be tried on their own
-    cost: float  # seconds that it is expected to take
-    series: int | None = None  # it goes on where the job before it ended that has the same
-    alone: bool = field(default=True, init=False)  # its worker got it without others: it is at fault if that ends
-    tries: int = field(default=0, init=False)  # workers that ended at it
-    dropped: bool = field(default=False, init=False)  # nobody wants it any more
+    number: int  # jobs are assigned again in the order of their numbers
+    divisible: bool  # True if it can be divided into parts that run alone
+    cost: float  # expected seconds
+    series: int | None = None  # jobs of a series each continue where the one before ended; None: of no series
+    alone: bool = field(default=True, init=False)  # the only job of its message: at fault if its worker ends
+    tries: int = field(default=0, init=False)  # number of workers that ended while doing it
+    dropped: bool = field(default=False, init=False)  # True if its result is not needed any more
 
 
 J = TypeVar("J", bound=Job)
@@ -116,9 +116,9 @@ class _Worker(Generic[J]):
     number: int
     jobs: deque[J] = field(default_factory=deque)
     load: float = 0.0
-    messages: int = 0  # that these jobs came in
+    messages: int = 0  # number of messages that had these jobs
     ready: bool = False
-    began: float = 0.0  # with the first job
+    began: float = 0.0  # time at which the first job began
     late: J | None = None  # the job for which it is being killed
 
     def has_room(self, job: Job, depth: int) -> bool:

@@ -54,14 +54,14 @@ LONG_SECONDS = 1.0
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
-    """Handle of a task that a worker has or will have."""
+    """The result, now or later, of a task that a worker runs."""
 
     executor: PooledExecutor
     task: Task
-    blocks: Blocks  # that the task names: they live as long as it may have to be done again
+    blocks: Blocks  # that the task refers to; kept as long as the task may be run again
     block: Block | None = None
-    gave_up: str = ""  # why it was given up
-    suspects: Sequence[PooledHandle] = ()  # its inputs, each tried alone to find the one that ends workers
+    gave_up: str = ""  # why the task was given up; "" if it was not
+    suspects: Sequence[PooledHandle] = ()  # its inputs, each run alone to find the one that ends workers
 
     def ready(self) -> bool:
         """Return True if the result has arrived. Handles events."""
@@ -91,7 +91,7 @@ class RowsWithTask:
 
     handle: PooledHandle
     rows: StoredRows
-    again: PooledHandle | None = None  # the task, while it is done again
+    again: PooledHandle | None = None  # the task, while it is run again
 
     def are_lost(self) -> bool:
         """Return True if the rows are lost. If their task was run again, take its rows, or raise its error."""

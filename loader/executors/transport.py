@@ -58,19 +58,32 @@ class NamedRows(NamedTuple):
     Tasks count rows from `first`, so the block's other rows need not be sent.
 
     A block has the rows that one task returned.
+
+    Attributes:
+        block: number of the block (the rows of one task).
+        first: first row.
+        last: end of the rows, exclusive.
+        tags: origins of these rows.
+        rows: the transport's object for the rows of the whole block.
     """
 
     block: int
     first: int
     last: int
-    tags: RowOrigins  # of these rows
-    rows: StoredRows  # of the whole block: what this transport gave with its answer
+    tags: RowOrigins
+    rows: StoredRows
 
 
 class Message(NamedTuple):
-    """Tasks for one worker, which runs them in order and answers them together."""
+    """Tasks for one worker, which runs them in order and answers them together.
 
-    tasks: Sequence[Task]  # one on a span, or groups of one stage
+    Attributes:
+        tasks: one task about a span (consecutive positions), or tasks about groups of rows, all of
+            one stage.
+        named: earlier rows that the tasks refer to.
+    """
+
+    tasks: Sequence[Task]
     named: Sequence[NamedRows] = ()
 
     @classmethod
@@ -180,11 +193,18 @@ class AllEnded(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Event: workers have ended through no fault of a task: with their machine, or with rows that they waited for."""
+    """Event: workers have ended through no fault of a task: with their machine, or with rows that they waited for.
+
+    Attributes:
+        workers: numbers of the workers.
+        how: a sentence that says what happened, such as "node 10.0.0.7 of the Ray cluster was
+            lost".
+        is_news: False if the user was warned of it before.
+    """
 
     workers: Sequence[int]
-    how: str  # a sentence: "node 10.0.0.7 of the Ray cluster was lost"
-    is_news: bool = True  # False: the user was warned of it before
+    how: str
+    is_news: bool = True
 
 
 class Room(NamedTuple):

@@ -20,34 +20,57 @@ Rows: TypeAlias = NDArray[Any]
 
 @dataclass(slots=True)
 class StageSums:
-    """Sums over all tasks of a stage. Tasks that were not timed are represented by timed ones.
+    """Sums over all tasks of a stage (operations that run together in one task).
 
-    Values are seconds, unless their comment says otherwise.
+    Timed tasks represent the tasks that were not timed.
 
-    A stage is a group of operations that run together in one task.
+    Attributes:
+        batches: True if rows are made of several inputs each; the last one may be made of fewer.
+        tasks: number of tasks.
+        inputs: number of positions or rows that the tasks got.
+        rows: number of rows that came out.
+        timed_inputs: number of inputs of the timed tasks.
+        timed_rows: number of rows of the timed tasks.
+        stood_for: number of inputs of the tasks that the timed ones represent, if these have the
+            same length.
+        timed_nbytes: bytes of the rows of the timed tasks.
+        timed_read_bytes: bytes of the records that the timed tasks read.
+        busy: seconds of workers in tasks.
+        reading: part of `busy` in which records were read or waited for.
+        packing: part of `busy` in which rows were prepared for sending.
+        under_way: seconds of all reads of records together.
+        queued: seconds from the submission of tasks to their beginning.
+        waited: seconds in which the user's process waited for blocks (the rows of one task each).
+        ahead: seconds in which blocks were ready and not yet asked for.
+        looked_inputs: number of inputs of the tasks whose operations were timed one by one.
+        looked: seconds of the operations in these tasks.
+        looked_cpu: part of `looked` in which the thread was at work, not waiting.
+        operations: part of `looked` spent in each operation; the last item is the time between
+            operations.
+        slowest: slowest call of each operation, by its index in the stage.
     """
 
-    batches: bool = False  # the rows are made of several inputs, the last one maybe of fewer
-    tasks: int = 0  # number
-    inputs: int = 0  # number of positions or rows
-    rows: int = 0  # number
-    timed_inputs: int = 0  # number, of the tasks that were timed
-    timed_rows: int = 0  # likewise
-    stood_for: int = 0  # number, of those and of the tasks that they stand for, as if these were of the same length
-    timed_nbytes: int = 0  # of the rows of these
-    timed_read_bytes: int = 0  # of the records that they read
-    busy: float = 0.0  # of workers
-    reading: float = 0.0  # of these
-    packing: float = 0.0  # of these
-    under_way: float = 0.0  # in which records were being read, of all reads together
-    queued: float = 0.0  # from the submission of a task to its begin
-    waited: float = 0.0  # in which the user's process waited for a block
-    ahead: float = 0.0  # in which a block was ready and not yet asked for
-    looked_inputs: int = 0  # number, of those whose operations were timed one by one
-    looked: float = 0.0  # for these
-    looked_cpu: float = 0.0  # of these, at work
-    operations: list[float] = field(default_factory=list)  # of these, in each operation; last: between them
-    slowest: dict[int, SlowestCall] = field(default_factory=dict)  # call of an operation, by its place in the stage
+    batches: bool = False
+    tasks: int = 0
+    inputs: int = 0
+    rows: int = 0
+    timed_inputs: int = 0
+    timed_rows: int = 0
+    stood_for: int = 0
+    timed_nbytes: int = 0
+    timed_read_bytes: int = 0
+    busy: float = 0.0
+    reading: float = 0.0
+    packing: float = 0.0
+    under_way: float = 0.0
+    queued: float = 0.0
+    waited: float = 0.0
+    ahead: float = 0.0
+    looked_inputs: int = 0
+    looked: float = 0.0
+    looked_cpu: float = 0.0
+    operations: list[float] = field(default_factory=list)
+    slowest: dict[int, SlowestCall] = field(default_factory=dict)
 
     def add(self, tasks: Rows) -> None:
         self.timed_inputs += int(tasks["inputs"].sum())

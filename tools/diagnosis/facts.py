@@ -109,11 +109,17 @@ def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
 
 
 class _Took(NamedTuple):
-    """Cost of reading one record."""
+    """Cost of reading one record.
+
+    Attributes:
+        seconds: seconds of the read.
+        needed: part of these in which this process was at work, or was kept from working by others.
+        processor: part of these in which it was at work.
+    """
 
     seconds: float
-    needed: float  # of these, this process was at work, or kept from it
-    processor: float  # of these, it was at work
+    needed: float
+    processor: float
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:

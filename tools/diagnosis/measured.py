@@ -24,25 +24,44 @@ HANDED = 25e-6
 
 @dataclass(frozen=True)
 class WorkPart:
-    """A part of the work of one step, done by the workers or, without workers, by the user's thread."""
+    """A part of the work of one step, done by the workers or, without workers, by the user's thread.
 
-    name: str  # as it is told: an operation's, or what it is
-    kind: PartKind  # see `PartKind`
-    seconds: float  # of all workers together, for one step
-    calls: float = 1.0  # for one step
-    pillow: bool = False  # an operation whose function works on images by Pillow
+    Attributes:
+        name: name of the operation, or description of other work.
+        kind: see `PartKind`.
+        seconds: seconds of all workers together.
+        calls: number of calls.
+        pillow: True for an operation whose function uses Pillow.
+    """
+
+    name: str
+    kind: PartKind
+    seconds: float
+    calls: float = 1.0
+    pillow: bool = False
 
 
 @dataclass(frozen=True)
 class Rare:
-    """Records that take far longer than others."""
+    """Records that take far longer than others.
 
-    name: str  # of the operation that takes so long
-    seconds: float  # that it took for one of them, and took again when it was tried
-    key: str  # where that record stands; "" where it has no name
-    share: float  # of the time of all workers, for the tasks that such records are in; of reading, for these records
-    few: float  # share of the tasks that these are; of reading, of the records
-    rest: float = 0.0  # share of the work that is left, if no record takes longer than those of quick tasks
+    Attributes:
+        name: name of the operation that takes so long, or "reading".
+        seconds: seconds that it took for one of these records, confirmed by a second try.
+        key: description of that record; "" if it is unknown.
+        share: share of all workers' time that tasks with such records take; for reading, share of
+            the reading time.
+        few: share of the tasks that have such records; for reading, share of the records.
+        rest: share of the work that remains if no record takes longer than the records of quick
+            tasks.
+    """
+
+    name: str
+    seconds: float
+    key: str
+    share: float
+    few: float
+    rest: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,72 +76,144 @@ class Feeding:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts about the source of a loop."""
+    """Facts about the source of a loop.
 
-    kind: str  # the name of its class
-    records: int = 0  # how many it has
-    files: int = 0  # in how many files they lie; 0: not known, or none
-    together: int = 1  # how many records are decompressed to read one
-    evaluates: bool = False  # datasets below a mix do their maps when its records are read
-    in_memory: bool = False  # nothing is gained by reading ahead
-    columns: bool = False  # it has columns, so that a batch is one copy for each
-    reads: int = 0  # how many may be under way at a time in each place that works; 0: none is read ahead of the work
-    threads: int = 0  # that may read in each place; `num_threads`
-    buffer: int = 0  # how many records may be read ahead in each place; `prefetch_buffer_size`
-    most_reads: int | None = None  # that the source itself allows, by its `reads_ahead`; None: any number
-    in_event_loop: bool = False  # its reads are coroutines
-    singly: bool = False  # its records are read one by one, so that a read alone can be compared with one among others
-    whole_batches: bool = False  # one call of it reads all records of a batch
-    sampler: float = 0.0  # seconds that the sampler takes for the key of a record. 0: not known
-    random: float = 0.0  # seconds for one record, read in the order of the sampler. 0: not known
-    processor: float = 0.0  # seconds of a processor for one record, as far as the loop had room for it
-    consecutive: float = 0.0  # seconds for one record, read with those that lie beside it. 0: not known
-    at_work: float = 1.0  # share of that time the processor worked; the rest was waited, for a disk or a network
+    Attributes:
+        kind: name of its class.
+        records: number of records.
+        files: number of files; 0 if unknown, or if there are none.
+        together: number of records that are decompressed to read one.
+        evaluates: True if reading a record also runs maps of datasets below a mix.
+        in_memory: True if reading ahead has no use.
+        columns: True if it has columns, so that a batch is one copy for each column.
+        reads: possible number of concurrent reads in each place (process or actor that works); 0
+            without reading ahead.
+        threads: number of reading threads in each place (`num_threads`).
+        buffer: number of records that may be read ahead in each place (`prefetch_buffer_size`).
+        most_reads: largest number of concurrent reads that the source allows (`reads_ahead`); None
+            for any number.
+        in_event_loop: True if reads are coroutines.
+        singly: True if records are read one by one, so that a read alone can be compared with a
+            read beside others.
+        whole_batches: True if one call reads all records of a batch.
+        sampler: seconds in which the sampler finds one key; 0 if unknown.
+        random: seconds to read a record in the sampler's order; 0 if unknown.
+        processor: seconds of a processor to read a record, as measured in the loop.
+        consecutive: seconds to read a record together with its neighbours; 0 if unknown.
+        at_work: share of the reading time in which the processor worked; otherwise it waited for a
+            disk or network.
+    """
+
+    kind: str
+    records: int = 0
+    files: int = 0
+    together: int = 1
+    evaluates: bool = False
+    in_memory: bool = False
+    columns: bool = False
+    reads: int = 0
+    threads: int = 0
+    buffer: int = 0
+    most_reads: int | None = None
+    in_event_loop: bool = False
+    singly: bool = False
+    whole_batches: bool = False
+    sampler: float = 0.0
+    random: float = 0.0
+    processor: float = 0.0
+    consecutive: float = 0.0
+    at_work: float = 1.0
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """Records that a filter drops after work was done for them."""
+    """Records that a filter drops after work was done for them.
 
-    name: str  # of the filter
-    share: float  # of the records that come to it
-    before: float  # seconds of the work on a step's records before it, reading included
-    operations: float  # of these, in operations
-    after: tuple[str, ...] = ()  # names of these operations
+    Attributes:
+        name: name of the filter.
+        share: share of the filter's inputs that it drops.
+        before: seconds of the work on a step's records before the filter, including reading.
+        operations: part of these that was spent in operations.
+        after: names of these operations.
+    """
+
+    name: str
+    share: float
+    before: float
+    operations: float
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A measurement of a loop over some steps."""
+    """A measurement of a loop over some steps.
 
-    steps: int  # number of them
-    elapsed: float  # for one step, the user's own work included
-    waited: float  # of these, in `next`
-    unready: float  # of these, while workers had not finished; the user's thread itself, without workers
-    records: float  # number, for one step
-    nbytes: float  # for one step
-    parts: tuple[WorkPart, ...]  # what workers did
-    at_work: float = 1.0  # share of the time of operations in which the processor was at work
-    own_processor: float = 0.0  # of the processors, for the user's own work
-    rare: Rare | None = None  # what rare records cost
-    gil: float = 0.0  # seconds that a thread waited for the interpreter's lock, in the middle
-    workers: int = 0  # number; 0: the user's thread works
-    worker_kind: str = "process"  # "process", "thread", or another executor's name
-    cores: int = 1  # number, of the machine that works
-    step_known: bool = True  # there was a step of the user's; else batches were only taken, as fast as they came
-    source: SourceFacts = SourceFacts("MemorySource", in_memory=True)  # what is read
-    feeding: Feeding | None = None  # of a device feeder
-    start: float = 0.0  # seconds that workers took to begin before the first batch; in nothing else but `starting`
-    loops: int = 1  # number of those that the program made; this is the one that took most of the time
-    hangs: str = ""  # what hung at last, as a sentence; "" if nothing did
-    decision: str = ""  # why the user's thread makes the batches although workers were asked for; "" if it does not
-    loops_alike: int = 1  # of these, over the same loader: `steps`, `elapsed` and `waited` are of all of them
-    starting: float = 0.0  # of `unready`, while the workers of one of several loops over the same loader had not begun
-    alone: float = 0.0  # seconds of the largest operation, done once more with nobody else at work; 0: not known
-    read_seconds: float = 0.0  # in which records were being read, of all reads together, also ahead of the work
-    rows: float = 0.0  # number, that the element of a step is made of; 0: as many as `records`
-    dropped: Dropped | None = None  # what a filter leaves out
-    others: float = 0.0  # number of this machine's cores that other programs took meanwhile, on average
+    Attributes:
+        steps: number of steps.
+        elapsed: seconds of a step, including the user's own work.
+        waited: part of `elapsed` spent in `next`.
+        unready: part of `waited` in which workers, or without workers the user's thread, were
+            making the batch.
+        records: number of records of a step.
+        nbytes: bytes of a step's batch.
+        parts: the work of a step, done by the workers.
+        at_work: share of the operations' time in which the processor was at work.
+        own_processor: processor seconds of the user's own work.
+        rare: cost of rare records that take far longer than others; None if there are none.
+        gil: median seconds that a thread waited for the interpreter's lock.
+        workers: number of workers; 0 if the user's thread makes the batches.
+        worker_kind: "process", "thread", or the name of another executor.
+        cores: number of cores of the machine that works.
+        step_known: True if the loop had the user's own steps; False if batches were only taken, as
+            fast as they came.
+        source: facts about the source.
+        feeding: waits in a device feeder; None without a feeder.
+        start: seconds that workers took to begin before the first batch. Of the other values, only
+            `starting` includes them.
+        loops: number of loops of the program. The measured one took most of the time.
+        hangs: sentence about the task that hung last; "" if none did.
+        decision: sentence that says why the user's thread makes the batches although workers were
+            asked for; "" if it does not.
+        loops_alike: number of loops over the same loader. `steps`, `elapsed` and `waited` are those
+            of all of them.
+        starting: part of `unready` in which the workers of several loops over the same loader had
+            not begun.
+        alone: seconds of the largest operation when it was run again with nothing else at work; 0
+            if unknown.
+        read_seconds: seconds of all reads of records together, including reads ahead of the work.
+        rows: number of rows in the element of a step; 0 if it is `records`.
+        dropped: records that a filter drops; None if there is no filter.
+        others: mean number of this machine's cores that other programs used meanwhile.
+    """
+
+    steps: int
+    elapsed: float
+    waited: float
+    unready: float
+    records: float
+    nbytes: float
+    parts: tuple[WorkPart, ...]
+    at_work: float = 1.0
+    own_processor: float = 0.0
+    rare: Rare | None = None
+    gil: float = 0.0
+    workers: int = 0
+    worker_kind: str = "process"
+    cores: int = 1
+    step_known: bool = True
+    source: SourceFacts = SourceFacts("MemorySource", in_memory=True)
+    feeding: Feeding | None = None
+    start: float = 0.0
+    loops: int = 1
+    hangs: str = ""
+    decision: str = ""
+    loops_alike: int = 1
+    starting: float = 0.0
+    alone: float = 0.0
+    read_seconds: float = 0.0
+    rows: float = 0.0
+    dropped: Dropped | None = None
+    others: float = 0.0
 
     @property
     def own(self) -> float:

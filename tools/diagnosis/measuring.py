@@ -35,12 +35,20 @@ WAITS = 0.5  # Of the time of operations: with the processors at work for more, 
 
 @dataclass(frozen=True)
 class Look:
-    """An observation of a loop at one time."""
+    """An observation of a loop at one time.
+
+    Attributes:
+        at: time of the observation.
+        processor: processor seconds of all threads of this process.
+        loop: counts and times of the loop that the user iterates.
+        host: statistics of the loader's iterator in it.
+        machine: use of the machine's processors; None if the system does not tell.
+    """
 
     at: float
-    processor: float  # seconds, of all threads of this process
-    loop: Snapshot  # of what the user iterates
-    host: IteratorStats  # of the iterator that makes the elements
+    processor: float
+    loop: Snapshot
+    host: IteratorStats
     machine: Processors | None = None
 
     @classmethod

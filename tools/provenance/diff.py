@@ -126,13 +126,13 @@ def diff(one: Any, two: Any) -> Difference:
 class _Side:
     """One of the two streams that are compared."""
 
-    pipeline: Pipeline | None  # of a loader; None: of a checkpoint
+    pipeline: Pipeline | None  # of a loader; None for a checkpoint
     states: Sequence[LoaderState]  # of a checkpoint
     fingerprint: dict[str, Any]  # the identity of the stream
-    alike: dict[str, Any]  # the same, in the form of the other side's
-    skipped: SkippedSteps  # steps that are left out
-    shards: int | None  # the number of these; None: a loader for one process alone, which may be one of many
-    sizes: list[int]  # of batches, and of all else that takes several elements
+    alike: dict[str, Any]  # the identity in the form of the other side's version
+    skipped: SkippedSteps  # skipped steps
+    shards: int | None  # number of shards; None for a loader without shards, which may be one of many
+    sizes: list[int]  # of batches, and of all other operations that take several elements
 
     @classmethod
     def of(cls, given: Any) -> _Side:

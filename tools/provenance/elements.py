@@ -32,12 +32,19 @@ from .streams import Described
 
 @dataclass(frozen=True)
 class StartPoint:
-    """A place in the stream of one shard, from which to run to a step."""
+    """A place in the stream of one shard, from which to run to a step.
 
-    pipeline: Pipeline  # as it goes on there
+    Attributes:
+        pipeline: pipeline that runs from there.
+        cursor: the place in the stream.
+        step: number of the next element there.
+        told: True if the place was computed, without running the pipeline.
+    """
+
+    pipeline: Pipeline
     cursor: Cursor
-    step: int  # the number of the element that comes next there
-    told: bool  # arithmetic told it
+    step: int
+    told: bool
 
     @classmethod
     def nearest(cls, mark: StreamPosition, step: int) -> StartPoint:
@@ -127,20 +134,33 @@ class FoundRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Element:
-    """The records of which an element was made."""
+    """The records of which an element was made.
 
-    records: list[FoundRecord]  # in the order in which they are in the element
-    leaves: Sequence[Leaf]  # every leaf of its pipeline
-    ran_from: int | None  # as of a `Trace`
+    Attributes:
+        records: the records, in their order in the element.
+        leaves: all leaves (sources with their samplers) of the pipeline.
+        ran_from: step from which the pipeline was run to find the records; None if they could be
+            computed.
+    """
+
+    records: list[FoundRecord]
+    leaves: Sequence[Leaf]
+    ran_from: int | None
 
 
 @dataclass(frozen=True)
 class Search:
-    """A position of a shard in its stream, from which steps are searched."""
+    """A position of a shard in its stream, from which steps are searched.
+
+    Attributes:
+        described: description of the loader.
+        mark: the position.
+        epoch: epoch of a loop per epoch; None for `iter(loader)`.
+    """
 
     described: Described
     mark: StreamPosition
-    epoch: int | None  # of a loop per epoch
+    epoch: int | None
 
     @classmethod
     def at(cls, described: Described, states: Sequence[LoaderState], epochs: bool, strict: bool) -> Search:

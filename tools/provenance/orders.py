@@ -34,23 +34,39 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 class OrderDifference(NamedTuple):
-    """The first difference of two orders."""
+    """The first difference of two orders.
 
-    position: int | None  # of all shards together; None: none of those that were compared does
-    told: str = ""  # what stands there, in words
-    why: str = ""  # the weights there, in words; "" where they are not what differs
-    of_rows: bool = False  # it is the number of a row that comes out of a join, of one shard
+    Attributes:
+        position: first position that differs, counted over all shards; None if none of the compared
+            positions differs.
+        told: description of both orders at this position.
+        why: description of the weights there; "" if the weights do not differ.
+        of_rows: True if the position is the number of a row of a join, on one shard.
+    """
+
+    position: int | None
+    told: str = ""
+    why: str = ""
+    of_rows: bool = False
 
 
 @dataclass(frozen=True)
 class Order:
-    """One of two orders: the dataset name and the key at each position."""
+    """One of two orders: the dataset name and the key at each position.
+
+    Attributes:
+        names: names of the datasets.
+        places: function that returns, for positions, the index of the dataset's name and the key.
+        length: number of positions.
+        stages: for a mix, the positions from which weights hold, each with the weights.
+        of_rows: True if positions are numbers of rows of a join, on one shard.
+    """
 
     names: tuple[str, ...]
     places: Callable[[Numbers], tuple[Numbers, Numbers]]
     length: int
-    stages: tuple[Any, ...] = ()  # of a mix: what decides it, with the positions from which on it holds
-    of_rows: bool = False  # as of `OrderDifference`
+    stages: tuple[Any, ...] = ()
+    of_rows: bool = False
 
     @classmethod
     def of_mix(cls, order: MixOrder, length: int, of_rows: bool = False) -> Order:

@@ -32,11 +32,17 @@ HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
 
 @dataclass(frozen=True)
 class Described:
-    """A stream as a loader describes it."""
+    """A stream as a loader describes it.
+
+    Attributes:
+        pipeline: pipeline of the loader.
+        skipped: steps that it skips.
+        in_epochs: True if it is run in a loop per epoch.
+    """
 
     pipeline: Pipeline
     skipped: SkippedSteps = NONE_SKIPPED
-    in_epochs: bool = False  # it is run in a loop per epoch
+    in_epochs: bool = False
 
     @classmethod
     def of(cls, loader: Any) -> Described:

@@ -64,11 +64,18 @@ The pickle also has the dtypes that cannot be written as a string.
 
 
 class Start(NamedTuple):
-    """First message to the zygote: settings of the user's process to copy, and the payload's descriptor."""
+    """First message to the zygote: settings of the user's process to copy, and the payload's descriptor.
+
+    Attributes:
+        search_path: the module search path, `sys.path`.
+        environment: the environment variables.
+        each_unpacks: True if each worker unpickles the payload itself, after it has called
+            `worker_init_fn`.
+    """
 
     search_path: list[str]
     environment: dict[str, str]
-    each_unpacks: bool  # workers unpack the payload, for `worker_init_fn` to come first
+    each_unpacks: bool
 
 
 class Exited(NamedTuple):
@@ -85,13 +92,22 @@ class Broken(NamedTuple):
 
 
 class RunTasks(NamedTuple):
-    """Message to a worker: run tasks, one after the other."""
+    """Message to a worker: run tasks, one after the other.
+
+    Attributes:
+        tasks: the tasks.
+        released: numbers of slabs (pieces of memory) of this worker that it may use again.
+        named: earlier rows that the tasks refer to, in encoded form.
+        introduced: names and sizes of the slabs with these rows whose descriptors are sent with
+            this message.
+        forgotten: names of slabs of other workers that no longer exist.
+    """
 
     tasks: Sequence[Task]
-    released: list[int]  # slabs of its own that it may use again
-    named: Sequence[NamedRows] = ()  # whose rows are `Encoded`
-    introduced: Sequence[tuple[SlabName, int]] = ()  # slabs of these whose descriptors go along, and their sizes
-    forgotten: Sequence[SlabName] = ()  # slabs of others that are no more
+    released: list[int]
+    named: Sequence[NamedRows] = ()
+    introduced: Sequence[tuple[SlabName, int]] = ()
+    forgotten: Sequence[SlabName] = ()
 
 
 class Returned(NamedTuple):
@@ -104,11 +120,19 @@ class Returned(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Message from a worker: the results of the tasks of one message."""
+    """Message from a worker: the results of the tasks of one message.
 
-    answers: list[tuple[tuple[Any, ...], Encoded, list[tuple[int, int]]]]  # headers, rows, their slabs with sizes
-    introduced: list[int]  # slabs that are lent for the first time, whose descriptors go along, in this order
-    dropped: list[int]  # slabs that will not be used again
+    Attributes:
+        answers: for each task, the header of its block, its encoded rows, and the numbers and sizes
+            of their slabs (pieces of memory).
+        introduced: numbers of the slabs that are lent for the first time. Their descriptors are
+            sent with this message, in this order.
+        dropped: numbers of slabs that will not be used again.
+    """
+
+    answers: list[tuple[tuple[Any, ...], Encoded, list[tuple[int, int]]]]
+    introduced: list[int]
+    dropped: list[int]
 
 
 class Logged(NamedTuple):

@@ -28,11 +28,17 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Release(NamedTuple):
-    """The code that a process runs. Fields that an older release does not send are empty."""
+    """The code that a process runs. Fields that an older release does not send are empty.
+
+    Attributes:
+        version: version of this package.
+        source: digest of the package's own files; "" if there are none.
+        numpy: version of NumPy, whose generators random operations use.
+    """
 
     version: str = "an older version"
-    source: str = ""  # a digest of the package's own files; "" where there are none
-    numpy: str = ""  # random operations draw from its generators
+    source: str = ""
+    numpy: str = ""
 
 
 @cache
@@ -95,13 +101,21 @@ def identity_of(pipeline: Pipeline) -> str:
 
 
 class Begun(NamedTuple):
-    """First answer of a worker: it is ready for tasks, or has an error."""
+    """First answer of a worker: it is ready for tasks, or has an error.
 
-    node: str  # that it is on
-    clock: float  # seconds that `time.time` shows more than `time.perf_counter`
-    error: bytes | None  # why it could not unpack the pipeline
-    release: tuple[str, ...] = ()  # the fields of its `Release`
-    identity: str = ""  # of the pipeline, as it was unpacked
+    Attributes:
+        node: id of the node that the worker is on.
+        clock: seconds by which `time.time` is ahead of `time.perf_counter` there.
+        error: pickled exception if it could not unpickle the pipeline, else None.
+        release: fields of its `Release`.
+        identity: identity of the unpickled pipeline, as text.
+    """
+
+    node: str
+    clock: float
+    error: bytes | None
+    release: tuple[str, ...] = ()
+    identity: str = ""
 
 
 class Checked:

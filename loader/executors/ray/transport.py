@@ -54,10 +54,16 @@ MAX_CALLS = 512
 
 
 class _Sent(NamedTuple):
-    """A message that was sent to a worker and is not answered yet."""
+    """A message that was sent to a worker and is not answered yet.
 
-    headers: Any  # reference to what it answers
-    rows: Sequence[Any]  # references to the rows that come of each task; none: it is to begin
+    Attributes:
+        headers: reference to the answer.
+        rows: references to the rows of each task; empty for the message at which a worker begins.
+        named: earlier rows that the tasks refer to.
+    """
+
+    headers: Any
+    rows: Sequence[Any]
     named: Sequence[RayRows]
 
 

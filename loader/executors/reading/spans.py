@@ -194,12 +194,18 @@ class Piece(NamedTuple):
     """Range `[start, stop)` of a span's records, which one call reads.
 
     A span is a range of consecutive positions.
+
+    Attributes:
+        reading: the span that it is a piece of.
+        start: first record, counted from the beginning of the span.
+        stop: end of the records, exclusive.
+        nbytes: estimated bytes of the records.
     """
 
     reading: Reading
     start: int
     stop: int
-    nbytes: float  # an estimate
+    nbytes: float
 
     @property
     def length(self) -> int:
