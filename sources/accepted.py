@@ -1,6 +1,6 @@
-"""Turn what a user passes into a source, or raise an error that says what to write instead.
+"""Turn data that a user passes into a source, or raise an error that says what to pass instead.
 
-Other libraries are recognised by the names of their classes; none is imported.
+Other libraries are recognised by the names of their classes. None is imported.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ _TABLES = {
 
 
 def as_source(data: Any) -> DataSource[Any]:
-    """Make a source of an object that a user passes.
+    """Return a source for an object that a user passes.
 
-    A list, tuple, range, dict of arrays or array becomes a `MemorySource`, a `datasets.Dataset` a
-    `HuggingFaceDataSource`, and a source whose reads are coroutines an `AsyncSource`. Any other object with `__len__` and
-    `__getitem__` is a source already, and is returned unchanged.
+    | `data` | result |
+    |---|---|
+    | list, tuple, range, array, dict of arrays | `MemorySource` |
+    | `datasets.Dataset` | `HuggingFaceDataSource` |
+    | a source whose reads are coroutines (`async def`) | `AsyncSource` |
+    | any other object with `__len__` and `__getitem__` | `data` itself |
 
     Raises:
         TypeError: `data` has no random access (a generator, a set, an iterator); or it is a path, a table, a dict of
@@ -86,7 +89,10 @@ def as_source(data: Any) -> DataSource[Any]:
 
 
 def _refuse_no_source(data: Any) -> None:
-    """Raise TypeError, with a remedy, for a path, a table, a stream, a class, or a dict of datasets or lists."""
+    """Raise TypeError if `data` is a path, a table, a stream, a class, or a dict of datasets or lists.
+
+    The message says what to pass instead.
+    """
     if isinstance(data, (str, bytes, os.PathLike)):
         path = os.fsdecode(data).lower()
         readers = [reader for suffix, reader in _READERS.items() if suffix in path]
@@ -116,7 +122,7 @@ def _refuse_no_source(data: Any) -> None:
 
 
 def _is_dataset(value: Any) -> bool:
-    """Return True if a value has records by number, and is not a container of leaves."""
+    """Return True if a value has `__len__` and `__getitem__`, but is no array, list, tuple, range, mapping or text."""
     plain = (str, bytes, list, tuple, range, Mapping)
     is_array = hasattr(value, "__array__")
     return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not is_array and not isinstance(value, plain)

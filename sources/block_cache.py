@@ -1,6 +1,7 @@
-"""Cache of decoded blocks. Each block is decoded once at a time, and the least recently used is dropped first.
+"""Cache of decoded blocks that drops the least recently used block first.
 
-If several threads ask for the same block, the first decodes it, outside the lock, and the others wait for its result.
+If several threads request the same block, the first one decodes it, without holding the lock. The
+others wait for its result.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..files.reader_pool import forget_after_fork
 
 
 class Sized(Protocol):
-    """Protocol of a block that the cache keeps."""
+    """Protocol of a block: `nbytes` is the memory that it takes."""
 
     nbytes: int
 
@@ -24,11 +25,12 @@ BlockT = TypeVar("BlockT", bound=Sized)
 
 
 class BlockCache(Generic[BlockT]):
-    """At most `limit` bytes of decoded blocks, and always the last one used. Thread-safe.
+    """Cache of decoded blocks, limited in bytes. Thread-safe.
 
     Args:
-        decode: makes the block of a number. Called without the lock, on the thread that asks.
-        limit: maximum bytes. A larger block is kept until another one is requested.
+        decode: function that takes the number of a block and returns the block. It is called on the
+            thread that requests the block, without the lock.
+        limit: maximum number of bytes in the cache. The block used last stays even if it is larger.
 
     >>> import numpy as np
     >>> cache = BlockCache(lambda number: np.full(4, number), limit=100)
@@ -47,7 +49,11 @@ class BlockCache(Generic[BlockT]):
         forget_after_fork(self)
 
     def get(self, number: int) -> BlockT:
-        """Return a block, decoded if necessary. An exception of `decode` reaches every thread that waits for it."""
+        """Return the block with this number, decoded if necessary.
+
+        Raises:
+            Exception: whatever `decode` raises; each thread that waits for the block gets it.
+        """
         with self._lock:
             block = self._blocks.get(number)
             if block is not None:
@@ -60,7 +66,10 @@ class BlockCache(Generic[BlockT]):
         return waiting.result() if waiting is not None else self._fill(number, mine)
 
     def forget(self) -> None:
-        """Reset the lock and pending work. Called in a child after a fork, where the decoding threads no longer exist."""
+        """Empty the cache, and replace its lock.
+
+        Called in a child process after a fork, where the threads that were decoding do not exist.
+        """
         self._lock = threading.Lock()
         self._pending = {}
         self._blocks, self._bytes = OrderedDict(), 0  # The parent may have been forked in the middle of a change.

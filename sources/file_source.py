@@ -1,4 +1,4 @@
-"""Base of sources on files: records of consecutive parts (files or row groups), by key."""
+"""Base class of sources on files. The records lie in consecutive parts: files, or row groups of files."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ RecordT = TypeVar("RecordT")
 
 
 class FileSource(GrowingFiles[Any], Generic[RecordT]):
-    """Base of sources on files. A `with` block closes the files at its end; the source stays usable, and reading reopens them.
+    """Base class of sources on files. A `with` block closes the files at its end; a later read opens them again.
 
-    A subclass sets `_ends`, `_paths` and `_identity` in `_take`, and reads the records of one part. `_prepare` creates what is
-    not pickled; `_unpickled` names it.
+    A subclass defines `_take`, which sets `_ends`, `_paths` and `_identity`, and `_read_part`, which
+    reads records of one part. `_prepare` creates the attributes that are not pickled; `_unpickled`
+    lists their names.
     """
 
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
     _kind: ClassVar[str] = ""
-    """Kind in fingerprints. Default: the name of the class."""
+    """Name of the source's kind in fingerprints; "": the name of the class."""
     _unit: str = "records"
     _unpickled: ClassVar[tuple[str, ...]] = ("_pool",)
 
     _ends: npt.NDArray[np.int64]
-    """`int64[parts]`: the first key after each part."""
+    """`int64[parts]`: first key after the last record of each part."""
     _paths: tuple[str, ...]
     _identity: tuple[str, str]
-    """Digest of names, sizes and other facts about the files, and digest of their indices."""
+    """Two digests for the fingerprint: of names, sizes and other facts about the files, and of their indices."""
     _pool: Any
-    """Pool of open files."""
+    """Pool of open files, a `ReaderPool`."""
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -52,7 +53,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return self.__getitems__(np.array([checked], np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> list[RecordT]:
-        """Return the records of `keys`, in order. Each part that they touch is read once.
+        """Return the records of `keys`, in order. Each part that has some of them is read once.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
@@ -67,11 +68,11 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         return keys - self._ends[part - 1] if part else keys
 
     def file_place(self, key: int) -> FilePlace:
-        """Return the place of a record in its file."""
+        """Return the file of a record, and the number of the record in it."""
         raise NotImplementedError
 
     def file_runs(self) -> Iterator[FileRun]:
-        """Yield the records of each part as one run."""
+        """Yield one `FileRun`, i.e. consecutive records of one file, for each part that has records."""
         first = 0
         for end in self._ends.tolist():
             if first < end:
@@ -85,7 +86,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that is called with the keys of records that will be read soon; for files in stores, else None."""
+        """Function that receives keys of records that will be read soon; None if all files are local."""
         return self._announce if self._is_in_store() else None
 
     def _is_in_store(self) -> bool:
@@ -96,12 +97,18 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and digests of file names, sizes and indices. It does not depend on the folder."""
+        """Kind of source, number of records, and digests of file names, sizes and indices.
+
+        It does not depend on the folder of the files.
+        """
         files, index = self._identity
         return {"kind": self._kind or type(self).__name__, "records": len(self), "files": files, "index": index}
 
     def close(self) -> None:
-        """Close the open files, those in use when their read ends. The source stays usable: reading reopens them."""
+        """Close the open files. A file that is being read is closed when that read ends.
+
+        The source stays usable: the next read opens the files again.
+        """
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -111,7 +118,7 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
         self.close()
 
     def _prepare(self) -> None:
-        """Create what is not pickled. Called by the constructor, and after unpickling."""
+        """Create the attributes that are not pickled. Called by the constructor and after unpickling."""
 
     def __getstate__(self) -> dict[str, Any]:
         kind = type(self)
@@ -128,12 +135,12 @@ class FileSource(GrowingFiles[Any], Generic[RecordT]):
 
 
 def hex_digest(text: str, length: int = 16) -> str:
-    """Return the beginning of the SHA-256 of a text."""
+    """Return the first `length` hexadecimal digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def open_files_limit(max_open_files: int | None) -> int | None:
-    """Check the user's `max_open_files=`."""
+    """Return the user's `max_open_files=` after a check that it is None or an integer of at least 1."""
     if max_open_files is None:
         return None
     return whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")

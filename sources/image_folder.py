@@ -1,7 +1,8 @@
-"""Source of image files: their bytes, and the number of their class. The first folder below the root names the class.
+"""Source of image files in one folder per class. A record has the bytes of a file and the number of its class.
 
-Folders are listed when the source is made. A worker process lists them again instead of receiving millions of names, and
-compares the result with a digest. A file is open only while it is read.
+The folders are listed when the source is made. A worker process lists them again, because millions
+of names would take long to send, and checks the result with a digest. A file is open only while it
+is read.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from .keys import Keys, check_key, check_keys
 from .provenance import FilePlace
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-"""Suffixes of image files, in lower case."""
+"""Default suffixes of image files, in lower case."""
 
 
 class _Image(NamedTuple):
     path: str
     class_name: str
     place: str
-    """Path relative to the folder of all classes."""
+    """Path relative to the folder that contains the class folders."""
     stamp: Stamp | None
-    """Stamp; None for a file in a store, because asking for each would take too long."""
+    """Size and modification time; None for a file in a store, where each request would take too long."""
 
 
 class _Listing:
-    """List of all images without a Python object for each: there may be millions."""
+    """Compact list of all images: their paths are one byte string, their labels and stamps are arrays."""
 
     def __init__(self, images: Sequence[_Image], classes: tuple[str, ...] | None) -> None:
         self.classes = tuple(sorted({image.class_name for image in images})) if classes is None else classes
@@ -71,23 +72,23 @@ class _Listing:
 class ImageFolderDataSource:
     """Image files in folders, one folder for each class. Thread-safe, picklable, safe to fork.
 
-    A record is `{"image": bytes, "label": number of the class}`. `DecodeImage` makes an array of the bytes.
+    A record is a dict: `{"image": bytes of the file, "label": number of the class}`. `DecodeImage` decodes the bytes.
 
     Args:
-        paths: a folder that contains a folder for each class, with images at any depth; or a list of such folders, in which
-            classes of the same name are merged. A glob or the path of a file means files, whose class is their folder. Files
-            are sorted by path in each folder; a list keeps its order. Names that begin with a dot
-            (`.ipynb_checkpoints`, `._1.png`), and `__MACOSX`, do not count.
-        classes: names of the classes, in the order of their labels. Default: the names that are found, sorted. Pass it for
-            folders that lack a class.
-        extensions: suffixes of images, in lower or upper case. Other files do not count.
+        paths: a folder that contains one folder for each class, with images at any depth; or a list of such folders, where
+            classes of the same name are merged. A glob, or the path of a file, selects files; then the class is the name of
+            the folder that contains the file. Files are sorted by path in each folder; a list keeps its order. Names that
+            begin with a dot (`.ipynb_checkpoints`, `._1.png`), and `__MACOSX`, are ignored.
+        classes: names of the classes, in the order of their labels. Default: all names that are found, sorted. Pass this
+            if some folders lack a class.
+        extensions: suffixes of image files, in lower or upper case. Other files are ignored.
         storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: there are no images, an image lies beside the class folders, or its class is not in `classes`.
+        SourceError: there are no images; an image lies beside the class folders; or its class is not in `classes`.
         ValueError: `paths` is an empty list, or a class is named twice.
-        TypeError: a path is neither a string nor a `pathlib.Path`, or names are not in a list.
+        TypeError: a path is neither a string nor a `pathlib.Path`; or `classes` or `extensions` is not a list of strings.
 
     Attributes:
         classes: names of the classes. A label is an index into it.
@@ -171,7 +172,10 @@ class ImageFolderDataSource:
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and digests of relative paths, sizes and classes. It does not depend on the folders."""
+        """Number of records, and digests of relative paths, sizes and class names.
+
+        It does not depend on where the folders are.
+        """
         classes = hashlib.sha256(repr(self.classes).encode(errors="surrogateescape")).hexdigest()[:12]
         return {
             "kind": "ImageFolderDataSource",
@@ -233,7 +237,10 @@ def _image(path: str, class_name: str, place: str) -> _Image:
 
 
 def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """Yield all local files below a folder that are not hidden. Links are followed, except those that lead back."""
+    """Yield the paths of all local files below a folder, without hidden ones.
+
+    Symbolic links are followed, except a link to a folder that contains it.
+    """
     try:
         found = os.stat(folder)
         entries = [entry for entry in os.scandir(folder) if not is_hidden(entry.name)]

@@ -1,7 +1,8 @@
-"""Facts about many files, kept in one file beside them. In: paths, and a look at one file. Out: facts about each file.
+"""Cache of facts about many files, such as the number of records in each, in one file beside them.
 
-To look at 100,000 files takes many seconds. So what was found is kept with the stamps of the files, as an index is
-(`formats/index.py`): the next source on the same files asks the system for stamps alone, and looks again at what was changed.
+Inspecting 100,000 files takes many seconds. The cache contains the stamp (size and modification
+time) of each file. The next source on these files reads only the stamps, and inspects the files
+whose stamp is another one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .parts import of_each
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 MANY_FILES = 1000
-"""Facts about fewer files are not kept: to find them anew takes less than a second."""
+"""Minimum number of files for which facts are cached. Fewer are inspected in less than a second."""
 
 _MISSING = (-1, -1)
 
@@ -37,17 +38,22 @@ def facts_of(
     look: Callable[[str], tuple[int, ...]],
     width: int,
 ) -> tuple[Int64s, Int64s]:
-    """Stamps of many files on this machine, and facts about each.
+    """Return the stamps of many local files, and facts about each file, from the cache where it is valid.
 
     Args:
-        paths: of the files.
-        kind: plain values on which the facts depend, besides the files.
-        stamped: the files on which the facts about one depend, itself first; the same number for each.
-        look: finds the facts about one file, as numbers, and raises where it cannot be read.
-        width: how many numbers there are.
+        paths: paths of the files.
+        kind: JSON values that the facts depend on, besides the files.
+        stamped: function that takes a path and returns the paths of all files that its facts depend
+            on, `path` itself first. It returns the same number of paths for each file.
+        look: function that takes a path, inspects that file, and returns `width` integers.
+        width: number of integers that describe one file.
 
     Returns:
-        `int64[files, stamped, 2]`, sizes and times of the last change in ns; and `int64[files, width]`.
+        Two arrays: stamps, `int64[files, stamped, 2]`, with the size in bytes and the modification time
+        in ns; and facts, `int64[files, width]`.
+
+    Raises:
+        Exception: whatever `look` raises for a file that cannot be read.
     """
     key = hashlib.sha256(json.dumps([kind, list(paths)], default=str).encode()).hexdigest()
     beside = os.path.join(os.path.dirname(os.path.abspath(paths[0])), ".files")
@@ -71,7 +77,13 @@ def facts_of(
 
 
 def file_facts_of(paths: Sequence[str], kind: Any, look: Callable[[str], FileFacts]) -> list[FileFacts]:
-    """Facts about each of many files; where they are few or in a store, they are found anew. Arguments as of `facts_of`."""
+    """Return the facts about each file, in order, from the cache if the files are local and at least `MANY_FILES`.
+
+    Args:
+        paths: paths of the files.
+        kind: JSON values that the facts depend on, besides the files.
+        look: function that inspects one file.
+    """
     if len(paths) < MANY_FILES or any_remote(paths):
         return of_each(look, paths)
 
@@ -99,7 +111,7 @@ def _no_pass(file: OpenFile) -> FoundRecords:
 
 
 def _stamps_of(files: list[tuple[str, ...]]) -> Int64s:
-    """Return sizes and modification times, `int64[files, stamps of each, 2]`. Those of a missing file are -1."""
+    """Return sizes and modification times, `int64[files, paths per file, 2]`; -1 for a missing file."""
     paths = [path for each in files for path in each]
     try:
         found = [(one.st_size, one.st_mtime_ns) for one in map(os.stat, paths)]

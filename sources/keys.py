@@ -1,6 +1,6 @@
-"""Check record keys that a user, a sampler or the loader passes.
+"""Check record keys that a user, a sampler or the loader passes to a source.
 
-Every source of this package uses these two functions, so that all refuse the same keys with the same message.
+All sources of this package call these functions, so they reject the same keys with the same message.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from ..common.messages import short_repr
 from ..errors import RecordKeyError
 
 Keys = npt.NDArray[np.int64] | Sequence[SupportsIndex]
-"""Many record keys: an `int64` array, or any sequence of integers."""
+"""Type of many record keys: an `int64` array, or any sequence of integers."""
 
 
 def check_key(key: SupportsIndex, length: int, source: str) -> int:
     """Return `key` as a Python int in `[0, length)`.
+
+    Args:
+        key: record key.
+        length: number of records of the source.
+        source: name of the source, for the message.
 
     Raises:
         TypeError: `key` is not an integer.
@@ -41,7 +46,12 @@ def check_key(key: SupportsIndex, length: int, source: str) -> int:
 
 
 def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
-    """Return `keys` as an `int64[n]` array with every key in `[0, length)`.
+    """Return `keys` as an `int64[n]` array, after a check that each lies in `[0, length)`.
+
+    Args:
+        keys: record keys.
+        length: number of records of the source.
+        source: name of the source, for the message.
 
     Raises:
         TypeError: `keys` is not a one-dimensional sequence of integers.

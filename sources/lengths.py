@@ -1,6 +1,7 @@
-"""Lengths of records that are known without reading the records, `int64[records]`.
+"""Lengths of all records, `int64[records]`, found without reading the records where that is possible.
 
-A source may offer them: `lengths` (of its arrays), `lengths_by(name)` (of a field, or the number in it) and `record_bytes`.
+A source may offer three members: `lengths` (of its arrays), `lengths_by(name)` (of a field, or the
+number in it) and `record_bytes` (size in the file).
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from .protocol import SourceLike, fingerprint_of, reader_of
 Int64s = npt.NDArray[np.int64]
 
 LengthsLike: TypeAlias = "str | os.PathLike[str] | Callable[[Any], Any] | npt.ArrayLike | Mapping[Any, Any]"
-"""Ways in which users pass lengths; see `lengths_of`."""
+"""Types of the argument `lengths=` that users pass; see `lengths_of`."""
 
 BYTES = "bytes"
-"""Value of `lengths=` that means the size of each record in its file."""
+"""Value of `lengths=` that selects the size of each record in its file."""
 
 _AT_A_TIME = 1024
-"""Records that are read per call, to be measured by a user's function."""
+"""Number of records that are read per call when a user's function measures them."""
 
 
 def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s:
@@ -43,17 +44,21 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
 
     Args:
         source: any source.
-        lengths: None: the lengths that the source tells. An array: one length for each record. A string: the name of a field,
-            whose length is that of its array, list or text, or the number in it; "bytes" is the size of records in their
-            files. A function: returns the length of a record; then all records are read here. A `pathlib.Path`: a file that
-            `headrace.measure_lengths` wrote.
+        lengths: where the lengths come from:
+
+            * None: the source's own `lengths`;
+            * an array: one length for each record;
+            * a string: name of a field. A length is that of the array, list or text in the field, or the number in it.
+              "bytes" means the size of each record in its file;
+            * a function that takes a record and returns its length. All records are read here;
+            * a `pathlib.Path`: a file that `headrace.measure_lengths` wrote.
 
     Returns:
         `int64[len(source)]`, read-only.
 
     Raises:
-        LengthsError: the source does not tell lengths; there is not one length for each record; or a length is negative, NaN or
-            not whole.
+        LengthsError: the source does not know lengths; there is not one length for each record; or a length is negative,
+            NaN or not a whole number.
         TypeError: `lengths` has another type, or does not contain numbers.
 
     >>> lengths_of([np.zeros(3), np.zeros(5)], len).tolist()
@@ -92,7 +97,11 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
 
 
 def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
-    """Call a function of each record for its length. All records are read here.
+    """Return the lengths that a function returns for all records, `int64[records]`, read-only.
+
+    Args:
+        source: source whose records are all read here.
+        function: takes a record and returns its length.
 
     Raises:
         LengthsError: a result is not a whole number of at least 0.
@@ -108,12 +117,12 @@ def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
 
 
 def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s | None:
-    """Read the lengths that `keep_lengths` wrote for a source. None if they belong to another source or function.
+    """Read lengths that `keep_lengths` wrote. Return None if they belong to another source or function, or are missing.
 
     Args:
         path: path of the file.
         source: source of the records.
-        function: function that measured the lengths. None: any.
+        function: function that measured the lengths. None: any function.
     """
     place = text_of(path)
     found = read_index(place, _file_kind(source), Stamp(len(source), None)) if os.path.exists(place) else None
@@ -123,12 +132,15 @@ def lengths_in_file(path: PathLike, source: Any, function: Any = None) -> Int64s
 
 
 def keep_lengths(path: PathLike, source: Any, function: str, lengths: Int64s) -> None:
-    """Write the lengths of a source's records with its fingerprint. The file appears when it is complete.
+    """Write the lengths of a source's records to a file, with the source's fingerprint.
+
+    The file appears when it is complete.
 
     Args:
         path: path of the file.
         source: source of the records.
-        function: identity of the function, taken before it was called, because calls may change its state.
+        function: identity of the function that measured the lengths. Take it before the first call,
+            because calls may change the function's state.
         lengths: `int64[records]`.
 
     Raises:
@@ -151,13 +163,13 @@ def _no_pass(file: OpenFile) -> FoundRecords:
 
 
 def lengths_kind(find: Callable[[OpenFile], FoundRecords], of: str, name: str, described: Any = None) -> IndexKind:
-    """Describe the index of lengths that is stored for a file.
+    """Return the description of an index that contains lengths.
 
     Args:
-        find: makes the index by a pass over the file.
+        find: function that reads an open file and returns its lengths.
         of: format of the file.
-        name: name of the field.
-        described: further plain values that the lengths depend on.
+        name: name of the field that is measured.
+        described: JSON values that the lengths depend on, besides the file.
     """
     said = repr((of, name, described))
     suffix = f".{hashlib.sha256(said.encode()).hexdigest()[:8]}{SUFFIX}"
@@ -205,7 +217,7 @@ def _named(source: Any, name: str) -> Any:
 
 
 def _leaves(lengths: Mapping[Any, Any], before: str = "") -> dict[str, Any]:
-    """Flatten a tree of arrays into a dict by path, such as "audio/samples"."""
+    """Flatten a tree of arrays: `{"audio": {"samples": a}}` -> `{"audio/samples": a}`."""
     found: dict[str, Any] = {}
     for key, value in lengths.items():
         path = f"{before}{key}"

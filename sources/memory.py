@@ -1,6 +1,7 @@
 """Source of records in memory: the items of a sequence, or the rows of a tree of arrays.
 
-Rows of arrays are read-only views, because an operation that changed its record in place would change the next epoch.
+Rows of arrays are read-only views. If an operation could change them in place, the next epoch would
+read changed records.
 """
 
 from __future__ import annotations
@@ -23,23 +24,26 @@ from .keys import Keys, check_key, check_keys
 Array = npt.NDArray[Any]
 
 _LOOKED_AT = 8
-"""Number of records that are digested to tell two sources of the same layout apart."""
+"""Number of records that are digested for the fingerprint."""
 
 
 class MemorySource:
-    """Records from memory: a sequence of records, or arrays that share one leading axis (columnar).
+    """Records in memory: a sequence of records, or arrays that share their first axis (columns).
 
-    A list, tuple or any other object with `__len__` and integer `__getitem__` is a sequence: record k is `data[k]`.
-    A dict, nested as you like, with NumPy arrays as leaves is columnar: record k is the same tree with `leaf[k]`.
-    A single array of shape `(n, …)` is columnar with one leaf: record k is `data[k]`. Rows are read-only views.
-    A tuple of columns, `(X, y)`, is refused: write `{"x": X, "y": y}`.
+    | `data` | record k |
+    |---|---|
+    | list, tuple, or another object with `__len__` and integer `__getitem__` | `data[k]` |
+    | dict of NumPy arrays, nested or not | the same dict with `leaf[k]` in place of each array |
+    | NumPy array of shape `(n, …)` | `data[k]` |
+
+    Rows of arrays are read-only views. A tuple of columns, `(X, y)`, is an error: pass `{"x": X, "y": y}`.
 
     Args:
         data: the records. They are not copied; do not change them while the source is in use.
 
     Attributes:
-        columns: the tree of read-only arrays of a columnar source; None for a sequence.
-        items: the sequence; None for a tree of arrays.
+        columns: the tree of arrays, read-only; None for a sequence of records.
+        items: the sequence of records; None for a dict of arrays.
 
     Raises:
         ValueError: there are no records, or leaves have unequal lengths.
@@ -81,7 +85,7 @@ class MemorySource:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Number of records, and digests of some of them; for arrays, also of names, dtypes and shapes."""
+        """Number of records, and a digest of at most eight of them; for arrays, also of names, dtypes and shapes."""
         layout = ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in self._rows.leaves.items())
         told = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
         if self.columns is not None or isinstance(self._data, (list, tuple, range)):  # others may read at great cost
@@ -90,7 +94,9 @@ class MemorySource:
 
     @cached_property
     def lengths(self) -> Any:
-        """Lengths of arrays, `int64[records]`; for dicts, a dict of these for the leaves that are arrays; else None.
+        """Length of the array in each record, `int64[records]`; None if records contain no arrays.
+
+        If records are dicts, this is a dict with one such array for each field that contains arrays.
 
         >>> MemorySource([np.arange(3), np.arange(5)]).lengths
         array([3, 5])
@@ -100,7 +106,10 @@ class MemorySource:
         return _lengths_of(self._data) if isinstance(self._data, (list, tuple)) else None
 
     def lengths_by(self, name: str) -> Any:
-        """Return the length of a field of each record, `int64[records]`: of its array, list or text, or the integer in it.
+        """Return the length of a field of each record, `int64[records]`.
+
+        The length is that of the array, list or text in the field. If the field contains an integer, the
+        integer is the length.
 
         Raises:
             LengthsError: a record has no such field, or the field has no length.
@@ -123,7 +132,7 @@ class MemorySource:
 
 
 def _spread(length: int) -> list[int]:
-    """Return some keys, evenly spread, with the first and the last."""
+    """Return at most `_LOOKED_AT` keys, evenly spread, with the first and the last of `length` records."""
     return sorted({(length - 1) * step // (_LOOKED_AT - 1) for step in range(_LOOKED_AT)})
 
 
@@ -156,7 +165,7 @@ class _Rows(_Items):
 
 
 class _FlatTable:
-    """Sequence of dicts: a row of each array of a flat dict."""
+    """Sequence of dicts. Item k has row k of each array of a flat dict."""
 
     items = None
 
@@ -178,7 +187,7 @@ class _FlatTable:
 
 
 class _Tree:
-    """Sequence of trees: a row of each leaf."""
+    """Sequence of trees. Item k has row k of each leaf of a nested dict of arrays."""
 
     items = None
 
@@ -220,7 +229,7 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
 
 
 def _refuse_columns(data: tuple[Any, ...]) -> None:
-    """Raise TypeError for `(X, y)`, which as a sequence would be a source of two records."""
+    """Raise TypeError if `data` is a tuple of columns, `(X, y)`, i.e. of arrays longer than the tuple."""
     if len(data) < 2 or not all(isinstance(item, np.ndarray) and item.ndim for item in data):
         return
     length = len(data[0])
@@ -232,17 +241,23 @@ def _refuse_columns(data: tuple[Any, ...]) -> None:
 
 
 def _frozen(name: str, leaf: Any) -> Array:
-    """Return a read-only view of `leaf` as a plain ndarray. Subclasses such as memmap make every index slower.
+    """Return a read-only view of an array, as a plain `np.ndarray`.
 
-    The order of checks avoids `np.ma`, whose import takes tens of milliseconds in each new worker.
+    Args:
+        name: name of the array, for the message.
+        leaf: the array.
+
+    Raises:
+        TypeError: `leaf` is not an array, is a masked array, or has no axis.
     """
+    # In this order, `np.ma` is imported only where needed: it takes tens of milliseconds in each new worker.
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
         raise TypeError(
             f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array; use np.asarray(...)"
         )
     if leaf.ndim == 0:
         raise TypeError(f"MemorySource: {shorten(name)} has no axis (shape ()); its first axis must count the records")
-    view = leaf.view(np.ndarray)
+    view = leaf.view(np.ndarray)  # indexing of subclasses such as memmap is slower
     view.flags.writeable = False
     return view
 
@@ -263,9 +278,10 @@ def _common_length(leaves: dict[str, Array]) -> int:
 
 
 def _lengths_of(records: Sequence[Any]) -> Any:
-    """Return lengths of arrays, `int64[records]`; for dicts, a dict of these for the leaves that are arrays; else None.
+    """Return the length of the array in each record, `int64[records]`, or None if records are not arrays.
 
-    Named tuples and dataclasses count as dicts.
+    For records that are dicts, named tuples or dataclasses, return a dict with one such array for each
+    field that contains arrays.
 
     >>> _lengths_of([{"x": np.zeros(3), "id": 7}, {"x": np.zeros(5), "id": 8}])
     {'x': array([3, 5])}
@@ -288,7 +304,7 @@ def _leaf(records: Sequence[Any], key: Any) -> Any:
 
 
 def _lengths_of_columns(columns: Any) -> Any:
-    """Return the same as `_lengths_of`, for a tree of arrays whose first axis counts records.
+    """Return the lengths of records, as `_lengths_of` does, from columns: arrays whose first axis counts records.
 
     >>> _lengths_of_columns({"x": np.zeros((2, 3)), "id": np.zeros(2)})
     {'x': array([3, 3])}

@@ -1,4 +1,4 @@
-"""Read records from consecutive parts, such as files or row groups, and look at many parts at the same time."""
+"""Read records from consecutive parts, such as files or row groups, and inspect many parts in parallel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FoundT = TypeVar("FoundT")
 
 
 def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
-    """Return the result of `look` for each part, in order. It is called on several threads, once for equal parts.
+    """Call `look` for each part on several threads, and return the results in the order of `parts`.
+
+    Equal parts are passed to `look` only once.
 
     >>> of_each(len, ["one", "three", "one"])
     [3, 5, 3]
@@ -31,12 +33,12 @@ def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[Fou
 
 
 def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[RecordT]]) -> list[RecordT]:
-    """Return the records of `keys`, in order, with one `read` for each part that they touch.
+    """Return the records of `keys`, in order. Each part that has some of them is read by one call.
 
     Args:
         keys: `int64[n]`, each in `[0, ends[-1])`.
         ends: `int64[parts]`, the first key after each part.
-        read: `read(part, keys)` returns the records of keys within one part.
+        read: function that takes the number of a part and keys of that part, and returns their records.
 
     >>> read_by_part(np.array([4, 0, 3]), np.array([2, 5]), lambda part, keys: [f"{part}:{key}" for key in keys])
     ['1:4', '0:0', '1:3']
@@ -52,7 +54,11 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
 
 
 def part_of(key: int, ends: Int64s) -> tuple[int, int]:
-    """Return the part that a key is in, and its number in that part.
+    """Return the number of the part that has a key, and the number of the record within that part.
+
+    Args:
+        key: key of a record.
+        ends: `int64[parts]`, the first key after each part.
 
     >>> part_of(4, np.array([2, 5]))
     (1, 2)
@@ -62,7 +68,11 @@ def part_of(key: int, ends: Int64s) -> tuple[int, int]:
 
 
 def by_part(keys: Int64s, ends: Int64s) -> list[tuple[int, Int64s]]:
-    """Return the parts that keys touch, ascending, each with its keys.
+    """Return `(part, keys)` for each part that has some of the keys, in ascending order of parts.
+
+    Args:
+        keys: `int64[n]`, keys of records.
+        ends: `int64[parts]`, the first key after each part.
 
     >>> [(part, some.tolist()) for part, some in by_part(np.array([4, 0, 3]), np.array([2, 5]))]
     [(0, [0]), (1, [4, 3])]
@@ -73,18 +83,22 @@ def by_part(keys: Int64s, ends: Int64s) -> list[tuple[int, Int64s]]:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Records of several parts, grouped by part."""
+    """Requested records, sorted by part. Records of one part are one group."""
 
     slices: list[tuple[int, int, int]]
-    """Part, start and stop of each group."""
+    """`(part, start, stop)` for each group: its records are `indices[start:stop]`."""
     indices: Int64s
     """Numbers of the records within their parts, group by group."""
     back: Int64s
-    """Place of each requested record in the groups."""
+    """For each requested record, in the order of the request, its position in `indices`."""
 
 
 def grouped(parts: Int64s, indices: Int64s) -> Groups:
     """Group records by part.
+
+    Args:
+        parts: `int64[n]`, part of each record.
+        indices: `int64[n]`, number of each record within its part.
 
     >>> grouped(np.array([7, 2, 7]), np.array([10, 11, 12])).slices
     [(2, 0, 1), (7, 1, 3)]
@@ -100,7 +114,12 @@ def grouped(parts: Int64s, indices: Int64s) -> Groups:
 
 
 def in_order(found: Sequence[Sequence[RecordT]], groups: Groups) -> Sequence[RecordT]:
-    """Return the records of all groups in the requested order."""
+    """Return the records of all groups in the order in which they were requested.
+
+    Args:
+        found: records of each group.
+        groups: groups of the requested records.
+    """
     records = list(chain.from_iterable(found))
     if len(records) < 2:  # itemgetter of one index returns no tuple
         return records
@@ -108,9 +127,10 @@ def in_order(found: Sequence[Sequence[RecordT]], groups: Groups) -> Sequence[Rec
 
 
 class LastResult(Generic[FoundT]):
-    """Cache of the last result of a function of keys, because each column of a batch asks for the same keys.
+    """Cache of the last result of a function that takes an array of keys.
 
-    Threads may share it. Keys and result are replaced together; at worst two threads compute the same result.
+    It helps where each column of a batch is found with the same array. Threads may share it: at worst
+    two threads compute the same result.
     """
 
     def __init__(self, find: Callable[[Int64s], FoundT]) -> None:

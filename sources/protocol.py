@@ -1,41 +1,46 @@
-"""In: any object that can answer "give me these records". Out: one way to read it, and its identity.
+"""Protocol of sources, and functions that read records from any source.
 
-A source needs `__len__` and `__getitem__`. What it has besides is used where it is there:
+A source has `__len__` and `__getitem__`. It may also have the following members. The loader uses
+those that it finds:
 
 | optional member | meaning |
 |---|---|
-| `__getitems__(keys)` | many records in one call, in the order of `keys`: called instead of `__getitem__` |
-| `array_keys = True` | `__getitems__` takes the `int64` array itself; without it, it gets a list of Python ints |
-| `checks_keys = True` | it raises `RecordKeyError` for a key outside itself; else the keys are checked before it is called |
-| `answers_exactly = True` | with both: `__getitems__` gives a list, tuple or array of one record per key. Nobody looks |
-| `fingerprint` | a small dict of plain JSON values that says which source this is (property or method) |
-| `reads_ahead` | how many reads at a time help: False for none, as in memory; a number; True (default) for any. With a |
-| | number, `__getitems__` is asked for shares of a large batch or for several small batches, so many calls at a time; |
-| | with True, for a batch at once |
-| `has_own_threads` | True: one call is divided among all processors by the source itself, so that workers are no faster |
-| `reads_singly` | records are read one by one: readers share a batch, record by record. Default: it has no `__getitems__` |
-| `announce(keys)` | is told, on any thread, keys of many records that will be read soon; returns at once. None: no need of it |
-| `file_count` | in how many files the records lie, for `headrace.diagnose` |
-| `records_together` | how many records are decompressed to read one, for `headrace.diagnose` |
-| `lengths` | how long the arrays of records are, `int64[records]` or a dict of these by leaf, so that packing can be planned |
-| `lengths_by(name)` | `int64[records]`: how long a field of the records is, or the whole number in it |
-| `record_bytes` | `int64[records]`: the sizes of the records in their files |
-| `file_place(key)` | where a record lies in which file, a `FilePlace` or None, for `headrace.trace` |
-| `file_runs()` | the same for all records, as `FileRun`s, for predicates of `omit=` |
-| `made_of(key)` | the records of other sources that a record is made of, `UsedRecord`s, for `headrace.trace` |
-| `growing` | True: it may have more generations later. A generation is a numbered list of files; keys never change |
-| `generation` | the number of the one that this object reads, from 0 |
-| `generation_records(g)` | how many records any generation has that is written down |
-| `newest_generation()` | looks for new files, writes a new generation down if there are some, and gives the last number |
-| `at_generation(g)` | the same source with the records of generation `g` |
-| `grows_within` | True: it is made of a source that grows, and keeps the records that this had when it was made |
-| `complete` | False while a conversion writes its files: who has read all records waits for more. Asked before the last look |
-| `generation_complete(g)` | False if a conversion was still writing files when generation `g` was written down |
-| `generation_folder` | the folder in which generations are written down; None: this process cannot write to it |
-| `columns` | the tree of arrays of a columnar source (one leading axis), so that a batch is one `np.take` |
+| `__getitems__(keys)` | return the records of many keys, in the order of `keys`; called instead of `__getitem__` |
+| `array_keys = True` | `__getitems__` receives an `int64` array. Default False: it receives a list of Python ints |
+| `checks_keys = True` | the source raises `RecordKeyError` for invalid keys. Default False: the loader checks all keys |
+| `answers_exactly = True` | `__getitems__` returns a list, tuple or array with one record per key, which the loader does |
+| | not check. Only together with `array_keys` and `checks_keys` |
+| `fingerprint` | small dict of JSON values that identifies the source in checkpoints; a property or a method |
+| `reads_ahead` | number of concurrent reads that make the source faster. False: none, as for records in memory. True |
+| | (default): any number, and `__getitems__` receives whole batches. A number: `__getitems__` receives parts of a |
+| | large batch, or several small batches, in at most so many concurrent calls |
+| `has_own_threads` | True: the source divides one `__getitems__` call among all processors, so more workers do not help |
+| `reads_singly` | True: the threads of the loader share a batch, and each reads single records. Default: True if the |
+| | source has no `__getitems__` |
+| `announce(keys)` | called, on any thread, with keys of records that will be read soon; must return at once. None: not used |
+| `file_count` | number of files that contain the records; for `headrace.diagnose` |
+| `records_together` | number of records that are decompressed to read one; for `headrace.diagnose` |
+| `lengths` | lengths of the arrays in each record, `int64[records]`, or a dict of these by leaf; needed to plan packing |
+| `lengths_by(name)` | return `int64[records]`: the length of a field of each record, or the integer in the field |
+| `record_bytes` | `int64[records]`: size of each record in its file, in bytes |
+| `file_place(key)` | return the file and row of a record, as a `FilePlace`, or None; for `headrace.trace` |
+| `file_runs()` | yield the places of all records, as `FileRun`s; for predicates that are passed as `omit=` |
+| `made_of(key)` | return the records of other sources that a record consists of, as `UsedRecord`s; for `headrace.trace` |
+| `growing` | True: files may be added later. Each generation is a numbered list of files; keys of records never change |
+| `generation` | number of the generation (list of files) that this object reads, from 0 |
+| `generation_records(g)` | return the number of records in a recorded generation |
+| `newest_generation()` | look for new files, record them as a new generation, and return the last generation's number |
+| `at_generation(g)` | return the same source with the records of generation `g` |
+| `grows_within` | True: the source wraps a growing source, and keeps the records that this had when it was wrapped |
+| `complete` | False while a conversion still writes files: a reader that has read all records waits for more. The loader |
+| | reads it before it looks for new files for the last time |
+| `generation_complete(g)` | return False if a conversion was still writing files when generation `g` was recorded |
+| `generation_folder` | folder in which generations are recorded; None if this process cannot write to it |
+| `columns` | tree of arrays whose first axis counts records; the loader makes a batch of each array by one `np.take` |
 
-The loader calls the reading methods from several threads at the same time. `__getitem__` and `__getitems__` may be coroutines,
-`async def`: then all reads of a process run in one event loop. Such a source needs `__len__` and one of the two.
+The loader calls the reading methods from several threads at the same time. `__getitem__` and
+`__getitems__` may be coroutines (`async def`). Then all reads of a process run in one event loop,
+and the source needs `__len__` and one of these two methods.
 """
 
 from __future__ import annotations
@@ -54,30 +59,30 @@ from .keys import check_keys
 RecordT_co = TypeVar("RecordT_co", covariant=True)
 
 Reader: TypeAlias = Callable[[npt.NDArray[np.int64]], Sequence[Any]]
-"""Reads the records of an `int64[n]` array of keys, in that order."""
+"""Function that takes keys, `int64[n]`, and returns their `n` records in the same order."""
 
 
 @runtime_checkable
 class DataSource(Protocol[RecordT_co]):
-    """Random access to records by key: an integer in `[0, len(source))`.
+    """Source with random access to records. A key is an integer in `[0, len(source))`.
 
-    Both methods are called by the loader, on several threads at the same time and in worker processes.
+    The loader calls both methods from several threads at the same time, and in worker processes.
 
     >>> isinstance(["a", "b"], DataSource)
     True
     """
 
     def __len__(self) -> int:
-        """The number of records; it never changes."""
+        """Return the number of records. It must never change."""
         ...
 
     def __getitem__(self, key: int, /) -> RecordT_co:
-        """The record of one key; the same key always gives the same record."""
+        """Return the record of a key. The same key must always return the same record."""
         ...
 
 
 class ByKey(Protocol):
-    """Has records by key, or arrays by name."""
+    """Protocol of objects with `__len__` and `__getitem__`: records by key, or arrays by name."""
 
     def __len__(self) -> int: ...
 
@@ -85,7 +90,7 @@ class ByKey(Protocol):
 
 
 class ManyByKey(Protocol):
-    """Has many records by their keys, as coroutines may."""
+    """Protocol of objects with `__len__` and `__getitems__`, which may be a coroutine."""
 
     def __len__(self) -> int: ...
 
@@ -93,13 +98,14 @@ class ManyByKey(Protocol):
 
 
 SourceLike: TypeAlias = ByKey | ManyByKey
-"""What `as_source` makes a source of; for type checkers, who cannot tell a path from records."""
+"""Type of objects that `as_source` accepts. Type checkers cannot tell a path from a sequence of records."""
 
 
 class TextColumn(Protocol):
-    """One of a source's `columns` that holds strings or bytes. Batches keep these as objects.
+    """Protocol of a column of strings or bytes among a source's `columns`.
 
-    Unlike an array of objects, of which nobody knows whether its values are stacked as they are.
+    Batches keep the values of such a column as Python objects. The values of an ordinary array of
+    objects may be stacked instead.
     """
 
     is_text: ClassVar[Literal[True]]
@@ -110,12 +116,12 @@ class TextColumn(Protocol):
     def __len__(self) -> int: ...
 
     def rows_of(self, keys: npt.NDArray[np.int64], /) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        """Return an array of values, and the place of each key's value in it."""
+        """Return an array that contains the values of `keys`, and the position in it of each key's value."""
         ...
 
 
 def is_text_column(column: Any) -> TypeGuard[TextColumn]:
-    """True if a column is a `TextColumn`.
+    """Return True if a column is a `TextColumn`.
 
     >>> is_text_column(np.array(["a"], object))
     False
@@ -124,7 +130,7 @@ def is_text_column(column: Any) -> TypeGuard[TextColumn]:
 
 
 def is_asynchronous(source: Any) -> bool:
-    """True if a source's reads are coroutines.
+    """Return True if `__getitem__` or `__getitems__` of a source is a coroutine function (`async def`).
 
     >>> is_asynchronous([1, 2])
     False
@@ -134,9 +140,10 @@ def is_asynchronous(source: Any) -> bool:
 
 
 def reads_many(source: Any) -> bool:
-    """True if a source has `__getitems__`; as Python does with such names, it is looked up on the type.
+    """Return True if the type of a source has a `__getitems__` that works.
 
-    Those of TFDS hand the keys to a source of their own, which is a mock in `tfds.testing.mock_data`.
+    A TFDS source passes the keys to a source of its own. Under `tfds.testing.mock_data` that is a mock
+    without `__getitems__`; then the result is False.
 
     >>> reads_many([1, 2])
     False
@@ -149,7 +156,7 @@ def reads_many(source: Any) -> bool:
 
 
 def reads_singly(source: Any) -> bool:
-    """True if readers share a batch of a source's records, record by record.
+    """Return True if threads share a batch of this source, and each reads single records.
 
     >>> reads_singly([1, 2])
     True
@@ -158,7 +165,7 @@ def reads_singly(source: Any) -> bool:
 
 
 def has_own_threads(source: Any) -> bool:
-    """True if a source divides one call among all processors.
+    """Return True if a source divides one `__getitems__` call among all processors itself.
 
     >>> has_own_threads([1, 2])
     False
@@ -167,7 +174,7 @@ def has_own_threads(source: Any) -> bool:
 
 
 def is_in_event_loop(source: Any) -> bool:
-    """True if a source's records are read by coroutines, with its `read_in_loop`.
+    """Return True if the records are read by coroutines, through the source's `read_in_loop`.
 
     >>> is_in_event_loop([1, 2])
     False
@@ -176,7 +183,7 @@ def is_in_event_loop(source: Any) -> bool:
 
 
 def grows_within(source: Any) -> bool:
-    """True if a source grows, or is made of one that does.
+    """Return True if a source grows, or wraps a source that grows.
 
     >>> grows_within([1, 2])
     False
@@ -185,25 +192,24 @@ def grows_within(source: Any) -> bool:
 
 
 def is_hugging_face(data: Any) -> bool:
-    """True of a `datasets.Dataset`; a subclass of it may read otherwise. Imports nothing."""
+    """Return True if `data` is a `datasets.Dataset`, but not if it is of a subclass. Imports nothing."""
     kind = type(data)
     return kind.__module__ == "datasets.arrow_dataset" and kind.__name__ == "Dataset"
 
 
 def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
-    """Return the fastest way to read many records of `source`: `keys: int64[n] -> n records`.
+    """Return the fastest function that reads many records of a source: `int64[n]` keys -> `n` records.
 
-    The source's `__getitems__` if it has one, else one `__getitem__` per key. The records come as a list, a tuple or an
-    array, so that an iterator over them tells exactly how many are left.
+    It uses `__getitems__` if the source has it, otherwise one `__getitem__` per key. It returns the
+    records as a list, a tuple or an array.
 
     Args:
-        source: has the records.
-        checked: True if the caller passes keys through `key_check(source)` before it reads them.
+        source: source of the records.
+        checked: True: the caller checks all keys with `key_check(source)` before each read.
 
     Raises:
-        RecordKeyError: (when reading) a key lies outside `[0, len(source))`.
-        SourceError: (when reading) `__getitems__` returned no sequence of records, or another number than it was asked
-            for.
+        RecordKeyError: when reading: a key lies outside `[0, len(source))`.
+        SourceError: when reading: `__getitems__` did not return a sequence with one record per key.
 
     >>> reader_of("a b c".split())(np.array([2, 0]))
     ['c', 'a']
@@ -223,9 +229,7 @@ def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
 
 
 def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]] | None:
-    """Returns the function that checks keys for a source, as `check_keys` does; None if the source does that itself.
-
-    A source that hands keys to a list would take -1 for its last record.
+    """Return a function that checks keys for a source, as `check_keys` does, or None if the source checks keys itself.
 
     >>> key_check([1, 2, 3])(np.array([2, 0]))
     array([2, 0])
@@ -235,7 +239,11 @@ def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]]
 
 
 def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
-    """The records that `__getitems__` of a source returned for `count` keys, as a list, tuple or array, or a SourceError."""
+    """Return the result of `__getitems__` as a list, tuple or array of `count` records.
+
+    Raises:
+        SourceError: `records` is not a sequence or iterable of `count` records.
+    """
     kind, method = type(records), type(source).__qualname__
     if kind is not list and kind is not tuple and (kind is not np.ndarray or not records.ndim):
         walkable = kind is not np.ndarray and (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"))
@@ -254,13 +262,13 @@ def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
 
 
 def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
-    """Returns plain JSON values that tell whether two sources hold the same records.
+    """Return JSON values that identify the records of a source.
 
-    The source's own `fingerprint` (a property, or a method without arguments), else its kind and its length, and what a
-    Hugging Face dataset knows of its content.
+    They are the source's own `fingerprint` (a property, or a method without arguments). Without one,
+    they are the type and the number of records; for a Hugging Face dataset also a digest of its content.
 
     Raises:
-        TypeError: the source's own `fingerprint` is no dict.
+        TypeError: the source's own `fingerprint` is not a dict.
 
     >>> fingerprint_of([1, 2, 3])
     {'kind': 'list', 'records': 3}

@@ -1,6 +1,6 @@
-"""Find the records of sources that an element was made of, and their places in files.
+"""Find the records of sources that an element consists of, and their places in files.
 
-Used for `headrace.trace` and similar questions, never while elements are made.
+`headrace.trace` and similar functions use this. It is not used while elements are made.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ class FilePlace(NamedTuple):
     """Place of a record in a file, as `source.file_place(key)` returns it.
 
     Attributes:
-        file: path or URL.
+        file: path or URL of the file.
         record: number of the record in the file, from 0.
         note: more about the place, such as its row group.
-        tokens: `(start, stop)` in the file, if the record is a piece of a file of tokens.
+        tokens: `(start, stop)` in tokens from the beginning of the file, if the record is a piece of a
+            file of tokens; otherwise None.
     """
 
     file: str
@@ -26,12 +27,12 @@ class FilePlace(NamedTuple):
 
 
 class FileRun(NamedTuple):
-    """Consecutive records with consecutive numbers in their file.
+    """Consecutive records of one file, which also have consecutive keys in the source.
 
     Attributes:
-        file: path or URL.
+        file: path or URL of the file.
         record: number of the first record in the file.
-        key: key of the first record.
+        key: key of the first record in the source.
         records: number of records.
     """
 
@@ -42,7 +43,7 @@ class FileRun(NamedTuple):
 
 
 class TokenSpan(NamedTuple):
-    """Tokens `[start, stop)` of a document of `length` tokens, as it was packed."""
+    """Tokens `[start, stop)` of a document of `length` tokens: the piece of it that was packed."""
 
     start: int
     stop: int
@@ -50,15 +51,16 @@ class TokenSpan(NamedTuple):
 
 
 class UsedRecord(NamedTuple):
-    """Record, or piece of a record, that an element was made of.
+    """Record of a source, or piece of one, that is contained in an element.
 
     Attributes:
-        source: the source of the record.
+        source: source that has the record.
         key: key of the record in that source.
-        datasets: names of the datasets that contain it, the outermost first.
-        row: row of the batch that it is in; None if the element is not a batch.
-        segment: segment of the packed row that it is in, from 1; None if it is not packed.
-        tokens: tokens of the document, for each packed leaf; empty for the whole document.
+        datasets: names of the mixed datasets that contain the record, the outermost first.
+        row: row of the batch in which the record is; None if the element is not a batch.
+        segment: number of the record within its packed row, from 1; None if it is not packed.
+        tokens: for each packed leaf, the piece of the document that is used; empty if the record is
+            used as a whole.
     """
 
     source: Any
@@ -69,16 +71,18 @@ class UsedRecord(NamedTuple):
     tokens: tuple[TokenSpan, ...] = ()
 
     def named(self, name: str) -> UsedRecord:
-        """Return the same record as part of a dataset called `name`; "" for a dataset without a name."""
+        """Return a copy with `name` put in front of `datasets`; for the empty name, the record itself."""
         return self._replace(datasets=(name, *self.datasets)) if name else self
 
     def placed(self, **place: Any) -> UsedRecord:
-        """Return the same record in another place: a row, or a segment with its tokens."""
+        """Return a copy with other values of `row`, `segment` or `tokens`."""
         return self._replace(**place)
 
 
 def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
-    """Return the records behind a key. A source that is made of others has `made_of(key)`.
+    """Return the records that the record of a key consists of.
+
+    If the source has a method `made_of(key)`, they are its result; otherwise the one record itself.
 
     >>> used_records(range(10), 3)[0].key
     3

@@ -1,4 +1,4 @@
-"""Source of the integers of an arithmetic progression, which are computed."""
+"""Source of the integers of an arithmetic progression. They are computed, not stored."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LIMIT = 2**63
 
 
 class RangeDataSource:
-    """The integers of `range(start, stop, step)` as records. `RangeDataSource(stop)` starts at 0.
+    """Integers of `range(start, stop, step)` as records. `RangeDataSource(stop)` starts at 0.
 
     Args:
-        start: first record; or `stop`, if it is the only argument.
-        stop: end of the range, which is not a record.
-        step: distance of two records, not 0. Default 1.
+        start: first integer. If it is the only argument, it is `stop`, and the first integer is 0.
+        stop: end of the range; `stop` itself is not a record.
+        step: difference between two consecutive records, not 0. Default 1.
 
     Raises:
         ValueError: the range is empty, `step` is 0, or an integer does not fit 64 bits.

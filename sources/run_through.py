@@ -1,6 +1,6 @@
-"""Source of a user's dataset that can only be iterated: its iterators, and their states as text.
+"""Source of a user's dataset that can only be iterated, with the states of its iterators as text.
 
-The dataset has `__iter__`, and its iterators have `get_state` and `set_state`.
+The dataset has `__iter__`. Its iterators have `get_state` and `set_state`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ ENDLESS = (1 << 63) - 1
 
 
 class RunThroughSource:
-    """Source that one worker reads in order. A state is any JSON value, and may contain bytes.
+    """Source whose elements one worker reads in order. The state of an iterator may be any JSON value with bytes.
 
     Args:
         dataset: the dataset to iterate.
-        has_workers: True: a dataset that it is made from uses workers of its own.
-        parents: digests of the datasets that it is made from.
-        identity: the dataset whose fingerprint counts. None (default): `dataset`.
+        has_workers: True: a dataset from which `dataset` is made has its own workers.
+        parents: digests of the datasets from which `dataset` is made.
+        identity: dataset whose attributes give the fingerprint. None (default): `dataset`.
     """
 
     in_order = True
@@ -54,7 +54,7 @@ class RunThroughSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Kind, parents, and a digest of the dataset's `fingerprint`, or of its plain attributes if it has none."""
+        """Kind, digests of the parents, and a digest of the dataset's `fingerprint`, or of its attributes if it has none."""
         kind, attributes = type(self._identity).__qualname__, digest([plain_attributes(self._identity)], 8)
         given = getattr(self._identity, "fingerprint", None)
         own = attributes if given is None else digest([described(given() if callable(given) else given)], 8)
@@ -63,15 +63,22 @@ class RunThroughSource:
         )
 
     def fed_by(self, dataset: Any) -> RunThroughSource:
-        """Return the same elements from a dataset whose elements workers make."""
+        """Return a source of the same elements from `dataset`, which has workers that make them."""
         return RunThroughSource(dataset, has_workers=True, parents=self._parents)
 
     def of(self, dataset: Any) -> RunThroughSource:
-        """Return the same elements from a dataset that makes them in another way. Both understand each other's states."""
+        """Return a source of the same elements from `dataset`, which makes them in another way.
+
+        States saved by one of the two sources can be restored by the other.
+        """
         return RunThroughSource(dataset, self.has_workers, self._parents, identity=self._identity)
 
     def open(self, state: str) -> Iterator[Any]:
-        """Open an iterator at a state; "" for the beginning."""
+        """Return a new iterator over the dataset, at a state that `state_of` returned; "" for the beginning.
+
+        Raises:
+            TypeError: the iterator has no `get_state` or no `set_state`.
+        """
         iterator: Any = iter(self._dataset)
         for method in ("get_state", "set_state"):
             if not hasattr(iterator, method):
