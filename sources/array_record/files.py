@@ -1,4 +1,4 @@
-"""ArrayRecord files: find those that a user names, and read them through the library."""
+"""Find the ArrayRecord files that a user names, and read them through the library `array_record`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ from ...files.urls import is_remote
 from ..growing.generation import FileFacts
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
-"""Files of a directory that count. The `*` at the end matches names like `x.array_record-00000-of-00008`."""
+"""Patterns of the ArrayRecord files in a directory, with names like `x.array_record-00000-of-00008`."""
 
 _RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
 
 
 @runtime_checkable
 class FileInstruction(Protocol):
-    """Part of a file, as TFDS and Grain describe it: `take` records (-1: all) after the first `skip`."""
+    """Protocol of a part of a file, as TFDS and Grain describe it.
+
+    `skip` is the number of records before the part, `take` the number of records in it; -1 means all
+    that remain.
+    """
 
     filename: str
     skip: int
@@ -42,7 +46,7 @@ ArrayRecordPath: TypeAlias = PathLike | FileInstruction
 
 
 class FileRange(NamedTuple):
-    """Records `[start, stop)` of one file. `stop` None: the end of the file, known after it is opened."""
+    """Records `[start, stop)` of one file. If `stop` is None, the range ends with the file."""
 
     path: str
     start: int = 0
@@ -50,11 +54,15 @@ class FileRange(NamedTuple):
 
 
 def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
-    """Return the ranges of files that a path, a glob, a folder, a `path[start:end]` or a file instruction means.
+    """Return the parts of files that a user's path means.
+
+    Args:
+        path: a path, a glob, a folder, `"path[start:end]"`, or a file instruction.
+        storage: how files in a store are reached.
 
     Raises:
         SourceNotFoundError: no file matches.
-        ValueError: a range is malformed, or belongs to several files.
+        ValueError: a range is malformed, or is given for several files.
         TypeError: `path` is not a path.
     """
     if isinstance(path, FileInstruction):
@@ -74,10 +82,10 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
 
 
 def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]:
-    """Return paths, globs and folders unchanged, after a check that none means a part of a file.
+    """Return paths, globs and folders as a list of strings, after a check that each means whole files.
 
     Raises:
-        ValueError: one means a part of a file.
+        ValueError: a path means a part of a file.
     """
     listed = path_list([paths] if isinstance(paths, FileInstruction) else paths)
     for path in listed:
@@ -104,7 +112,15 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
 
 
 def bounded(part: FileRange, count: int) -> tuple[str, int, int]:
-    """Return path, start and stop of a part of a file with `count` records. Raises SourceError if it exceeds the file."""
+    """Return `(path, start, stop)` of a part of a file.
+
+    Args:
+        part: the part; its `stop` may be None.
+        count: number of records in the file.
+
+    Raises:
+        SourceError: the part exceeds the file.
+    """
     stop = count if part.stop is None else part.stop
     if not 0 <= part.start <= stop <= count:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
@@ -124,19 +140,29 @@ _CALL_SECONDS = 300e-6
 # Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
 _INDEX_BYTES = 2 * 65536
 _HEAD_BYTES, _END_BYTES = 1 << 16, 4 << 20
-"""Bytes at the two ends of a remote file that contain its header and, usually, its index."""
+"""Bytes at the beginning and at the end of a remote file that are read to count its records."""
 
 
 def array_record_library() -> Any:
-    """Return the library's module, or raise MissingExtraError."""
+    """Return the library's module.
+
+    Raises:
+        MissingExtraError: the library is not installed.
+    """
     user = "ArrayRecordDataSource needs the package array_record"
     return optional_library("array_record.python.array_record_module", user, "array-record")
 
 
 def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
-    """Open a file once, and count its records. Raises SourceError if it is empty, cut off or of another kind.
+    """Open a file once, and return its number of records, its stamp, and a digest of its end.
 
-    The digest is that of the file's end, which contains the index.
+    Args:
+        path: path or URL of the file.
+        options: options of the library's reader, `"name:value,…"`.
+        storage: how files in a store are reached.
+
+    Raises:
+        SourceError: the file is empty, cut off or not ArrayRecord.
     """
     with closing(open_file(path, storage)) as file:
         if not file.size:
@@ -147,7 +173,7 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
-    """Count the records. The ends of a remote file usually suffice for the library."""
+    """Return the number of records of a file. Of a remote file, only the two ends are read if that is enough."""
     if is_remote(file.path):
         with suppress(SourceError), _ends_of(file, _END_BYTES) as path:
             return _count_at(path, file.path, options)
@@ -157,7 +183,10 @@ def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
 
 @contextmanager
 def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
-    """Yield the path of a file of the same size with the first block, `length` bytes of the end, and zeros between them."""
+    """Yield the path of a temporary file that has only the beginning and the end of `file`, and zeros between them.
+
+    It has the size of `file`. `length` is the number of bytes at the end.
+    """
     tail = max(file.size - length, 0)
     head = min(tail, _HEAD_BYTES)
     with tempfile.NamedTemporaryFile(prefix="headrace-") as copy:
@@ -172,7 +201,17 @@ def _count_at(path: str, name: str, options: str) -> int:
 
 
 def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: StorageOptions, number: int) -> Any:
-    """Open one of the files for reading. Raises SourceError if it is missing, was modified or cannot be read."""
+    """Open the file `files[number]` for reading, and return the library's reader.
+
+    Args:
+        files: path and expected stamp of each file.
+        options: options of the library's reader, `"name:value,…"`.
+        storage: how files in a store are reached.
+        number: index into `files`.
+
+    Raises:
+        SourceError: the file is missing, was modified or cannot be read.
+    """
     name, stamp = files[number]
     with local_copy(name, storage, stamp) as path:
         reader = _open(path, name, options)
@@ -185,13 +224,18 @@ def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: Sto
 
 
 def _open(path: str, name: str, options: str) -> Any:
-    """Open a file, and ask the library at once for errors, which it reports only when the reader is used or closed."""
+    """Open the local file at `path`, and return the library's reader. `name` is the file's name in messages.
+
+    Raises:
+        SourceNotFoundError: the file does not exist.
+        SourceError: the file is empty, cut off or not ArrayRecord.
+    """
     if not os.path.exists(path):
         raise SourceNotFoundError(f"no file {short_repr(name, TEXT)}")
     if not os.path.getsize(path):
         raise SourceError(f"{shorten(name)}: the file is empty (0 bytes)")
     reader = array_record_library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
-    if reader.ok():
+    if reader.ok():  # the library reports errors only when the reader is used or closed
         return reader
     with _foreign(name):
         reader.close()
@@ -200,7 +244,7 @@ def _open(path: str, name: str, options: str) -> Any:
 
 @contextmanager
 def _foreign(name: str) -> Iterator[None]:
-    """Turn exceptions of the library into an error that names the file."""
+    """Turn a RuntimeError of the library into a SourceError that names the file."""
     try:
         yield
     except RuntimeError as error:
@@ -208,7 +252,11 @@ def _foreign(name: str) -> Iterator[None]:
 
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:
-    """Return the records at these positions of a file. Raises RuntimeError, as the library does."""
+    """Return the records at these positions of an open file, in order.
+
+    Raises:
+        RuntimeError: the library cannot read a record.
+    """
     records: list[bytes] = []
     if len(positions) > _FEW:
         records += reader.read(positions)

@@ -1,7 +1,8 @@
-"""Source of the records of ArrayRecord files, as `bytes`. Many records are read by one call of the library.
+"""Source of the records of ArrayRecord files, as `bytes`.
 
-Files are opened once by the constructor to count their records, and closed again. The process that reads opens them on first
-use. File format: https://github.com/google/array_record.
+The constructor opens each file once, counts its records, and closes it. A process that reads a
+record opens the file again. Many records are read by one call of the library.
+File format: https://github.com/google/array_record.
 """
 
 from __future__ import annotations
@@ -47,20 +48,19 @@ class ArrayRecordDataSource(FileSource[bytes]):
     """Records of ArrayRecord files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
     Args:
-        paths: a path, a glob, a directory (its `*.array_record*` files), `"path[start:end]"` for the records
-            `[start, end)` of one file (`[start:]` and `[:end]` are open ranges), a file instruction with `filename`, `skip`
-            and `take` (from TFDS), or a list of any of these. Files of a glob or directory are sorted by name; a list keeps
-            its order.
-        reader_options: options of the library's reader, which override the defaults `readahead_buffer_size:0` and
-            `max_parallelism:0` for random access.
+        paths: a path; a glob; a directory (its `*.array_record*` files); `"path[start:end]"`, the records `[start, end)` of
+            one file (`[start:]` and `[:end]` are open ranges); a file instruction of TFDS, with `filename`, `skip` and
+            `take`; or a list of any of these. Files of a glob or directory are sorted by name; a list keeps its order.
+        reader_options: options of the library's reader, `{name: value}`. They override `readahead_buffer_size: 0` and
+            `max_parallelism: 0`, which suit random access.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).
-        storage_options: how files in stores are reached and cached (docs/how-to/remote-files.md). They are copied into the
-            cache as a whole.
-        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
-            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
-            `docs/how-to/data-that-changes.md`.
-        generation: number of the generation to read, from 0, without looking for newer files.
+        storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Each file is copied
+            into the cache as a whole.
+        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
+            passed here; see `docs/how-to/data-that-changes.md`.
+        generation: number of the generation to read, from 0. The source then does not look for newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
@@ -81,9 +81,9 @@ class ArrayRecordDataSource(FileSource[bytes]):
     _settles = False
 
     _starts: npt.NDArray[np.int64]
-    """`int64[parts]`: number to subtract from a key to get the position in the part's file."""
+    """`int64[parts]`: key of a record, minus this number, is the record's position in the file of its part."""
     _files: tuple[tuple[str, Stamp], ...]
-    """Distinct files. Parts of one file share its reader."""
+    """Path and stamp of each file, without duplicates. Parts of one file share its reader."""
     _file_of_part: list[int]
 
     def __init__(
@@ -147,7 +147,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
 
     @property
     def records_together(self) -> int:
-        """Number of records that are decompressed to read one: the `group_size` of the first file."""
+        """Number of records that are decompressed to read one record: the `group_size` of the first file."""
         with self._pool.lend(self._file_of_part[0]) as reader:
             found = re.search(r"group_size:(\d+)", reader.writer_options_string())
         return int(found[1]) if found else 1

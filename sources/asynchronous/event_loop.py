@@ -1,4 +1,7 @@
-"""Event loop of a process, on its own thread. All asynchronous sources share it, and it runs while one of them is in use."""
+"""Event loop of a process, on its own thread, for all asynchronous sources.
+
+The loop runs as long as one of these sources refers to it.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from typing import Any
 from ...errors import SourceError
 
 ENDING_SECONDS = 5.0
-"""Seconds in which tasks that users' coroutines left behind may finish when the loop ends."""
+"""Maximum seconds that the loop waits, when it ends, for tasks that users' coroutines left behind."""
 
 MakeCoroutine = Callable[[], Coroutine[Any, Any, None]]
 
 
 class EventLoop:
-    """Event loop on its own thread, which ends when nothing refers to it."""
+    """Event loop on its own thread. It ends when nothing refers to this object."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -29,7 +32,7 @@ class EventLoop:
 
     @property
     def alive(self) -> bool:
-        """True if it runs in this process. A fork does not have the thread."""
+        """True if the loop runs in this process. In a forked child it does not."""
         return self._process == os.getpid()
 
     @property
@@ -40,11 +43,13 @@ class EventLoop:
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine, and return its result or raise its error. It is cancelled if the wait is interrupted.
+        """Run a coroutine in the loop, wait for it, and return its result or raise its error.
+
+        If the wait is interrupted (KeyboardInterrupt), the coroutine is cancelled.
 
         Raises:
-            SourceError: the coroutine raised CancelledError itself.
-            RuntimeError: called in the loop's own thread, which would wait for itself.
+            SourceError: the coroutine raised CancelledError although it was not cancelled here.
+            RuntimeError: called on the loop's own thread, which would wait for itself.
         """
         if self.is_here:
             coroutine.close()
@@ -52,6 +57,7 @@ class EventLoop:
                 "a coroutine of an asynchronous source reads from a source in a way that waits, so that it would wait for "
                 "itself; await that source's own methods in place of it."
             )
+        # `asyncio.run_coroutine_threadsafe` takes twice as long, and adds frames before the user's.
         outcome = _Outcome(coroutine)
         try:
             self.call(outcome.begin)
@@ -62,7 +68,7 @@ class EventLoop:
 
 
 class _Outcome:
-    """Result of a coroutine. `asyncio.run_coroutine_threadsafe` takes twice as long, and adds frames before the user's."""
+    """Result or error of a coroutine that runs in the loop, for a thread that waits for it."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
@@ -103,7 +109,7 @@ class _Outcome:
 
 
 def _own_cancellation() -> SourceError:
-    """Make the error for a coroutine that raised CancelledError although nobody cancelled it."""
+    """Return the error for a coroutine that raised CancelledError although it was not cancelled here."""
     return SourceError(
         "a coroutine of the source raised CancelledError, though its read was not cancelled: a task that it awaits was. Catch "
         "that there, and raise another exception."
@@ -111,14 +117,20 @@ def _own_cancellation() -> SourceError:
 
 
 class Coroutines:
-    """Group of coroutines in the event loop of this process. None is left after `close`. `Pool` is the same for threads."""
+    """Group of coroutines that run in the event loop of this process. `Pool` is the same for threads.
+
+    After `close`, none of them runs.
+    """
 
     def __init__(self) -> None:
         self._loop = event_loop()
         self._tasks = set[asyncio.Task[None]]()  # used in the loop's thread alone; the loop holds its tasks only weakly
 
     def begin(self, make: MakeCoroutine, count: int) -> None:
-        """Start `count` coroutines made by `make`, and return at once. They raise nothing."""
+        """Start `count` coroutines, each from one call of `make`, and return at once.
+
+        The coroutines must not raise.
+        """
         self._loop.call(self._begin, make, count)
 
     def _begin(self, make: MakeCoroutine, count: int) -> None:
@@ -177,7 +189,10 @@ _MAKING = threading.Lock()
 
 
 def event_loop() -> EventLoop:
-    """Return the event loop of this process. It ends when nothing refers to it."""
+    """Return the event loop of this process. It is started if none is running.
+
+    It ends when nothing refers to it.
+    """
     with _MAKING:
         loop = _CURRENT[0]() if _CURRENT else None
         if loop is None or not loop.alive:

@@ -15,15 +15,15 @@ from ..protocol import all_of, fingerprint_of
 from .event_loop import EventLoop, event_loop
 
 TOGETHER = 64
-"""Number of records that a blocking call reads at the same time: what most services allow."""
+"""Maximum number of records that one blocking call reads at the same time. Most services allow this number."""
 
 
 class AsyncSource:
-    """Asynchronous source as an ordinary source, whose reads wait.
+    """Adapter that makes an ordinary source of an asynchronous one. Its methods wait for the coroutines.
 
     Args:
-        source: has `__len__` and `async def __getitem__`, or `async def __getitems__`, or both; and any optional members of
-            sources. If one of the two methods is not a coroutine, it is not used.
+        source: has `__len__`, and `async def __getitem__` or `async def __getitems__` or both. It may have any optional
+            members of sources. If one of the two methods is not a coroutine function, it is not used.
 
     >>> class Service:
     ...     def __len__(self):
@@ -58,7 +58,7 @@ class AsyncSource:
         return all_of(await self.source.__getitems__([key]), self.source, 1)[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the records of `keys`, in order. Waits for them."""
+        """Return the records of `keys`, in order. Waits until all are read."""
         records: Sequence[Any] = self._loop.run(self._read_all(check_keys(keys, len(self), self._name)))
         return records
 
@@ -80,7 +80,7 @@ class AsyncSource:
                 read.cancel()
 
     async def read_in_loop(self, keys: npt.NDArray[np.int64]) -> Sequence[Any]:
-        """Read the records of `keys` by one call; if the source reads single keys only, one after the other."""
+        """Return the records of `keys`, in order: by one call, or one after the other if the source reads single keys only."""
         self._loop  # noqa: B018 - lasts from now on as long as this
         checked = check_keys(keys, len(self), self._name).tolist()
         if self.reads_singly:
@@ -93,7 +93,7 @@ class AsyncSource:
 
     @property
     def _loop(self) -> EventLoop:
-        """Event loop of this process. It is kept, because connections that the source opens belong to it."""
+        """Event loop of this process. The source keeps it, because its connections belong to the loop."""
         if self._own_loop is None or not self._own_loop.alive:
             self._own_loop = event_loop()
         return self._own_loop
@@ -111,5 +111,5 @@ class AsyncSource:
 
 
 def is_coroutine(source: Any, method: str) -> bool:
-    """Return True if a method of a source is a coroutine function."""
+    """Return True if the method of this name is a coroutine function (`async def`)."""
     return inspect.iscoroutinefunction(getattr(type(source), method, None))

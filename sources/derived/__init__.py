@@ -1,1 +1,1 @@
-"""Sources made of another source: some of its records, or windows of them."""
+"""Sources that wrap another source: some of its records, or windows of them."""

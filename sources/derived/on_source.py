@@ -1,4 +1,4 @@
-"""Bases of sources that are made of another source, and pass on how its records are announced and read."""
+"""Base classes of sources that wrap another source, and forward to it how records are announced and read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Int64s = npt.NDArray[np.int64]
 
 
 class OnSource:
-    """Base of sources whose records are made of those of another source."""
+    """Base class of sources whose records are made of records of another source, `source`.
+
+    A subclass defines `_records_of`.
+    """
 
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
@@ -28,23 +31,23 @@ class OnSource:
         return reader_of(self.source)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """Return the records of the other source that some of this one's records are made of."""
+        """Return the keys, in the other source, of the records that some of this source's records consist of."""
         raise NotImplementedError
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that takes keys that will be read soon, if the other source has one."""
+        """Function that receives keys of records that will be read soon; None if the other source has no such function."""
         announce = getattr(self.source, "announce", None)
         return None if announce is None else lambda keys: announce(self._records_of(keys))
 
     @property
     def reads_ahead(self) -> Any:
-        """Number of concurrent reads, as of the other source."""
+        """Number of concurrent reads that the other source declares (`reads_ahead` in `sources/protocol.py`)."""
         return getattr(self.source, "reads_ahead", True)
 
     @property
     def reads_singly(self) -> bool:
-        """True if the other source is read record by record."""
+        """True if threads share a batch of the other source, and each reads single records."""
         return reads_singly(self.source)
 
     @property
@@ -54,7 +57,7 @@ class OnSource:
 
 
 class ByOtherKeys(OnSource):
-    """Base of sources that return the records of another source unchanged, under other keys."""
+    """Base class of sources that return the records of another source unchanged, under other keys."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -67,7 +70,7 @@ class ByOtherKeys(OnSource):
         return self._read(self._below(keys))
 
     async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """Return the records of `keys`, in order, from an asynchronous source."""
+        """Return the records of `keys`, in order, from an asynchronous source, in the event loop."""
         source: Any = self.source
         records: Sequence[Any] = await source.read_in_loop(self._below(keys))
         return records
@@ -78,5 +81,5 @@ class ByOtherKeys(OnSource):
         return is_in_event_loop(self.source)
 
     def _below(self, keys: Keys) -> Int64s:
-        """Check keys, and return those of the records in the other source."""
+        """Check keys of this source, and return the keys of the same records in the other source."""
         return self._records_of(check_keys(keys, len(self), type(self).__name__))

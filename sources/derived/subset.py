@@ -1,4 +1,4 @@
-"""Source of some records of another source, by their keys."""
+"""Source that has some records of another source."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Subset(ByOtherKeys):
 
     Args:
         source: anything that `DataLoader` accepts as a source.
-        keys: keys of the records, in `[0, len(source))`. A key may occur several times.
+        keys: keys of the records in `source`, in `[0, len(source))`. A key may occur several times.
 
     Attributes:
         source: the source that has the records.
-        keys: `int64[records]`, the key in `source` of each record of the subset.
+        keys: `int64[records]`; record k of the subset is `source[keys[k]]`.
 
     Raises:
         TypeError: the keys are not integers.
-        RecordKeyError: the source does not have one of the keys.
+        RecordKeyError: a key lies outside `[0, len(source))`.
         ValueError: `keys` is empty.
 
     >>> Subset("a b c d".split(), [3, 1])[0]
@@ -45,7 +45,7 @@ class Subset(ByOtherKeys):
 
     @cached_property
     def columns(self) -> Any:
-        """Columns of the source, read by other keys."""
+        """Columns of the subset, as `columns` of any source; None if the source has none."""
         columns = getattr(self.source, "columns", None)
         if columns is None:
             return None
@@ -57,18 +57,21 @@ class Subset(ByOtherKeys):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of arrays, as of any source."""
+        """Lengths of arrays in each record of the subset, as `lengths` of any source."""
         return _chosen(getattr(self.source, "lengths", None), self.keys)
 
     @property
     def lengths_by(self) -> Callable[[str], Any]:
-        """Function that returns the lengths of a field, if the source has one."""
+        """Function that takes the name of a field and returns its length in each record.
+
+        Raises AttributeError if the source has no `lengths_by`.
+        """
         by_name = self.source.lengths_by  # type: ignore[attr-defined]
         return lambda name: _chosen(by_name(name), self.keys)
 
     @property
     def record_bytes(self) -> Any:
-        """Sizes of records in their files, if the source tells them."""
+        """Size of each record in its file, in bytes; None if the source does not know it."""
         return _chosen(getattr(self.source, "record_bytes", None), self.keys)
 
     def _records_of(self, keys: Int64s) -> Int64s:
@@ -76,11 +79,11 @@ class Subset(ByOtherKeys):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the source, and a digest of the keys."""
+        """Fingerprint of the source, with a digest of the keys."""
         return {**fingerprint_of(self.source), "subset": f"{len(self.keys)} {digest_of(self.keys)[:12]}"}
 
     def made_of(self, key: int) -> Sequence[UsedRecord]:
-        """Return the record of the source."""
+        """Return the record of the source that record `key` of the subset is."""
         return used_records(self.source, int(self.keys[key]))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,7 +94,7 @@ class Subset(ByOtherKeys):
 
 
 class SubsetColumn:
-    """One column of a subset, as batches need it: an array whose rows can be taken."""
+    """Column of a subset, with the part of an array's interface that `Batch` uses."""
 
     def __init__(self, column: Any, keys: Int64s) -> None:
         self._column, self._keys = column, keys
@@ -103,7 +106,7 @@ class SubsetColumn:
         return len(self._keys)
 
     def take(self, places: Int64s, axis: int, out: Any, mode: Any) -> None:
-        """Take rows, like `ndarray.take`. For a mix, the rows of its parts are put in order."""
+        """Copy rows into `out`, like `ndarray.take`."""
         column, keys = self._column, self._keys[places]
         if not hasattr(column, "take"):
             column, keys = column.rows_of(keys)
@@ -111,7 +114,7 @@ class SubsetColumn:
 
 
 def _chosen(lengths: Any, keys: Int64s) -> Any:
-    """Select the lengths of some records from an array or a tree of arrays."""
+    """Return the lengths of the records with these keys, from an array or a tree of arrays; None for None."""
     if isinstance(lengths, Mapping):
         return {name: _chosen(each, keys) for name, each in lengths.items()}
     return None if lengths is None else lengths[keys]

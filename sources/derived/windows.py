@@ -1,6 +1,6 @@
-"""Source of windows of consecutive frames of time series and episodes.
+"""Source of windows, i.e. consecutive frames of a time series or an episode.
 
-A window consists of slices of one record's arrays, or of several records that are read at once.
+A window is either a slice of one record's arrays, or a stack of several records.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ Array = npt.NDArray[Any]
 
 
 class Windows(OnSource):
-    """Windows of `length` consecutive frames, `stride` apart, that never cross the end of an episode, with random access.
+    """Windows of `length` consecutive frames, with random access. The first frames of two windows are `stride` apart.
 
-    Frames may be stored in two ways:
+    A window does not cross the end of an episode. Frames may be stored in two ways:
 
-    * A record is an episode: an array whose first axis is time, or a dict of such arrays. Lengths are known or given. A window
-      has a slice of each array that is as long as its episode. Other values, such as a label, are unchanged.
-    * A record is a frame, and `episodes` tells its episode. A window is the stack of its frames. For a source of columns
-      (arrays, also in mapped files) it is a slice of each column; other sources read its frames in one call.
+    * A record is an episode: an array whose first axis is time, or a dict of such arrays. A window has a slice of each array
+      that is as long as its episode. Other values, such as a label, are unchanged.
+    * A record is a frame, and `episodes` gives the episode of each. A window is the stack of its frames. If the source has
+      columns (arrays in memory or in mapped files), a window is a slice of each column. Frames of other sources are read by
+      one call per batch.
 
-    An episode of n frames has `(n - length) // stride + 1` windows, or none. They are in the order of episodes and frames, so
-    that a sampler shuffles all of them. The result is a source, for a `DataLoader`, a mix, or `MapDataset.source(Windows(…))`.
+    An episode of n frames has `(n - length) // stride + 1` windows, or none if `n < length`. Windows are numbered in the order
+    of episodes and frames. The result is a source for a `DataLoader`, a mix, or `MapDataset.source(Windows(…))`.
 
     Args:
         source: anything that `DataLoader` accepts as a source, or a `MapDataset`.
         length: number of frames in a window.
-        stride: distance of the first frames of two windows. None (default): `length`, so that windows do not overlap.
-        lengths: lengths of episodes that are records. None (default): the source tells them. Or an array, the name of a field,
-            or a function of a record.
-        episodes: if records are frames: the number or name of each frame's episode, where all frames of an episode are
-            consecutive; or one number, if all frames belong to one episode.
+        stride: distance between the first frames of two windows. None (default): `length`, so that windows do not overlap.
+        lengths: number of frames of each record, if records are episodes: an array, the name of a field, or a function of a
+            record. None (default): the source's own `lengths`.
+        episodes: pass this if records are frames: the number or name of each frame's episode, where the frames of one
+            episode are consecutive; or one number, if all frames belong to one episode.
 
     Raises:
         TypeError: an argument has a wrong type.
         ValueError: no episode is long enough, or there is not one episode for each frame.
-        LengthsError: the source does not tell lengths; or, when a window is read, an episode has another length.
+        LengthsError: the source does not know lengths; or, when a window is read, an episode has another length.
 
     >>> frames = {"x": np.arange(10) * 10}
     >>> windows = Windows(frames, length=3, stride=2, episodes=[0] * 6 + [1] * 4)
@@ -103,17 +104,17 @@ class Windows(OnSource):
 
     @cached_property
     def _starts(self) -> Int64s:
-        """First frame of each episode, if records are frames."""
+        """Key of the first frame of each episode, if records are frames."""
         return np.cumsum(self._lengths) - self._lengths
 
     def _places(self, keys: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the episode of each window, and the number of its first frame there."""
+        """Return two arrays: the episode of each window, and the number of the window's first frame in that episode."""
         episodes = np.searchsorted(self._ends, keys, side="right")
         first = np.where(episodes > 0, self._ends[episodes - 1], 0)
         return episodes, (keys - first) * self.stride
 
     def _first_frames(self, keys: Int64s) -> Int64s:
-        """Return the record of the first frame of each window, if records are frames."""
+        """Return the key of the first frame of each window, if records are frames."""
         episodes, starts = self._places(keys)
         return self._starts[episodes] + starts
 
@@ -129,7 +130,7 @@ class Windows(OnSource):
 
     @cached_property
     def _columns(self) -> Any:
-        """Columns of a source of frames if they are plain arrays, else None."""
+        """Columns of the source, if records are frames and the columns are plain arrays; else None."""
         columns = getattr(self.source, "columns", None) if self._of_frames else None
         plain = columns is not None and all(isinstance(leaf, np.ndarray) for leaf in _leaves(columns))
         return columns if plain else None
@@ -143,7 +144,7 @@ class Windows(OnSource):
         )
 
     def _of_episodes(self, keys: Int64s) -> list[Any]:
-        """Slice windows from records, each of which is read once."""
+        """Return the windows of `keys` if records are episodes. Each record is read once."""
         episodes, starts = self._places(keys)
         distinct, which = np.unique(episodes, return_inverse=True)
         records = self._read(distinct)
@@ -173,27 +174,27 @@ class Windows(OnSource):
 
     @cached_property
     def columns(self) -> Any:
-        """Columns of windows over the columns of the source, or None for other sources."""
+        """Columns of windows, if records are frames and the source has plain arrays as columns; else None."""
         return None if self._columns is None else _map(lambda column: _WindowColumn(column, self), self._columns)
 
     def first_frames(self, keys: Int64s) -> Int64s:
-        """Return the record of the first frame of each window, `int64[n]`, if records are frames."""
+        """Return the key of the first frame of each window, `int64[n]`. Only if records are frames."""
         return self._first_frames(keys)
 
     def _records_of(self, keys: Int64s) -> Int64s:
-        """Return all records that windows are made of."""
+        """Return the keys, without duplicates, of all records that the windows consist of."""
         if self._of_frames:
             return np.unique(self._first_frames(keys)[:, None] + np.arange(self.length))
         return np.unique(self._places(keys)[0])
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the source, length and stride of windows, and a digest of the lengths of episodes."""
+        """Fingerprint of the source, length and stride of the windows, and a digest of the lengths of the episodes."""
         windows = f"{self.length} {self.stride} {digest_of(self._lengths)[:12]}"
         return {**fingerprint_of(self.source), "windows": windows}
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """Return the frames of a window, or the span of its episode."""
+        """Return the frames of a window; if records are episodes, the episode with the window's frames as its span."""
         keys = np.array([key])
         if self._of_frames:
             return [used for frame in self._records_of(keys).tolist() for used in used_records(self.source, frame)]
@@ -209,7 +210,7 @@ class Windows(OnSource):
 
 
 class _WindowColumn:
-    """One column of frames as a column of windows, as batches need it."""
+    """Column of windows over a column of frames, with the part of an array's interface that `Batch` uses."""
 
     def __init__(self, column: Array, windows: Windows) -> None:
         self._column, self._windows = column, windows
@@ -221,14 +222,23 @@ class _WindowColumn:
         return len(self._windows)
 
     def take(self, places: Int64s, axis: int, out: Array, mode: str) -> None:
-        """Take windows, like `ndarray.take`: copy a slice for each."""
+        """Copy windows into `out`, like `ndarray.take`: `out[i]` is window `places[i]`."""
         length = self._windows.length
         for row, first in zip(out, self._windows.first_frames(places).tolist()):
             row[...] = self._column[first : first + length]
 
 
 def _runs(episodes: Any, frames: int) -> Int64s:
-    """Return the lengths of runs of equal values. Raises if a value occurs in two runs."""
+    """Return the lengths of runs of equal values: `[7, 7, 9]` -> `[2, 1]`.
+
+    Args:
+        episodes: number or name of each frame's episode, or one for all frames.
+        frames: number of frames.
+
+    Raises:
+        TypeError: the values are neither integers nor strings.
+        ValueError: there is not one value for each frame, or a value occurs in two runs.
+    """
     array = np.asarray(episodes)
     if array.ndim == 0:
         array = np.broadcast_to(array, frames)
@@ -259,7 +269,7 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def _stacked(records: Sequence[Any]) -> Any:
-    """Stack the leaves of records; bytes, text and objects become an array of objects."""
+    """Stack records leaf by leaf. Leaves that are bytes, text or other objects become an array of objects."""
     import optree
 
     return optree.tree_map(_stack, *records, none_is_leaf=True, namespace="headrace")

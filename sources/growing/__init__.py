@@ -1,1 +1,1 @@
-"""Sources whose number of files grows, in numbered generations that are recorded beside the data."""
+"""Sources to which files may be added. Each list of files is a numbered generation, recorded beside the data."""

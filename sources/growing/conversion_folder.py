@@ -1,10 +1,11 @@
-"""Read the state of a folder that `headrace.convert` writes: its complete files in order, and whether the conversion is done.
+"""Read the state of a folder that `headrace.convert` writes: which files are complete, and whether it is done.
 
-    FOLDER/manifest.json                    the conversion is done
-    FOLDER/.conversion/plan.json            the conversion is not done: all shards, in order
-    FOLDER/.conversion/receipt-….json       the files of a shard are complete
+    FOLDER/manifest.json                    exists if the conversion is done
+    FOLDER/.conversion/plan.json            exists until then: all shards, in order
+    FOLDER/.conversion/receipt-….json       exists if the files of one shard are complete
 
-Shards are completed in any order, and read in the order of the plan: the first shard without a receipt ends the list.
+Shards are completed in any order. They are read in the order of the plan, up to the first shard
+without a receipt.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from ...files.storage_options import StorageOptions
 MANIFEST = "manifest.json"
 KIND, VERSION = "headrace conversion", 1
 WORKPLACE = ".conversion"
-"""Folder that exists only during a conversion."""
+"""Name of the folder that exists only during a conversion."""
 PLAN = f"{WORKPLACE}/plan.json"
 RECEIPT = "receipt-"
 
 
 class FinishedShards(NamedTuple):
-    """Files of a conversion, as paths relative to its folder."""
+    """Complete files of a conversion, as paths relative to its folder, and whether the conversion is done."""
 
     names: tuple[str, ...]
     is_done: bool
 
 
 def receipt_name(shard: str) -> str:
-    """Return the file name of the receipt of a shard.
+    """Return the file name of the receipt of a shard, from the shard's file name.
 
     >>> receipt_name("train-0.npy")
     'receipt-1661352410a6946fde911bc268a5be7f.json'
@@ -85,7 +86,11 @@ def _manifest(folder: str, storage: StorageOptions) -> FinishedShards | None:
 
 
 def _json(path: str, storage: StorageOptions) -> Any:
-    """Return the content of a JSON file, or None if it does not exist. Raises ValueError if it is not JSON."""
+    """Return the content of a JSON file, or None if it does not exist.
+
+    Raises:
+        ValueError: the file is not JSON.
+    """
     try:
         file = open_file(path, storage)
     except SourceNotFoundError:
@@ -97,7 +102,7 @@ def _json(path: str, storage: StorageOptions) -> Any:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder of a file; "." for a bare name.
+    """Return the folder of a file; "." for a name without a folder.
 
     >>> folder_of("out/a.npy"), folder_of("a.npy")
     ('out', '.')

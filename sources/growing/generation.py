@@ -1,4 +1,4 @@
-"""Generations of a growing source: fixed, numbered lists of files, and their JSON form."""
+"""Generations of a growing source, i.e. numbered lists of files that do not change, and their JSON form."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ KIND, VERSION = "headrace generation", 1
 
 
 class FileFacts(NamedTuple):
-    """Facts about a file."""
+    """Facts about a file: number of records, stamp (size and modification time), and digest."""
 
     records: int
     stamp: Stamp
     digest: str
-    """Digest of its index, which tells it from another file of the same size."""
+    """Digest of the file's index; it differs for another file of the same size."""
 
 
 class GrownFile(NamedTuple):
-    """File of a generation."""
+    """File of a generation, as it was when the generation was recorded."""
 
     name: str
-    """Path relative to the folder of the data, with `/` between the parts."""
+    """Path relative to the folder of the data, with `/` between its components."""
     size: int
     """Size in bytes."""
     records: int
@@ -32,14 +32,17 @@ class GrownFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Generation:
-    """Files that were new in one generation, and the numbers of records and files up to its end."""
+    """Files that were added in one generation, and totals for this and all earlier generations.
+
+    `records` and `file_count` are the totals. `number` is the number of the generation, from 0.
+    """
 
     number: int
     records: int
     file_count: int
     files: tuple[GrownFile, ...]
     complete: bool = True
-    """False if a conversion was still writing files when this generation was written down."""
+    """False if a conversion was still writing files when this generation was recorded."""
 
     def to_json(self) -> dict[str, Any]:
         sums = {"generation": self.number, "records": self.records, "file_count": self.file_count}
@@ -48,7 +51,11 @@ class Generation:
 
     @classmethod
     def from_json(cls, values: Any) -> Generation:
-        """Read a generation that `to_json` returned. Raises ValueError, TypeError or LookupError if it is not a generation."""
+        """Return the generation from values that `to_json` returned.
+
+        Raises:
+            ValueError, TypeError, LookupError: the values are not a generation.
+        """
         if values["kind"] != KIND or values["version"] != VERSION:
             raise ValueError(f"kind {values['kind']}, version {values['version']}")
         files = tuple(
@@ -60,7 +67,12 @@ class Generation:
 
 
 def following(before: Generation | None, files: tuple[GrownFile, ...], complete: bool = True) -> Generation:
-    """Make the next generation of these files.
+    """Return the generation that follows `before` and adds `files`.
+
+    Args:
+        before: the generation before it; None if there is none.
+        files: the new files.
+        complete: False if a conversion is still writing files.
 
     >>> following(following(None, (GrownFile("a", 9, 2, ""),)), (GrownFile("b", 9, 3, ""),)).records
     5

@@ -1,6 +1,7 @@
-"""Base of file sources that may grow: the growing part of the source protocol (see `sources/protocol.py`).
+"""Base class of file sources to which files may be added.
 
-A source looks at each file once, however many generations contain it.
+It implements the members for growing sources in `sources/protocol.py`. A source inspects each file
+once, even if several generations (numbered lists of files) contain it.
 """
 
 from __future__ import annotations
@@ -24,42 +25,49 @@ from .growth import SETTLED_SECONDS, Growth, growth_of, is_settled
 _LOGGER = logging.getLogger("headrace")
 
 _PAUSE_SECONDS = 0.1
-"""Seconds between two looks for the first file of a conversion."""
+"""Seconds between two checks for the first file of a conversion."""
 
 _WRITING_SECONDS = 60.0
-"""A file that cannot be read, but was modified within this number of seconds, may still be written."""
+"""Seconds after its last modification in which an unreadable file may still be in the process of being written."""
 
 FoundT = TypeVar("FoundT")
 
 
 class GrowingFiles(Generic[FoundT]):
-    """Base of sources whose files may grow in number. `FoundT` is what a source knows about one file."""
+    """Base class of sources to which files may be added. `FoundT` is the type of what a source knows about one file."""
 
     _beside: ClassVar[tuple[str, ...]] = (".unfinished",)
-    """Suffixes of files that headrace writes beside the data."""
+    """Suffixes of files that headrace writes beside the data. They are not read as data."""
     _settles: bool = True
-    """True if an incomplete file may look complete. Then a file is used only when it was not modified for a while."""
+    """True if an incomplete file may look complete.
+
+    Then a file is read only `SETTLED_SECONDS` after its last modification.
+    """
 
     _growth: Growth | None = None
     _known: dict[str, tuple[FoundT, FileFacts]] | None = None
-    """Files of a growing source that were looked at. Not pickled."""
+    """Facts about the files of a growing source that were inspected, by path. Not pickled."""
 
     def _look_at(self, path: str) -> FoundT:
-        """Look at a file. Raises SourceError if it has another format, or is incomplete."""
+        """Inspect a file, and return what the source needs to know about it.
+
+        Raises:
+            SourceError: the file has another format, or is incomplete.
+        """
         raise NotImplementedError
 
     def _look_at_all(self, paths: Sequence[str]) -> list[FoundT]:
-        """Call `_look_at` for each file of a source that does not grow."""
+        """Call `_look_at` for each file of a source that does not grow, and return the results in order."""
         return of_each(self._look_at, paths)
 
     def _facts(self, found: FoundT) -> FileFacts:
         raise NotImplementedError
 
     def _check_alike(self, first: FoundT, other: FoundT) -> None:
-        """Raise SourceError if two files cannot be in one source."""
+        """Raise SourceError if two files cannot be in one source, such as files with different columns."""
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Read these files from now on. `_looked_at` returns the facts about them."""
+        """Read these files from now on. The facts about them are `_looked_at(paths)`."""
         raise NotImplementedError
 
     def _begin(
@@ -71,7 +79,16 @@ class GrowingFiles(Generic[FoundT]):
         generation: int | None,
         kind: Any = None,
     ) -> None:
-        """Find the files that the user's arguments mean. `kind`: plain values that record counts depend on."""
+        """Find the files that the user's arguments mean, and begin to read them.
+
+        Args:
+            paths: paths, globs or folders.
+            patterns: patterns of the files that are read from a folder.
+            storage: how files in a store are reached.
+            growing: the user's `growing=`.
+            generation: the user's `generation=`.
+            kind: JSON values that the number of records in a file depends on.
+        """
         described = [type(self).__name__, kind]
         growth = growth_of(paths, growing, generation, patterns, described, self._beside, storage, self._settles)
         if growth is None:
@@ -84,7 +101,7 @@ class GrowingFiles(Generic[FoundT]):
         self._take_generation(growth)
 
     def _looked_at(self, paths: Sequence[str]) -> list[FoundT]:
-        """Return what `_look_at` finds in each file, in the order of `paths`. Each file is looked at only once."""
+        """Return the result of `_look_at` for each file, in the order of `paths`. Each file is inspected only once."""
         if self._growth is None:
             return self._look_at_all(paths)
         known = self._known = {} if self._known is None else self._known
@@ -107,7 +124,11 @@ class GrowingFiles(Generic[FoundT]):
         self._take([path for path, _ in files])
 
     def _check_files(self, growth: Growth, number: int) -> None:
-        """Compare the files of a generation with its record. Modified files are looked at again."""
+        """Check that the files of a generation are as they were recorded. Modified files are inspected again.
+
+        Raises:
+            SourceError: a file was removed, or differs from its record.
+        """
         files = growth.files(number)
         for path, _ in files:
             self._forget_changed(growth, path)
@@ -133,7 +154,7 @@ class GrowingFiles(Generic[FoundT]):
             del known[path]
 
     def _first_look(self, growth: Growth) -> None:
-        """Wait for files that were modified a moment ago, and for the first file of a conversion."""
+        """Find the first files. Wait for files that were modified a moment ago, and for the first file of a conversion."""
         growth.refresh()
         settled, told = time.monotonic() + 1.5 * SETTLED_SECONDS, False
         while (look := growth.look()).unsettled and time.monotonic() < settled:
@@ -151,7 +172,10 @@ class GrowingFiles(Generic[FoundT]):
             look = growth.look()
 
     def _look(self, growth: Growth, strict: bool = False) -> bool:
-        """Record the generation that new files make. Returns True if there is one; another process may have recorded it."""
+        """Record new files, if there are any, as a generation. Return True if there are new files.
+
+        If another process recorded a generation meanwhile, that one counts.
+        """
         growth.refresh()
         before = growth.newest
         first = [path for path, file in growth.files(before) if file.records][:1]
@@ -163,7 +187,13 @@ class GrowingFiles(Generic[FoundT]):
         return True
 
     def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
-        """Return facts about those new files that are complete and compatible with the first file that has records."""
+        """Return path and facts of those new files that are complete and compatible with the first file.
+
+        Args:
+            paths: paths of the new files.
+            first: path of the first file that has records, or empty.
+            strict: True: raise the error of a file that cannot be read. False: leave it out, with a warning.
+        """
         of_each(lambda path: self._try(path, [], strict), paths)
         facts = []
         for path in paths:
@@ -174,7 +204,10 @@ class GrowingFiles(Generic[FoundT]):
         return facts
 
     def _try(self, path: str, first: Sequence[str], strict: bool) -> FileFacts | None:
-        """Return facts about a new file, or None if it is incomplete, has vanished, or is incompatible with the first file."""
+        """Return facts about a new file, or None if it is incomplete, has vanished, or is incompatible.
+
+        See `_new` for the arguments.
+        """
         try:
             (facts,) = self._facts_of([path])
             for other in self._looked_at(first):
@@ -193,16 +226,16 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def growing(self) -> bool:
-        """True if more files may appear. False also if a generation was chosen."""
+        """True if files may be added while this source is read. False if a generation was chosen."""
         return self._growth is not None and not self._growth.pinned
 
     @property
     def generation(self) -> int:
-        """Number of the generation that this source reads, from 0."""
+        """Number of the generation (recorded list of files) that this source reads, from 0."""
         return 0 if self._growth is None else self._growth.number
 
     def generation_records(self, generation: int) -> int:
-        """Return the number of records of a recorded generation.
+        """Return the number of records in a recorded generation.
 
         Raises:
             SourceError: the generation does not exist.
@@ -210,9 +243,9 @@ class GrowingFiles(Generic[FoundT]):
         return self._grown().generation(generation).records
 
     def newest_generation(self) -> int:
-        """Look for new files, and record the generation that they make. Returns the number of the last generation.
+        """Look for new files, record them as a generation, and return the number of the last generation.
 
-        Files that are still being written are left for the next look. If a generation was chosen, its number is returned.
+        Files that are still being written are left for the next call. If a generation was chosen, its number is returned.
 
         Raises:
             SourceError: a file of a generation has shrunk, vanished or been replaced. The message names it.
@@ -226,7 +259,7 @@ class GrowingFiles(Generic[FoundT]):
         return growth.newest
 
     def at_generation(self, generation: int) -> Self:
-        """Return the same source with the files of another generation. Records of both have the same keys.
+        """Return the same source with the files of another generation. A record has the same key in both.
 
         Raises:
             SourceError: the generation does not exist, or a file was modified.
@@ -239,11 +272,11 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def complete(self) -> bool:
-        """False while `headrace.convert` writes files."""
+        """True unless `headrace.convert` is still writing files."""
         return self._growth is None or self._growth.pinned or self._growth.complete
 
     def generation_complete(self, generation: int) -> bool:
-        """Return False if `headrace.convert` was still writing files when a generation was recorded.
+        """Return True unless `headrace.convert` was still writing files when a generation was recorded.
 
         Raises:
             SourceError: the generation does not exist.
@@ -252,7 +285,7 @@ class GrowingFiles(Generic[FoundT]):
 
     @property
     def generation_folder(self) -> str | None:
-        """Folder in which generations are recorded, or None if it is read-only."""
+        """Folder in which generations are recorded; None if this process cannot write to it."""
         return None if self._growth is None else self._growth.folder
 
     def _grown(self) -> Growth:

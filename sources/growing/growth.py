@@ -1,7 +1,7 @@
-"""Find the files of each generation of a growing source, and the new ones.
+"""Find the files of each generation (numbered list of files) of a growing source, and new files.
 
-New files come after all known files: those of a conversion in its order, all others by path and name. The keys of known
-records never change.
+New files are added after all known files: files of a conversion in its order, all others sorted by
+path and name. The keys of known records do not change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNFINISHED = (".unfinished", ".tmp", ".temp", ".part", ".partial", ".inprogress
 """Suffixes of files that other programs are still writing."""
 
 SETTLED_SECONDS = 1.0
-"""Seconds without modification after which a file counts as complete, if its format does not tell."""
+"""Seconds after its last modification when a file counts as complete, if its format does not show that."""
 
 
 class FileSelection(NamedTuple):
@@ -37,32 +37,32 @@ class FileSelection(NamedTuple):
 
     paths: tuple[str, ...]
     patterns: tuple[str, ...]
-    """Patterns of the files in a directory that count."""
+    """Patterns of the files that are read from a directory."""
     left_out: tuple[str, ...]
-    """Suffixes of files that headrace writes beside the data."""
+    """Suffixes of files that headrace writes beside the data. They are not read as data."""
     storage: StorageOptions
     settles: bool
     """True if an incomplete file may look complete."""
 
 
 class Listing(NamedTuple):
-    """Result of a look at the files."""
+    """New files that a source found."""
 
     new: list[str]
     """Complete files that are in no generation, in the order in which they are added."""
     unsettled: bool
-    """True if other files were modified a moment ago."""
+    """True if there are more new files, which were modified a moment ago."""
     complete: bool
-    """True if no conversion was running when the look began."""
+    """True if no conversion was running when the search began."""
 
 
 class Growth:
-    """Generations of a source, and the one that it reads. Picklable.
+    """Generations of a source, and the number of the one that is read. Picklable.
 
     Args:
-        selection: the files.
-        kind: plain values, besides the files, that record counts depend on.
-        folder: where generations are recorded. None: beside the data.
+        selection: files that the source reads.
+        kind: JSON values, besides the files, that numbers of records depend on.
+        folder: folder in which generations are recorded. None: beside the data.
     """
 
     number: int = -1
@@ -78,7 +78,7 @@ class Growth:
         self._generations: list[Generation] = []
 
     def _key(self, kind: Any) -> str:
-        """Return a digest of what the source reads. Of a list of files only the first counts, because the list may grow."""
+        """Return a digest of what the source reads. For a list of files, only the first file counts: the list may grow."""
         named = [
             os.path.relpath(path, self._home) if not is_remote(path) else path.removeprefix(self._home)
             for path in self.selection.paths
@@ -87,7 +87,7 @@ class Growth:
         return digest([kind, named[:1] if only_files else named], 16)
 
     def at(self, number: int) -> Self:
-        """Return the same generations with another one to read.
+        """Return a copy that reads another generation.
 
         Raises:
             SourceError: the generation does not exist.
@@ -108,7 +108,7 @@ class Growth:
 
     @property
     def newest(self) -> int:
-        """Number of the last known generation, or -1."""
+        """Number of the last known generation; -1 if there is none."""
         return len(self._generations) - 1
 
     def refresh(self) -> None:
@@ -123,7 +123,7 @@ class Growth:
         return self._generations[number]
 
     def files(self, number: int) -> list[tuple[str, GrownFile]]:
-        """Return path and record of each file of a generation, in order."""
+        """Return `(path, record)` of each file in a generation and all before it, in order."""
         if number >= 0:
             self._check(number)
         return [
@@ -131,7 +131,12 @@ class Growth:
         ]
 
     def append(self, facts: Sequence[tuple[str, FileFacts]], complete: bool) -> None:
-        """Record the generation that new files make. Another process may have been faster; `newest` then tells."""
+        """Record new files as a generation, unless another process has recorded one. Afterwards `newest` is the last one.
+
+        Args:
+            facts: path and facts of each new file.
+            complete: False if a conversion is still writing files.
+        """
         files = [GrownFile(self._name(path), found.stamp.size, found.records, found.digest) for path, found in facts]
         last = self._generations[-1] if self._generations else None
         self._log.add(following(last, tuple(files), complete))
@@ -139,15 +144,15 @@ class Growth:
 
     @property
     def complete(self) -> bool:
-        """False while a conversion writes to one of the folders."""
+        """True unless a conversion writes to one of the folders."""
         found = [finished_shards(folder, self.selection.storage) for folder in self._folders]
         return all(each is None or each.is_done for each in found)
 
     def look(self) -> Listing:
-        """List the files.
+        """Find new files.
 
         Raises:
-            SourceError: a file of a generation no longer exists.
+            SourceError: a file of a generation does not exist any more.
         """
         conversions = {folder: finished_shards(folder, self.selection.storage) for folder in self._folders}
         complete = all(each is None or each.is_done for each in conversions.values())
@@ -164,7 +169,7 @@ class Growth:
         return Listing(converted + settled, len(settled) < len(others), complete)
 
     def _folder_of(self, path: str) -> str:
-        """Return the folder of the source that a file lies in."""
+        """Return that folder of the source which contains a file."""
         return next((folder for folder in self._folders if path.startswith(f"{folder}/")), folder_of(path))
 
     def _expanded(self, path: str, complete: bool) -> list[str]:
@@ -184,7 +189,12 @@ class Growth:
                 raise self.changed(path, "is not there any more, or not among the paths of the source")
 
     def changed(self, path: str, how: str) -> SourceError:
-        """Make the error for a file that differs from its generation."""
+        """Return the error for a file that differs from its record in a generation.
+
+        Args:
+            path: path of the file.
+            how: end of the sentence that begins with the path, such as "shrank".
+        """
         number = next(
             (each.number for each in self._generations for file in each.files if self._path(file.name) == path), 0
         )
@@ -195,7 +205,7 @@ class Growth:
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
-        """Raise SourceError if a file differs from its record."""
+        """Raise SourceError if a file differs from its record in a generation."""
         if found.records < file.records:
             raise self.changed(path, f"shrank from {file.records} to {found.records} records")
         if (found.stamp.size, found.records, found.digest) != (file.size, file.records, file.digest):
@@ -204,7 +214,7 @@ class Growth:
 
     @property
     def folder(self) -> str | None:
-        """Folder in which generations are recorded, or None if it is read-only."""
+        """Folder in which generations are recorded; None if this process cannot write to it."""
         return self._log.written
 
     def _name(self, path: str) -> str:
@@ -229,7 +239,17 @@ def growth_of(
     storage: StorageOptions,
     settles: bool,
 ) -> Growth | None:
-    """Return the growth of a source with these arguments, or None if it does not grow.
+    """Return the generations of a source with these arguments, or None if the source does not grow.
+
+    Args:
+        paths: paths, globs or folders.
+        growing: the user's `growing=`.
+        generation: the user's `generation=`.
+        patterns: patterns of the files that are read from a folder.
+        kind: JSON values, besides the files, that numbers of records depend on.
+        left_out: suffixes of files that are not read.
+        storage: how files in a store are reached.
+        settles: True if an incomplete file may look complete.
 
     Raises:
         TypeError: `growing` is neither a bool nor a path, or `generation` is not an integer.
@@ -258,7 +278,7 @@ def growth_of(
 
 
 def _home(path: str, storage: StorageOptions) -> str:
-    """Return the folder that is listed for a path: the path itself, or the folder of a pattern or a file."""
+    """Return the folder that is listed for a path: the path itself, or the folder of a glob or a file."""
     if not glob.has_magic(path) and file_system_of(path, storage).is_directory(path):
         return path
     folder = folder_of(path)
@@ -278,7 +298,7 @@ def _joined(folder: str, name: str) -> str:
 
 
 def is_settled(path: str, seconds: float = SETTLED_SECONDS) -> bool:
-    """Return True if a file was not modified in the last seconds. Files in stores always appear complete."""
+    """Return True if a file was not modified in the last `seconds`. For a file in a store, always return True."""
     if is_remote(path):
         return True
     modified = local_stamp(path).modified

@@ -1,9 +1,10 @@
-"""Log of generations on disk. The first process that writes a number wins, and all read what it wrote.
+"""Log of generations (numbered lists of files) on disk, which several processes may share.
 
     FOLDER/.headrace-generations/<digest of what the source reads>/000000.json, 000001.json …
 
-A file is written under a temporary name and then linked to its number, which fails if that exists. So a file is complete or
-missing, and of two processes that look at the same moment one wins.
+The first process that writes a number wins; all others read its file. A file is written under a
+temporary name, and then linked to its number. The link fails if the number exists. So a numbered
+file is complete.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ...files.whole_files import sync
 from .generation import Generation
 
 FOLDER = ".headrace-generations"
-"""Folder in the folder of the data."""
+"""Name of the log's folder, within the folder of the data."""
 
 
 class GenerationLog:
-    """Log of generations.
+    """Log of generations on disk, one file each.
 
     Args:
         folder: folder of the log. It is created with the first generation.
@@ -36,11 +37,11 @@ class GenerationLog:
 
     @property
     def written(self) -> str | None:
-        """The folder, if this process can write to it; None otherwise."""
+        """Folder of the log; None if this process cannot write to it."""
         return self.folder if os.access(self.folder, os.W_OK) else None
 
     def read(self, number: int) -> Generation | None:
-        """Return the generation of a number, or None.
+        """Return the generation with this number, or None if it is not recorded.
 
         Raises:
             SourceError: the file cannot be read.
@@ -59,7 +60,11 @@ class GenerationLog:
             ) from error
 
     def add(self, generation: Generation) -> None:
-        """Write a generation, unless another process was first. Then `read` returns that one."""
+        """Write a generation, unless another process has written one with its number.
+
+        Raises:
+            SourceError: the file cannot be written.
+        """
         try:
             os.makedirs(self.folder, exist_ok=True)
             _write_first(self._path(generation.number), json.dumps(generation.to_json(), ensure_ascii=False).encode())
@@ -76,7 +81,7 @@ class GenerationLog:
 
 
 def _write_first(path: str, data: bytes) -> None:
-    """Write a file, complete and on disk, or raise FileExistsError. It never replaces a file."""
+    """Write a file completely to disk, or raise FileExistsError if it exists."""
     beside = f"{path}.{secrets.token_hex(4)}.unfinished"
     try:
         with open(beside, "xb") as file:

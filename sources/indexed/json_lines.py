@@ -24,23 +24,23 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class JsonLinesDataSource(IndexedSource[Any]):
-    r"""Lines of JSON lines files that are not compressed, with random access. Thread-safe, picklable, safe to fork.
+    r"""Lines of uncompressed JSON lines files, with random access. Thread-safe, picklable, safe to fork.
 
-    A record is the result of `json.loads` of a line, most often a dict. Blank lines do not count. Each file is read once to
-    find its lines. Their places are stored beside it, as `<file>.headrace-index`, or in the user's cache folder if that is
-    read-only.
+    A record is the result of `json.loads` for one line, most often a dict. Blank lines are ignored. Each file is read once to
+    find its lines. Their places are stored beside the file, as `<file>.headrace-index`, or in the user's cache folder if the
+    file's folder is read-only.
 
     Args:
         paths: a path, a glob, a directory (its files `*.jsonl` and `*.ndjson`), or a list of these. Files of a glob or
             directory are sorted by name; a list keeps its order.
-        index_dir: folder for indices. Default: beside the files.
+        index_dir: folder for the indices. Default: beside the files.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
-        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
-            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
-            `docs/how-to/data-that-changes.md`.
-        generation: number of the generation to read, from 0, without looking for newer files.
+        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
+            passed here; see `docs/how-to/data-that-changes.md`.
+        generation: number of the generation to read, from 0. The source then does not look for newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.

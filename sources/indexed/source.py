@@ -1,7 +1,8 @@
-"""Base of sources on files whose records are found through an index.
+"""Base class of sources on files whose records are found through an index.
 
-The index of a file is made once, when the first source on it is made, and stored (`formats/index.py`). Sources hold paths. The
-process that reads opens files and maps indices on first use.
+The index of a file is made when the first source on the file is made, and is stored
+(`formats/index.py`). A source holds only paths. A process that reads a record opens the file and
+maps the index.
 """
 
 from __future__ import annotations
@@ -30,23 +31,24 @@ from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Offsets and lengths, in bytes."""
+"""Offsets and lengths of byte ranges, `int64[n]` each."""
 
 _AT_A_TIME = 1024
-"""Records per call, where all are read."""
+"""Number of records per call when all records of a file are read."""
 
 
 class IndexedSource(FileSource[RecordT]):
-    """Records of files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
+    """Base class of sources that find records through an index. Thread-safe, picklable, safe to fork.
 
-    A subclass defines which files count, and how records are read from a file.
+    Records are numbered from the first file to the last. A subclass defines `index_kind`, `patterns`,
+    `_read` and `_ranges`.
     """
 
     reads_ahead: ClassVar[int] = 4  # one thread waits for the disk while another makes records
 
     index_kind: ClassVar[IndexKind]
     patterns: ClassVar[tuple[str, ...]]
-    """Patterns of the files in a directory that count."""
+    """Patterns of the files that are read from a directory."""
 
     _unpickled = ("_pool", "_indices")
     _beside = (*SUFFIXES, ".unfinished")
@@ -68,7 +70,7 @@ class IndexedSource(FileSource[RecordT]):
         self._begin(self._named(paths), self.patterns, self._storage, growing, generation)
 
     def _named(self, paths: Paths) -> Paths:
-        """Replace lists of files among the paths by the files that they name."""
+        """Return `paths`, with each file that is a list of files replaced by the files in the list."""
         return paths
 
     def _look_at(self, path: str) -> FileFacts:
@@ -77,7 +79,7 @@ class IndexedSource(FileSource[RecordT]):
         return FileFacts(index.count, index.stamp, index.digest)
 
     def _check_count(self, path: str, count: int) -> None:
-        """Raise SourceError if the user's arguments give another number of records for the file."""
+        """Raise SourceError if the user's arguments state another number of records for the file."""
 
     def _look_at_all(self, paths: Sequence[str]) -> list[FileFacts]:
         return file_facts_of(paths, self.index_kind.name, self._look_at)
@@ -106,15 +108,24 @@ class IndexedSource(FileSource[RecordT]):
         self._pool: ReaderPool[OpenFile] = ReaderPool(opened, self._max_open_files)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[RecordT]:
-        """Return the records at these places of one file, in order. Raises SourceError if one cannot be read."""
+        """Return the records at these places of one file, in order.
+
+        Args:
+            file: open file.
+            index: index of the file.
+            places: numbers of the records in the file.
+
+        Raises:
+            SourceError: a record cannot be read.
+        """
         raise NotImplementedError
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """Return the byte ranges that must be read for the records at these places."""
+        """Return offsets and lengths of the bytes that contain the records at these places of a file."""
         raise NotImplementedError
 
     def _described(self) -> Any:
-        """Return plain values, besides the files, that the records depend on."""
+        """Return JSON values that the records depend on, besides the files; None if there are none."""
         return None
 
     def file_place(self, key: int) -> FilePlace:
@@ -126,15 +137,15 @@ class IndexedSource(FileSource[RecordT]):
 
     @property
     def record_bytes(self) -> npt.NDArray[np.int64]:
-        """Size of each record in its file, `int64[records]`, from the indices alone."""
+        """Size of each record in its file, in bytes, `int64[records]`. Only the indices are read for it."""
         indices = [self._index(number) for number in range(len(self._paths))]
         return np.concatenate([self._ranges(index, np.arange(index.count))[1] for index in indices])
 
     def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the length of a field of each record, or the number in it, `int64[records]`; see `headrace.lengths_of`.
+        """Return the length of a field of each record, or the number in the field, `int64[records]`.
 
-        This reads all records once. The lengths are stored like the index of each file, and are made anew if the file was
-        modified.
+        See `headrace.lengths_of`. All records are read once. Then the lengths are stored beside each file,
+        like its index, and are found again only if the file was modified.
 
         Raises:
             LengthsError: a record has no such field, or the field has no length.

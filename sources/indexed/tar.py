@@ -1,4 +1,4 @@
-"""Source of the samples of tar files, as webdataset writes them. Samples are read where they lie."""
+"""Source of the samples of tar files in the layout of webdataset. Nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ _LAYOUT = {
 
 
 _BETWEEN_MEMBERS = 1 << 15
-"""Maximum bytes between two members of a sample: headers and padding. A larger gap means that a member is a link."""
+"""Maximum bytes between two consecutive members of a sample, for headers and padding.
+
+If the gap is larger, one of the members is a link to another place.
+"""
 
 
 def _fits(found: FoundRecords, size: int) -> bool:
@@ -69,32 +72,34 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class TarDataSource(IndexedSource[dict[str, Any]]):
-    """Samples of tar files, as webdataset writes them, with random access. Thread-safe, picklable, safe to fork.
+    """Samples of tar files in the layout of webdataset, with random access. Thread-safe, picklable, safe to fork.
 
     Consecutive members with the same key are one sample: `a/1.jpg` and `a/1.cls` become
     `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. A member that is a hard or symbolic link has the content of the file in
-    the archive that it leads to. Nothing is unpacked to disk. Each file is read once to find its samples. Their places are
-    stored beside it, as `<file>.headrace-index`, or in the user's cache folder if that is read-only. An index of another
-    program saves this pass: `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and size of each member. It is
-    used if member headers are found at its places.
+    the archive to which it leads. Nothing is unpacked to disk.
+
+    Each file is read once to find its samples. Their places are stored beside the file, as `<file>.headrace-index`, or in
+    the user's cache folder if the file's folder is read-only. An index of another program makes this pass unnecessary:
+    `<name>.idx` (DALI's `wds2idx`), or `<name>.json` with the offset and size of each member. It is used if there are member
+    headers at its offsets.
 
     Args:
         paths: a path, a glob, a directory (its `*.tar` files), or a list of these. Files of a glob or directory are sorted by
-            name; a list keeps its order. A path that ends in `.json` is a shard list of webdataset (`wids`), and names files.
-        index_dir: folder for indices. Default: beside the files.
+            name; a list keeps its order. A path that ends in `.json` is a list of tar files (webdataset's `wids` format).
+        index_dir: folder for the indices. Default: beside the files.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
-        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
-            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
-            `docs/how-to/data-that-changes.md`.
-        generation: number of the generation to read, from 0, without looking for newer files.
+        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
+            passed here; see `docs/how-to/data-that-changes.md`.
+        generation: number of the generation to read, from 0. The source then does not look for newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: a file is empty, cut off, compressed, damaged or not tar; it has sparse members, or links that lead out of
-            it, to nothing or in a circle; a sample has two members of one name; there are no samples, or not as many as a
-            shard list says.
+        SourceError: a file is empty, cut off, compressed, damaged or not tar; it has sparse members; it has links that lead
+            out of the archive, to a missing member, or in a circle; a sample has two members of one name; there are no
+            samples; or a file has another number of samples than its list of files states.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
         TypeError: a path is neither a string nor a `pathlib.Path`, or `max_open_files` is not an integer.
 
@@ -114,7 +119,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     index_kind: ClassVar[IndexKind] = IndexKind("tar of members and links", _find, _LAYOUT, _fits)
     patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
     _told: Mapping[str, int | None] = MappingProxyType({})
-    """Number of samples of files, as shard lists tell it."""
+    """Number of samples of each file that a list of files states, by path; None where it states none."""
 
     def _named(self, paths: Paths) -> Paths:
         named = path_list(paths)
@@ -138,7 +143,10 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
             )
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """Return the range of each sample. If a member is a link, it has the sum of the sizes."""
+        """Return offset and length of the bytes that contain each sample.
+
+        If a member is a link, the length is the sum of the sizes of the members.
+        """
         arrays = index.arrays
         first, last = arrays["firsts"][places], arrays["firsts"][places + 1] - 1
         starts, ends = arrays["offsets"], arrays["offsets"] + arrays["sizes"]
@@ -150,7 +158,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         return starts[first], sizes
 
     def _lengths_in(self, number: int, name: str) -> npt.NDArray[np.int64]:
-        """Return the sizes of members from the index."""
+        """Return the size of the member with extension `name` in each sample, from the index."""
         index, first = self._index(number), int(self._ends[number - 1]) if number else 0
         arrays = index.arrays
         own = arrays["extensions"] == (index.words.index(name) if name in index.words else -1)

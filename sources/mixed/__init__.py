@@ -1,1 +1,1 @@
-"""Several sources as one source, for mixes."""
+"""Source that combines several sources, for mixes."""

@@ -1,7 +1,6 @@
-"""Source that combines several sources, for a mix. Each of them is read once per call.
+"""Source that combines several sources, the parts of a mix. A call reads each part at most once.
 
-The key of record i of part p, of n parts, is i·n + p. It needs no lengths, and i may be any number, so that a source may grow
-later.
+With n parts, record i of part p has the key `i * n + p`. So keys do not change when a part grows.
 """
 
 from __future__ import annotations
@@ -34,9 +33,10 @@ Array = npt.NDArray[Any]
 
 
 class MixedSource:
-    """Several sources as one, for a `MixSampler` to read from.
+    """Several sources as one source, from which a `MixSampler` reads.
 
-    A `DataLoader` with a `MixSampler` makes one of the list or dict that is passed as `data_source`.
+    With n parts, record i of part p has the key `i * n + p`. A `DataLoader` with a `MixSampler` makes a `MixedSource` of the
+    list or dict that is passed as `data_source`.
 
     Args:
         parts: a dict of sources by name, or a list, whose names are "0", "1", …
@@ -45,7 +45,7 @@ class MixedSource:
         parts: the sources by name.
 
     Raises:
-        TypeError: `parts` is neither, or a part is not a source.
+        TypeError: `parts` is neither a dict nor a list, or a part is not a source.
         ValueError: there are no parts, or a part is empty.
 
     >>> source = MixedSource({"web": ["a", "b", "c"], "books": ["x", "y"]})
@@ -72,23 +72,27 @@ class MixedSource:
 
     @cached_property
     def _items(self) -> list[Any] | None:
-        """Records of the parts, if all are sequences in memory: looking them up is faster than sorting keys. Else None."""
+        """Sequences of the records of all parts, if all are in memory; else None."""
         items = [getattr(source, "items", None) for source in self._sources]
         return None if any(part is None for part in items) else items
 
     @cached_property
     def _lookups(self) -> list[Any] | None:
-        """Functions that return a record of each part, if all are in memory, for the same reason; else None."""
+        """For each part, the function that returns a record by its index, if all parts are in memory; else None."""
         lookups = [getattr(source, "lookup", None) for source in self._sources]
         return None if any(part is None for part in lookups) else lookups
 
     @cached_property
     def columns(self) -> Any:
-        """Columns of the parts as one tree, if all parts have the same columns; else None."""
+        """Columns of all parts as one tree, if all parts have the same columns; else None."""
         return _mixed_columns([getattr(source, "columns", None) for source in self._sources])
 
     def by_key(self, lengths: Sequence[Array]) -> Array:
-        """Arrange numbers of the records of each part, `[records]` each, in one array by key. Unused keys have 0."""
+        """Arrange numbers that belong to the records of each part in one array by key. Keys without a record have 0.
+
+        Args:
+            lengths: for each part, one number per record of it.
+        """
         found = np.zeros(self._length, np.result_type(*lengths))
         for part, own in enumerate(lengths):
             found[part :: len(lengths)][: len(own)] = own
@@ -96,17 +100,20 @@ class MixedSource:
 
     @property
     def growing_parts(self) -> dict[str, Any]:
-        """Parts that may have more records later, by name."""
+        """Parts that may get more records later, by name."""
         return {name: part for name, part in self.parts.items() if getattr(part, "growing", False)}
 
     def at_generations(self, generations: Mapping[str, int]) -> MixedSource:
-        """Return the same sources, some of which, by name, have the records of other generations."""
+        """Return a mix in which some parts have the records of other generations.
+
+        `generations` maps the name of a part to the number of its generation (a recorded list of files).
+        """
         others = {name: self.parts[name].at_generation(number) for name, number in generations.items()}  # type: ignore[attr-defined]
         return MixedSource({**self.parts, **others})
 
     @property
     def grows_within(self) -> bool:
-        """True if a part grows."""
+        """True if a part grows, or wraps a source that grows."""
         return any(map(grows_within, self._sources))
 
     @property
@@ -122,14 +129,17 @@ class MixedSource:
         return self._readers[part](np.array([index], dtype=np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """Return the records of `keys`, in order, by one call for each part that they touch."""
+        """Return the records of `keys`, in order, by one call for each part that has some of them."""
         indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
         return self.read(parts, indices)
 
     def read(self, parts: Int64s, indices: Int64s) -> Sequence[Any]:
-        """Return the records at `indices` of `parts`, `int64[n]` both, in order. Each part checks its own indices."""
+        """Return records, in order: record i is `parts[i]`'s record at `indices[i]`. Both are `int64[n]`.
+
+        Each part checks its own indices.
+        """
         if self._lookups is not None and (indices < self._lengths[parts]).all():
-            if self._items is not None:
+            if self._items is not None:  # looking records up is faster than sorting keys
                 return list(map(operator.getitem, map(self._items.__getitem__, parts.tolist()), indices.tolist()))
             lookups = self._lookups
             return [lookups[part](index) for part, index in zip(parts.tolist(), indices.tolist())]
@@ -139,7 +149,10 @@ class MixedSource:
         )
 
     async def read_in_loop(self, keys: Int64s) -> Sequence[Any]:
-        """Return the records of `keys`, in order. The parts, all asynchronous, are read at the same time."""
+        """Return the records of `keys`, in order, in the event loop. The parts are read at the same time.
+
+        Only if all parts are asynchronous.
+        """
         import asyncio  # 20 ms of the start of workers, most of which need none of it
 
         indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
@@ -152,7 +165,7 @@ class MixedSource:
         return in_order([read.result() for read in reads], groups)
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
-        """Return the keys of each part that occurs, as the part counts them, in the order of `keys`."""
+        """Return, for each part that has some of the keys, the indices of their records in it, in the order of `keys`."""
         indices, parts = np.divmod(np.asarray(keys, dtype=np.int64), len(self._sources))
         return {self._names[part]: indices[parts == part] for part in distinct(parts)}
 
@@ -166,7 +179,7 @@ class MixedSource:
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
-        """Function that takes keys that will be read soon, if a part wants to know its own."""
+        """Function that receives keys of records that will be read soon; None if no part has such a function."""
         return self._announce if any(getattr(source, "announce", None) for source in self._sources) else None
 
     def _announce(self, keys: Int64s) -> None:
@@ -177,13 +190,16 @@ class MixedSource:
 
     @cached_property
     def reads_ahead(self) -> bool | int:
-        """Number of concurrent reads of the part that wants most."""
+        """Largest `reads_ahead` of the parts: number of concurrent reads, or True for any number."""
         wanted = [getattr(source, "reads_ahead", True) for source in self._sources]
         return True if any(threads is True for threads in wanted) else max(map(int, wanted))
 
     @cached_property
     def reads_singly(self) -> bool:
-        """True if a part is read record by record. A part that waits for coroutines only does not count."""
+        """True if the records of a part are read one by one.
+
+        If some parts are asynchronous and others are not, only the others count.
+        """
         return any(
             reads_singly(source) and (self.in_event_loop or not is_in_event_loop(source)) for source in self._sources
         )
@@ -194,7 +210,7 @@ class MixedSource:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprints of the parts, by name."""
+        """Fingerprints of all parts, by name."""
         of_parts = {f"part {short_repr(name)}": fingerprint_of(source) for name, source in self.parts.items()}
         return {"kind": "MixedSource", **of_parts}
 
@@ -234,7 +250,7 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
 
 
 class MixedColumn:
-    """One column of several sources, as batches need it: an array that is read by the keys of a mix."""
+    """Column of a mix, with the part of an array's interface that `Batch` uses. Rows are found by the keys of the mix."""
 
     def __init__(self, parts: Sequence[Array], groups: LastResult[Groups]) -> None:
         self._takes = [part.take for part in parts]
@@ -247,7 +263,7 @@ class MixedColumn:
         return int(self.shape[0])
 
     def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
-        """Return the rows of `keys`, part by part, and the place of each key's row among them."""
+        """Return the rows of `keys`, sorted by part, and for each key the position of its row among them."""
         groups = self._groups.of(keys)
         rows = np.empty((len(keys), *self.shape[1:]), self.dtype)
         for part, start, stop in groups.slices:
@@ -256,7 +272,7 @@ class MixedColumn:
 
 
 def _mixed_columns(columns: Sequence[Any]) -> Any:
-    """Combine trees of columns, or return None if their structures, dtypes or shapes differ."""
+    """Return one tree of the columns of all parts, or None if their structures, dtypes or shapes differ."""
     import optree
 
     if any(tree is None for tree in columns):

@@ -1,1 +1,1 @@
-"""Records to omit from a source: how users name them, and files that were rewritten without them."""
+"""Omission of records: how users name the records to omit, and files that were rewritten without them."""

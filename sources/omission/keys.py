@@ -1,8 +1,9 @@
-"""Keys of records that a user wants to omit: sorted, unique and checked.
+"""Keys of the records that a user wants to omit.
 
-They are given as keys, as the path of a file of keys, or as a predicate of file and row. A file of keys is an `.npy` file of
-integers, or text with one key per line: an int, or a JSON object with the key as `"key"`. Blank lines, and lines that begin
-with `#`, do not count. The file may be compressed, or in a store.
+The user passes the keys, the path of a file of keys, or a predicate of file and row. A file of keys
+is an `.npy` file of integers, or text with one key per line: an int, or a JSON object with the key
+as `"key"`. Blank lines, and lines that begin with `#`, are ignored. The file may be compressed, or
+in a store.
 """
 
 from __future__ import annotations
@@ -29,27 +30,28 @@ from .predicate import FileAndRow, chosen_by
 Int64s = npt.NDArray[np.int64]
 
 Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
-"""Keys, the path of a file of keys, or a predicate of file and row."""
+"""Type of the argument `omit=`: keys, the path of a file of keys, or a predicate of file and row."""
 
 OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
-"""The same; for a mix, also a dict by part."""
+"""Type of `omit=` for a mix: as `Omit`, or a dict of these by the name of a part."""
 
 REMEDY = "pass an array of record keys, the path of a file of them, or a function of file and row"
 
 
 def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = None) -> Int64s:
-    """Return the keys of the records that a user wants to omit, `int64[n]`, ascending.
+    """Return the keys of the records that a user wants to omit, `int64[n]`, ascending, without duplicates.
 
     Args:
         source: the source of the records.
-        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate, which is called once
-            for the records of each file.
+        omit: an array, a list or a set of keys, in any order; the path of a file of keys; or a predicate
+            `(file, row)`, which is called for the rows of each file.
         storage_options: how a file of keys in a store is reached.
 
     Raises:
-        TypeError: `omit` is none of these, or a key is not an integer.
-        RecordKeyError: the source does not have a key.
-        SourceError: the file cannot be read, or the source does not tell its files.
+        TypeError: `omit` has another type, or a key is not an integer.
+        RecordKeyError: a key lies outside `[0, len(source))`.
+        SourceError: the file of keys cannot be read; or `omit` is a predicate, and the source does not
+            know the files of its records.
 
     >>> keys_to_omit(range(10), [7, 3, 7]).tolist()
     [3, 7]
@@ -71,7 +73,17 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
 
 
 def checked(keys: Any, records: int, whose: str) -> Int64s:
-    """Return keys, ascending and unique. The error names `whose` keys they are, and the first invalid one."""
+    """Return keys, ascending and without duplicates, after a check.
+
+    Args:
+        keys: record keys.
+        records: number of records of the source.
+        whose: origin of the keys, for the message.
+
+    Raises:
+        TypeError: the keys are not integers.
+        RecordKeyError: a key lies outside `[0, records)`. The message names the first one.
+    """
     try:
         return np.unique(check_keys(keys, records, whose))
     except TypeError as error:
@@ -81,7 +93,11 @@ def checked(keys: Any, records: int, whose: str) -> Int64s:
 
 
 def _listed(omit: Any) -> Any:
-    """Return keys as an array or a list."""
+    """Return keys as an array or a sequence.
+
+    Raises:
+        TypeError: `omit` is not iterable, or is a mapping.
+    """
     if isinstance(omit, (np.ndarray, list, tuple, range)):
         return omit
     if isinstance(omit, (set, frozenset)) or (hasattr(omit, "__iter__") and not hasattr(omit, "keys")):
@@ -90,7 +106,7 @@ def _listed(omit: Any) -> Any:
 
 
 def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:
-    """Read the keys of a file, unchecked.
+    """Return the keys in a file, without a check of their range.
 
     Raises:
         SourceNotFoundError: the file does not exist.

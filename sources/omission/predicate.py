@@ -1,7 +1,7 @@
-"""Records that a user's predicate of file and row selects.
+"""Select records by a user's predicate of file and row.
 
-The function is called with the name of a file and the numbers of many rows at once. If it cannot handle arrays, it is called
-for each row.
+The predicate is called with the name of a file and an array of many row numbers. If that fails, or
+does not return one bool per row, it is called for each row.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from ..provenance import FilePlace, FileRun, used_records
 Int64s = npt.NDArray[np.int64]
 
 FileAndRow: TypeAlias = Callable[[str, Any], Any]
-"""Predicate `(file, row)` that returns True for rows to omit. `row` is an int, or an array of ints."""
+"""Type of a predicate `(file, row)` that returns True for rows to omit. `row` is an int, or an array of ints."""
 
 
 class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
-    """Row numbers that refuse to be used as a single number. A function that tries is called for each row instead."""
+    """Array of row numbers that raises TypeError when it is used as one number, such as by `int(row)`.
+
+    A predicate that does so cannot handle arrays, and is called for each row instead.
+    """
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise TypeError("these are the numbers of several rows")
@@ -32,12 +35,16 @@ class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
-    r"""Return the keys of the records for which a predicate is true.
+    r"""Return the keys of the records for which a predicate returns True, `int64[n]`, ascending.
 
-    A record that is made of several records is selected if any of them is.
+    A record that consists of several records is selected if the predicate is true for one of them.
+
+    Args:
+        source: source of the records.
+        predicate: takes the name of a file and a row, and returns a bool.
 
     Raises:
-        SourceError: the source does not tell the files of its records.
+        SourceError: the source does not know the files of its records.
         TypeError: the predicate does not return bools.
 
     >>> import tempfile, pathlib, headrace
@@ -64,7 +71,7 @@ def _chosen_in_runs(runs: Iterator[FileRun], predicate: FileAndRow) -> Int64s:
 
 
 def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.NDArray[np.bool_]:
-    """Call the predicate for `count` rows of a file."""
+    """Return what the predicate says about `count` rows of a file from row `first` on, `bool[count]`."""
     rows = np.arange(first, first + count, dtype=np.int64)
     if count > 1:
         try:
@@ -87,7 +94,11 @@ def _is_true(predicate: FileAndRow, file: str, row: int) -> bool:
 
 
 def _places(source: Any, key: int) -> list[FilePlace]:
-    """Return the places of the records that one is made of."""
+    """Return file and row of each record that the record of `key` consists of.
+
+    Raises:
+        SourceError: a source does not know the files of its records.
+    """
     places = []
     for used in used_records(source, key):
         tell = getattr(used.source, "file_place", None)

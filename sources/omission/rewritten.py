@@ -1,11 +1,13 @@
-"""Read files that were rewritten without some records, by the keys that the records had before.
+"""Read files that were rewritten without some records, and keep the keys that the records had before.
 
-The source reads a folder that `headrace.convert(…, omit=…)` wrote. Its `manifest.json` describes the former files. Beside it
-are files of the omitted keys, sorted:
+`headrace.convert(…, omit=…)` writes such files. Their folder has a `manifest.json`, which describes
+each source that the records come from, and a file of omitted keys, ascending, for each of them:
 
-    "omitted": [{"records": of the former source, "file": of the keys, "digest": of the keys, "source": its fingerprint}, …]
+    "omitted": [{"records": number of records of the former source, "file": file of omitted keys,
+                 "digest": digest of these keys, "source": fingerprint of the former source}, …]
 
-The first entry is the source that was converted; later entries are the sources that this one had been rewritten from.
+The first entry is the source that was converted. If its files were rewritten before, too, the next
+entry is the source that they were written from, and so on.
 """
 
 from __future__ import annotations
@@ -33,17 +35,17 @@ Int64s = npt.NDArray[np.int64]
 
 MANIFEST = "manifest.json"
 _FOLDERS_UP = 4
-"""Number of folders above that of the first file in which the manifest is searched."""
+"""Number of folders, from that of the first file upwards, in which the manifest is searched."""
 
 
 @dataclass(frozen=True, eq=False)
 class FormerSource:
-    """Source that files were rewritten from.
+    """Source from whose records files were rewritten.
 
     Attributes:
-        records: number of records that it had.
-        omitted: `int64[n]`, keys of the omitted records, ascending.
-        fingerprint: its fingerprint in states.
+        records: number of its records.
+        omitted: `int64[n]`, keys of the records that were omitted, ascending.
+        fingerprint: its fingerprint in checkpoints.
     """
 
     records: int
@@ -51,27 +53,33 @@ class FormerSource:
     fingerprint: Mapping[str, Any]
 
     def key_before(self, keys: Int64s) -> Int64s:
-        """Return the former keys of records, from their present keys."""
+        """Return the former keys of records, `int64[n]`, from their present keys."""
         return keys + np.searchsorted(self.omitted - np.arange(len(self.omitted)), keys, side="right")
 
     def key_after(self, keys: Int64s) -> Int64s:
-        """Return the present keys of records that still exist, from their former keys."""
+        """Return the present keys of records, `int64[n]`, from their former keys. The records must still exist."""
         return keys - np.searchsorted(self.omitted, keys)
 
     def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
-        """Return True for records that still exist."""
+        """Return `bool[n]`: True for each former key whose record still exists."""
         there: npt.NDArray[np.bool_] = np.searchsorted(self.omitted, keys) == np.searchsorted(
             self.omitted, keys, "right"
         )
         return there
 
     def and_before(self, earlier: FormerSource) -> FormerSource:
-        """Combine with the source before this one: what both omitted, by the keys of the earlier one."""
+        """Return the source before this one, with the records that either of the two rewritings omitted.
+
+        `earlier` is the source from which this one was rewritten.
+        """
         omitted = np.union1d(earlier.omitted, earlier.key_before(self.omitted))
         return FormerSource(earlier.records, omitted, earlier.fingerprint)
 
     def to_files(self, number: int) -> tuple[dict[str, Any], str, bytes]:
-        """Return the entry for the manifest, and the name and content of the file of keys."""
+        """Return an entry for the manifest, and name and content of the file of omitted keys.
+
+        `number` is the position of the entry in the manifest.
+        """
         data = io.BytesIO()
         np.save(data, self.omitted)
         name = f"omitted-{number}.keys"
@@ -80,9 +88,10 @@ class FormerSource:
 
 
 def former_sources(source: Any) -> list[FormerSource]:
-    """Return the sources that the files of a source were rewritten from, the latest first.
+    """Return the sources from which the files of a source were rewritten, the latest first.
 
-    Empty unless the source reads all files of a folder that `headrace.convert` wrote, in the order of its manifest.
+    The list is empty unless the source reads all files of a folder that `headrace.convert` wrote, in the order of its
+    manifest.
 
     Raises:
         SourceError: the manifest, or a file of keys, cannot be read.
@@ -100,7 +109,7 @@ def former_sources(source: Any) -> list[FormerSource]:
 
 
 def _files_of(source: Any) -> list[tuple[str, int]]:
-    """Return the files of a source, with the number of records of each."""
+    """Return `(file, number of records)` for each file of a source; an empty list if it does not know its files."""
     if not hasattr(source, "file_runs"):
         return []
     runs = groupby(source.file_runs(), key=lambda run: run.file)
@@ -116,7 +125,7 @@ def _folders(file: str) -> Iterator[str]:
 
 
 def _manifest_in(folder: str) -> Any:
-    """Return the manifest of a conversion in a folder, or None."""
+    """Return the content of the manifest of a conversion in a folder, or None if there is none."""
     with suppress(SourceNotFoundError, FileNotFoundError, NotADirectoryError):
         with open_stream(f"{folder}/{MANIFEST}") as stream:
             try:
@@ -141,10 +150,10 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
 
 
 class FormerKeys(ByOtherKeys):
-    """Source on files that were rewritten without some records. It uses the keys that the records had before.
+    """Source on files that were rewritten without some records. Each record has the key that it had before.
 
-    `len` and fingerprint are those of the former source. Omitted records cannot be read. A `DataLoader` leaves them out of its
-    order by itself, and a chain by `omit()`.
+    `len` and `fingerprint` are those of the former source, so a checkpoint of a run on it can be restored. Reading an omitted
+    record raises RecordKeyError. A `DataLoader` does not request omitted records. In a chain, call `omit()`.
 
     Args:
         source: a source on all files that `headrace.convert(…, omit=…)` wrote, such as `ArrayRecordDataSource(folder)`.
@@ -194,16 +203,16 @@ class FormerKeys(ByOtherKeys):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of arrays, as of any source; 0 for omitted records."""
+        """Lengths of the arrays in each record, as `lengths` of any source; 0 for omitted records."""
         return self._by_former_key(getattr(self.source, "lengths", None))
 
     def lengths_by(self, name: str) -> Any:
-        """Return the length of a field of each record; 0 for omitted records."""
+        """Return the length of a field of each record, `int64[records]`; 0 for omitted records."""
         return self._by_former_key(self.source.lengths_by(name))  # type: ignore[attr-defined]
 
     @property
     def record_bytes(self) -> Any:
-        """Sizes of records in their files; 0 for omitted records."""
+        """Size of each record in its file, in bytes, `int64[records]`; 0 for omitted records."""
         return self._by_former_key(getattr(self.source, "record_bytes", None))
 
     def _by_former_key(self, lengths: Any) -> Any:
@@ -216,13 +225,13 @@ class FormerKeys(ByOtherKeys):
         return known
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Return the place of a record in the present files."""
+        """Return the place of a record in the present files; None if the source does not know it."""
         tell = getattr(self.source, "file_place", None)
         return None if tell is None else tell(int(self._below([key])[0]))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Fingerprint of the former source, so that a run resumes as if its files were unchanged."""
+        """Fingerprint of the former source, so that a run can resume as if its files were unchanged."""
         return dict(self._former.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
