@@ -1,4 +1,4 @@
-"""Lengths of the values of a pyarrow column, from its offsets."""
+"""Lengths of the values in a pyarrow column."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from ...errors import LengthsError
 
 
 def column_named(name: str, names: Sequence[str], whose: str) -> str:
-    """Return the column for a name: the column itself, or the one that contains the field, "meta" for "meta/tokens".
+    """Return the name of the column that contains a field: "meta" for "meta/tokens".
+
+    A column that is itself called "meta/tokens" comes first.
 
     Args:
-        name: name of a column or field.
+        name: name of a column, or path of a field in it.
         names: names of all columns.
-        whose: subject of the message, with its verb: "the files have".
+        whose: subject and verb of the error message, such as "the files have".
 
     Raises:
         LengthsError: there is no such column.
@@ -30,14 +32,15 @@ def column_named(name: str, names: Sequence[str], whose: str) -> str:
 
 
 def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]:
-    """Return the length of each value of a pyarrow column, from its offsets: of lists, texts and bytes. Integers are lengths.
+    """Return the length of each value in a pyarrow column, `int64[rows]`.
 
-    A null has length 0.
+    The length of a list, text or bytes value is its number of items, or of bytes for texts. An integer
+    is a length itself. A null has length 0.
 
     Args:
-        column: the column.
-        name: name of the column, or of a field in it.
-        own: the column's own name.
+        column: pyarrow column.
+        name: name of the column, or path of a field in it.
+        own: name of the column.
 
     Raises:
         LengthsError: there is no such field, or values of its type have no length.
@@ -67,7 +70,16 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
 
 
 def _field(column: Any, path: Sequence[str], name: str) -> Any:
-    """Return the field of nested structs; null where one of the structs is null."""
+    """Return a field of nested structs as a column. The value is null where a struct around it is null.
+
+    Args:
+        column: pyarrow column.
+        path: names of the fields, from outside to inside; may be empty.
+        name: the user's name of the field, for the message.
+
+    Raises:
+        LengthsError: there is no such field.
+    """
     import pyarrow.compute as pc
     import pyarrow.types as kinds
 

@@ -21,18 +21,18 @@ Array = npt.NDArray[Any]
 
 
 class DecodedColumn(Protocol):
-    """Protocol of the values of one column of a row group."""
+    """Protocol of a converted column of a row group. `take(rows)` returns the values of rows, in order."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the column keeps in memory."""
+        """Bytes of memory that the column takes."""
         ...
 
     def take(self, rows: list[int]) -> list[Any]: ...
 
 
 class _Dense:
-    """Column whose row k is `values[k]`: a scalar, or a read-only array of one shape."""
+    """Column whose row k is `values[k]`: a scalar, or a read-only array. All rows have the same shape."""
 
     def __init__(self, values: Array) -> None:
         self._values = _frozen(values)
@@ -44,7 +44,7 @@ class _Dense:
 
 
 class _Ragged:
-    """Column whose row k is `values[offsets[k] : offsets[k + 1]]`."""
+    """Column of arrays of unequal length, in one array. Row k is the slice `values[starts[k] : stops[k]]`."""
 
     def __init__(self, values: Array, lengths: Array) -> None:
         self._values = _frozen(values)
@@ -59,7 +59,7 @@ class _Ragged:
 
 
 class Nullable:
-    """Another column with None where `is_null`: an array, or `PieceRows` if rows are `Places`."""
+    """Column that returns None for rows where `is_null` is true, and the value of another column for all others."""
 
     def __init__(self, column: Any, is_null: Any) -> None:
         self._column, self._is_null = column, is_null
@@ -88,7 +88,7 @@ class _Objects:
 
 
 def column_of(chunked: Any) -> DecodedColumn:
-    """Return the fastest form of one column of a row group (`pyarrow.ChunkedArray`)."""
+    """Return one column of a row group (`pyarrow.ChunkedArray`) in the form from which rows are read fastest."""
     import pyarrow as pa
 
     try:
@@ -119,7 +119,7 @@ def _column(array: Any) -> DecodedColumn:
 
 
 def plain(array: Any) -> Any:
-    """Remove dictionary encoding and extension types, except tensors, which know their shape."""
+    """Return a pyarrow array without dictionary encoding and extension types. Tensors are returned unchanged."""
     import pyarrow as pa
 
     if isinstance(array, pa.DictionaryArray):
@@ -130,7 +130,10 @@ def plain(array: Any) -> Any:
 
 
 def dense(array: Any) -> Array | None:
-    """Return `array[n, …]` for numbers without nulls at any level, or None if there is no such form."""
+    """Return a pyarrow array as a NumPy array, `[rows, …]`, or None if it does not consist of numbers of one shape.
+
+    With nulls at any level, the result is None.
+    """
     import pyarrow.types as kinds
 
     if array.null_count:
@@ -156,7 +159,7 @@ def _ragged(array: Any) -> DecodedColumn | None:
 
 
 def filled(array: Any) -> Array:
-    """Return numbers with a placeholder for each null. Without it, integers would become floats."""
+    """Return numbers as a NumPy array, with 0 or False in place of nulls among integers and booleans."""
     import pyarrow.types as kinds
 
     if kinds.is_integer(array.type) or kinds.is_boolean(array.type):
@@ -165,7 +168,7 @@ def filled(array: Any) -> Array:
 
 
 def is_scalar(kind: Any) -> bool:
-    """Return True for numbers, and for dates and times without a time zone."""
+    """Return True if an Arrow type is a number, a boolean, or a date or time without a time zone."""
     scalars, timestamp = _scalar_ids()
     number = kind.id
     return number in scalars or (number == timestamp and kind.tz is None)  # NumPy's datetimes know no time zone.
@@ -173,7 +176,7 @@ def is_scalar(kind: Any) -> bool:
 
 @functools.cache
 def _scalar_ids() -> tuple[frozenset[int], int]:
-    """Return pyarrow's numbers for scalar types, and for timestamps."""
+    """Return pyarrow's ids of scalar types, and the id of timestamps."""
     import pyarrow.lib as ids
 
     whole = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -182,7 +185,7 @@ def _scalar_ids() -> tuple[frozenset[int], int]:
 
 
 def is_list(kind: Any) -> bool:
-    """Return True for list types, of fixed length or not."""
+    """Return True if an Arrow type is a list, of fixed length or not."""
     import pyarrow.types as kinds
 
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))

@@ -1,6 +1,7 @@
 """Rows of a row group that is decoded to an Arrow table.
 
-A few rows are converted value by value. A row group of which more rows are requested is converted column by column.
+The first few requested rows are converted value by value. If more rows are requested, the whole row
+group is converted column by column.
 """
 
 from __future__ import annotations
@@ -15,12 +16,18 @@ from .columns import DecodedColumn, column_of, is_list, is_scalar
 
 ValueOf = Callable[[Any], Any]
 
+# Converting a column takes as long as a few values of it.
 _FEW = 4
-"""Number of rows of a row group that are converted value by value. Converting a column takes as long as a few values."""
+"""Number of rows of a row group that are converted value by value."""
 
 
 class Form:
-    """Columns that row groups share, by name and type (`pyarrow.DataType`), and functions that convert their values."""
+    """Names of the columns that row groups share, and functions that convert values of each column.
+
+    Args:
+        names: names of the columns.
+        kinds: type of each column, `pyarrow.DataType`.
+    """
 
     def __init__(self, names: Sequence[str], kinds: Sequence[Any]) -> None:
         import pyarrow as pa
@@ -30,12 +37,15 @@ class Form:
         values = [_value_of(kind) for kind in kinds]
         self.values = [value or (lambda found: found) for value in values]
         self.wholes = [number for number, value in enumerate(values) if value is None]
-        """Columns whose values depend on the whole column. They are converted at once."""
+        """Numbers of the columns that must be converted as a whole."""
         self.flags = sum(1 for kind in kinds if kind == pa.bool_())
-        """Number of columns with values of one bit."""
+        """Number of columns of booleans, whose values take one bit each in Arrow."""
 
     def columns(self, table: Any) -> list[Any]:
-        """Return the columns of a table by name. All tables of a form have the same columns in the same order."""
+        """Return the columns of a table in the order of `names`.
+
+        All tables must have the same columns in the same order as the first one.
+        """
         if self._places is None:
             present = table.column_names
             self._places = [present.index(name) for name in self.names]
@@ -44,9 +54,13 @@ class Form:
 
 
 class DecodedRows:
-    """Decoded row group, from a table with at least the columns of `form`. Thread-safe.
+    """Decoded row group whose rows are converted on request. Thread-safe.
 
-    `nbytes` is the memory with all columns converted.
+    `nbytes` is the memory that it takes when all columns are converted.
+
+    Args:
+        table: Arrow table with at least the columns of `form`.
+        form: columns, and functions that convert their values.
     """
 
     def __init__(self, table: Any, form: Form) -> None:
@@ -59,12 +73,13 @@ class DecodedRows:
             columns[number] = whole = _Whole(columns[number])
             self.nbytes += whole.more_bytes
         self._held: tuple[list[Any], list[DecodedColumn] | None] = columns, None
-        """Arrow columns, except those that must be converted as a whole; or all columns, converted. One attribute, so
-        that threads see one of the two.
+        """Arrow columns and None, or an empty list and all columns after their conversion.
+
+        Columns that must be converted as a whole are converted in both cases.
         """
 
     def rows(self, rows: list[int]) -> list[dict[str, Any]]:
-        """Return the rows of these numbers, counted from the beginning of the row group."""
+        """Return rows as dicts, in order. A row is numbered from the beginning of the row group."""
         names, (columns, converted) = self._form.names, self._held
         self._given += len(rows)
         if converted is None and self._given <= _FEW:
@@ -83,7 +98,7 @@ class DecodedRows:
 
 
 class _Whole:
-    """Converted column whose values are requested one by one."""
+    """Column that was converted as a whole, and whose values are requested one by one."""
 
     def __init__(self, chunked: Any) -> None:
         self.column = column_of(chunked)
@@ -94,10 +109,9 @@ class _Whole:
 
 
 def _value_of(kind: Any) -> ValueOf | None:
-    """Return a function that converts scalars of a `pyarrow.DataType`, or None if the result depends on the whole column.
+    """Return a function that converts one scalar of an Arrow type.
 
-    Converting one value takes a tenth of the time of its column. Lists are not converted this way, because whether they become
-    arrays depends on all lists of the column.
+    Return None if one value cannot be converted without the whole column: whether lists become arrays depends on all lists.
     """
     import pyarrow as pa
     import pyarrow.types as kinds
@@ -121,12 +135,12 @@ def _number(of: type) -> ValueOf:
 
 
 def _narrow_float(of: type) -> ValueOf:
-    """Return a converter to a narrow float. Python's wider floats do not keep all bits of NaN."""
+    """Return a function that converts a pyarrow scalar to a float type of less than 64 bits."""
     import pyarrow as pa
 
     def made(scalar: Any) -> Any:
         value = scalar.as_py()
-        if value == value:
+        if value == value:  # Python's floats do not keep all bits of a narrower NaN
             return None if value is None else of(value)
         return pa.repeat(scalar, 1).to_numpy()[0]
 

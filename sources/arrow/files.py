@@ -22,17 +22,24 @@ from ...files.urls import is_remote
 
 
 def parquet_library() -> Any:
-    """Return the module `pyarrow.parquet`, or raise MissingExtraError."""
+    """Return the module `pyarrow.parquet`.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+    """
     return optional_library("pyarrow.parquet", "ParquetDataSource needs pyarrow", "parquet")
 
 
 def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, str]:
-    """Return the pyarrow file system, or `StoreFiles`, and the path on it.
+    """Return the file system of a path, a pyarrow file system or `StoreFiles`, and the path on it.
 
     Args:
         filesystem: a pyarrow file system, an fsspec one, or None: the local one, or that of a URL such as `s3://…`.
         path: a path, or with `filesystem=None` a URL.
         storage: how stores are reached.
+
+    Raises:
+        TypeError: `filesystem` is not a file system.
     """
     from pyarrow import fs
 
@@ -49,19 +56,19 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
 
 
 def is_local(filesystem: Any) -> bool:
-    """Return True for pyarrow's local file system, whose paths Python can open."""
+    """Return True if a file system is pyarrow's local one. Python can open its paths."""
     return getattr(filesystem, "type_name", "") == "local"
 
 
 def listing_of(filesystem: Any) -> FileSystem:
-    """Return an adapter of a pyarrow file system for the expansion of paths."""
+    """Return an object that lists the files of a pyarrow file system, to expand globs and folders."""
     if isinstance(filesystem, StoreFiles):
         return RemoteFileSystem(filesystem.options)
     return LocalFileSystem() if is_local(filesystem) else _ArrowFileSystem(filesystem)
 
 
 class _ArrowFileSystem:
-    """Adapter of a pyarrow file system, for file types and names."""
+    """Adapter that makes a `FileSystem` of this package from a pyarrow file system."""
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = filesystem
@@ -92,7 +99,7 @@ class _ArrowFileSystem:
 
 
 class StoreFiles:
-    """All stores with one set of options, in place of a pyarrow file system."""
+    """Stand-in for a pyarrow file system, for files in stores. `options` say how stores are reached."""
 
     def __init__(self, options: StorageOptions) -> None:
         self.options = options
@@ -107,7 +114,7 @@ class StoreFiles:
 
 
 class StoreFile(RawFile):
-    """Remote file that is read at any place."""
+    """Open file in a store, with the methods that pyarrow calls."""
 
     def __init__(self, file: OpenFile) -> None:
         super().__init__(file, owned=True)
@@ -118,12 +125,20 @@ class StoreFile(RawFile):
         return self._file.stamp
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fetch all ranges that will be read, at once. They are kept until the file is closed."""
+        """Fetch all byte ranges that will be read, at once, and keep them until the file is closed.
+
+        Args:
+            ranges: `(offset, length)` of each range, in bytes.
+        """
         offsets, lengths = [offset for offset, _ in ranges], [length for _, length in ranges]
         self._loaded = list(zip(offsets, self._file.read_many(offsets, lengths)))
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Start to fetch ranges that another `StoreFile` of this file will read."""
+        """Start to fetch byte ranges that another `StoreFile` of the same file will read.
+
+        Args:
+            ranges: `(offset, length)` of each range, in bytes.
+        """
         self._file.prefetch([offset for offset, _ in ranges], [length for _, length in ranges])
 
     def size(self) -> int:
@@ -141,7 +156,12 @@ class StoreFile(RawFile):
 
 
 def chunks_of(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the places of some columns' chunks in the file, from the metadata of a row group."""
+    """Return `(offset, length)` in the file, in bytes, of each chunk of some columns.
+
+    Args:
+        group: metadata of a row group.
+        columns: names of the columns.
+    """
     chunks = [group.column(number) for number in range(group.num_columns)]
     return [
         (

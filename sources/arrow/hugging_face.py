@@ -1,8 +1,8 @@
-"""In: record keys. Out: the rows of a Hugging Face `datasets.Dataset`, read from the Arrow table that it keeps.
+"""Source of the rows of a Hugging Face `datasets.Dataset`, read from its Arrow table.
 
-The rows of a dataset without a format, and of one `with_format("numpy")`, are read here: many times faster than `datasets`
-reads them, and as whole columns where a batch of numbers is all that is asked for. Other formats, and features that are decoded
-(images, audio), are read by `datasets` itself.
+If the dataset has no format, or the format "numpy", this module reads the rows itself. That is many
+times faster than `datasets`, and a batch of numbers is read column by column. `datasets` reads the
+rows of datasets with other formats, or with features that must be decoded (images, audio).
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _TABLE_FORMATS = ("arrow", "pandas", "polars")
 
 
 class HuggingFaceDataSource:
-    """The rows of a Hugging Face `datasets.Dataset`. A `DataLoader` makes one of a dataset that it is given.
+    """Rows of a Hugging Face `datasets.Dataset`. `DataLoader` makes such a source of a dataset that is passed to it.
 
     A row is a dict. Its values depend on the dataset's format:
 
-    * none: Python objects, as `dataset[k]` gives them;
-    * `with_format("numpy")`: NumPy scalars and arrays of the dtypes that are stored, as `ParquetDataSource` gives them;
-    * any other, or with features that are decoded (images): what `dataset.__getitems__` gives.
+    * no format: Python objects, as `dataset[k]` returns them;
+    * `with_format("numpy")`: NumPy scalars and arrays of the stored dtypes, as `ParquetDataSource` returns them;
+    * any other format, or features that must be decoded (images): the result of `dataset.__getitems__`.
 
-    Where all columns are numbers or texts (or, with NumPy's format, arrays of one shape), a plain `Batch` takes them right
-    from the table. A dataset on disk stays there: it is mapped into memory, and pickled it is the names of its files.
+    If all columns are numbers or texts (with format "numpy" also arrays of one shape), `Batch` reads whole columns from the
+    table. A dataset on disk is mapped into memory. When it is pickled, only the names of its files are.
 
     Args:
-        dataset: a `datasets.Dataset`, its rows selected and shuffled as you like.
+        dataset: a `datasets.Dataset`. It may be shuffled, or have selected rows.
 
     Raises:
-        TypeError: it is something else; or its format is "arrow", "pandas" or "polars", which has no rows.
+        TypeError: `dataset` is something else; or its format is "arrow", "pandas" or "polars", which has no rows.
 
     Example (needs `datasets`):
         `HuggingFaceDataSource(datasets.load_from_disk(path).with_format("numpy"))[0]["label"]` is a NumPy integer.
@@ -72,11 +72,11 @@ class HuggingFaceDataSource:
         return row
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The rows of `keys`, in their order.
+        """Return the rows of `keys`, in order.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file of the dataset is damaged; the message names it, and the column.
+            SourceError: a file of the dataset is damaged. The message names the file and the column.
         """
         checked = check_keys(keys, self._length, "HuggingFaceDataSource")
         if not len(checked):
@@ -102,17 +102,20 @@ class HuggingFaceDataSource:
 
     @property
     def reads_ahead(self) -> bool:
-        """Not where rows are views of what is in memory, or in the system's cache of files."""
+        """True if `datasets` reads the rows, so that concurrent reads help.
+
+        False if rows are views of memory or of mapped files.
+        """
         return not self._reads_table
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The number of rows and the fingerprint that `datasets` keeps."""
+        """Number of rows, and the fingerprint that `datasets` computes for the dataset."""
         return fingerprint_of(self.dataset)
 
     @cached_property
     def columns(self) -> Any:
-        """A dict of columns to take batches from, if all are numbers or texts; None if not."""
+        """Dict of columns for batches, if all columns are numbers or texts; else None."""
         if not self._reads_table or not self._length:
             return None
         places = LastResult(self._places)
@@ -120,7 +123,13 @@ class HuggingFaceDataSource:
         return None if None in columns.values() or not columns else columns
 
     def _whole(self, name: str, column: TableColumn, places: LastResult[Places]) -> _BatchColumn | _BatchTexts | None:
-        """A column to take batches from, which have the dtype that stacking the values would give them."""
+        """Return a column for batches, with the dtype that stacked values would have; None if there is no such column.
+
+        Args:
+            name: name of the column.
+            column: values of the column.
+            places: finds the places of keys in the table.
+        """
         if isinstance(column, Text):
             return _BatchTexts(lambda keys: self._values(name, column, places.of(keys), keys), column, self._length)
         if not isinstance(column, Numbers):
@@ -130,7 +139,7 @@ class HuggingFaceDataSource:
 
     @cached_property
     def lengths(self) -> dict[str, Int64s] | None:
-        """The lengths of rows' arrays by column, with NumPy's format; None if there are none."""
+        """Lengths of the arrays in each column, `{name: int64[rows]}`; None if the format is not "numpy", or without arrays."""
         if self._as_python or not self._reads_table or not self._length:
             return None
         places = self._places(np.arange(self._length))
@@ -138,7 +147,9 @@ class HuggingFaceDataSource:
         return {name: found for name, found in lengths.items() if found is not None} or None
 
     def lengths_by(self, name: str) -> Int64s:
-        """The lengths of a column, `int64[rows]`, from the table: of lists, texts and bytes; whole numbers are lengths.
+        """Return the length of each value of a column, `int64[rows]`, without reading rows.
+
+        The values may be lists, texts or bytes. An integer is a length itself.
 
         Raises:
             LengthsError: there is no such column, or its values have no length.
@@ -150,9 +161,10 @@ class HuggingFaceDataSource:
 
     @property
     def arrow_schema(self) -> Any:
-        """The types of the rows in Arrow, as files keep them; None where rows are not read from the table.
+        """Arrow schema with which `headrace.convert` writes the rows; None if `datasets` reads the rows.
 
-        A float16 becomes a float32, an `Array2D` and a list of a fixed size become lists. A column of another type is left out.
+        A float16 column becomes float32. `Array2D` columns and lists of fixed size become lists. Columns that no Arrow type for
+        files can hold are left out.
         """
         import pyarrow
 
@@ -168,7 +180,7 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _reads_table(self) -> bool:
-        """True if rows are read here, not by `datasets`."""
+        """True if this module reads the rows from the table; False if `datasets` reads them."""
         form, decoded = self.dataset.format, getattr(self.dataset.features, "_column_requires_decoding", None)
         known = form["type"] in (None, "python", "numpy") and not form["format_kwargs"]
         whole = not form["output_all_columns"] or form["columns"] == self.dataset.column_names
@@ -176,7 +188,7 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _batches(self) -> list[Any]:
-        """The parts of the table that are not empty; in each, all columns are one piece."""
+        """Record batches of the table that are not empty. In each of them, a column is one piece of memory."""
         return [batch for batch in self.dataset.data.table.to_batches() if len(batch)]
 
     @cached_property
@@ -190,7 +202,10 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _selected(self) -> tuple[Finder, PieceRows] | None:
-        """The row of the table for each row of a dataset that was shuffled or selected from."""
+        """Row of the table for each row of the dataset, if it was shuffled or rows were selected; else None.
+
+        The two items find the places of the dataset's rows, and read the table's row numbers there.
+        """
         table = self.dataset._indices
         if table is None:
             return None
@@ -203,7 +218,7 @@ class HuggingFaceDataSource:
         return self._finder.places(self._rows(keys))
 
     def _rows(self, keys: Int64s) -> Int64s:
-        """Rows of the table, of a dataset that was shuffled or selected from."""
+        """Return the table's row for each key, of a dataset that was shuffled or from which rows were selected."""
         assert self._selected is not None, "its rows are those of the table"
         finder, rows = self._selected
         return check_keys(rows.take(finder.places(keys)), self.dataset.data.num_rows, "HuggingFaceDataSource")
@@ -216,15 +231,18 @@ class HuggingFaceDataSource:
 
 
 def _with_columns(dataset: Any) -> HuggingFaceDataSource:
-    """A source that has looked through the table, which takes a second for 10,000 chunks: workers are forked after that."""
+    """Return a source that has already looked through the table. Unpickling calls this."""
     own = HuggingFaceDataSource(dataset)
-    if own._reads_table:
+    if own._reads_table:  # takes a second for 10,000 chunks, and workers are forked after that
         own._columns  # noqa: B018  a cached property
     return own
 
 
 def _kept_type(kind: Any) -> Any:
-    """The type for values of a type that not all Parquet files keep: such lists of a fixed size give no missing ones back."""
+    """Return the Arrow type in which values of a type are written to files, or None if there is none.
+
+    Lists of fixed size become lists: not all readers return their nulls.
+    """
     import pyarrow as pa
 
     types = pa.types
@@ -261,12 +279,12 @@ class _BatchColumn:
         return int(self.shape[0])
 
     def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
-        """As `np.ndarray.take`: the rows of `keys` into `out`."""
+        """Copy the rows of `keys` into `out`, like `np.ndarray.take`."""
         self._rows.take_into(self._places.of(keys), out)
 
 
 class _BatchTexts:
-    """A column of strings or bytes as far as a batch needs it; `sources.protocol.TextColumn` says what it does."""
+    """Column of strings or bytes, with the members of `sources.protocol.TextColumn`."""
 
     is_text: ClassVar[Literal[True]] = True
     dtype = np.dtype(object)
@@ -280,14 +298,14 @@ class _BatchTexts:
         return self.shape[0]
 
     def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
-        """The values of `keys`, all made at once."""
+        """Return the values of `keys` as an array of objects, and the position of each in it, `0, 1, …`."""
         values = np.empty(len(keys), object)
         values[:] = self._values(keys)
         return values, np.arange(len(keys))
 
 
 def _stacked(rows: PieceRows) -> npt.DTypeLike | None:
-    """The dtype of stacked Python numbers; of lists there is none, and that of uint64 depends on the values."""
+    """Return the dtype of an array of Python numbers, or None: for lists, and for uint64, where it depends on the values."""
     if rows.shape or rows.dtype == np.uint64:
         return None
     return {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}[rows.dtype.kind]

@@ -1,7 +1,6 @@
-"""Source of the rows of a Lance table, or of those that a filter selects, as dicts.
+"""Source of the rows of a Lance table, all or those that a filter selects, as dicts.
 
-Lance reads a row by its number without reading others, so that a shuffle costs no more than reading in order. The table is
-opened on first use, because its library starts threads, and a process that is forked after that cannot use them.
+Lance reads a single row without others, so a shuffled order costs no more than a sequential one.
 Format: https://lance.org/format/table/.
 """
 
@@ -28,22 +27,23 @@ from .decoded import DecodedRows, Form
 Int64s = npt.NDArray[np.int64]
 
 _ROW_NUMBER = "_rowoffset"
-"""Lance's column with the number of each row that is not deleted."""
+"""Name of Lance's column that has the number of each row; deleted rows are not counted."""
 
 
 class LanceSource:
     """Rows of one version of a Lance table. Thread-safe, picklable.
 
-    A record is a dict of column name to value. Values are like those of `ParquetDataSource`. The version is fixed when the
-    source is made, so that writers may add to the table.
+    A record is a dict of column name to value. Values have the types that `ParquetDataSource` documents. The version is fixed
+    when the source is made, so rows that writers add later are not read.
 
     Args:
         uri: a folder, or another URI that Lance accepts, such as `s3://…`.
-        columns: the columns to read, in this order. Default: all. No others are read.
+        columns: names of the columns to read, in this order. Default: all. Others are not read.
         filter: a condition in Lance's SQL, such as `"split = 'train' and length > 10"`. The rows that satisfy it are the
-            records, in the order of the table. Lance evaluates it once, here. It takes 8 bytes of memory per row.
+            records, in the order of the table. Lance evaluates it once, in the constructor. It takes 8 bytes of memory per
+            selected row.
         version: version or tag of the table. Default: the newest.
-        storage_options: passed to Lance, for tables in stores.
+        storage_options: options that are passed to Lance, for tables in stores.
 
     Raises:
         SourceNotFoundError: the table, or this version of it, does not exist.
@@ -62,7 +62,7 @@ class LanceSource:
 
     _table: Any
     _process: int | None
-    """Process that opened the table."""
+    """Id of the process that opened the table; None if it is not open."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class LanceSource:
         return numbers
 
     def _digest(self, table: Any) -> str:
-        """Return a digest of the version's files and deletions, the columns, and the filter."""
+        """Return a digest of the version's files and deleted rows, the columns, and the filter."""
         fragments = [
             (part.fragment_id, part.physical_rows, part.num_deletions, [file.path for file in part.metadata.files])
             for part in table.get_fragments()
@@ -174,7 +174,9 @@ class LanceSource:
         return FilePlace(self._uri, number, f"version {self._version}")
 
     def lengths_by(self, name: str) -> Int64s:
-        """Return the length of each value of a column, `int64[records]`: of lists, texts and bytes. Integers are lengths.
+        """Return the length of each value of a column, `int64[records]`.
+
+        The values may be lists, texts or bytes. An integer is a length itself.
 
         Raises:
             LengthsError: there is no such column, or its values have no length.
@@ -189,7 +191,7 @@ class LanceSource:
         return lengths_of_column(column, name, own)
 
     def close(self) -> None:
-        """Close the table. The source stays usable: reading opens it again."""
+        """Close the table. The source stays usable: the next read opens the table again."""
         with self._lock:
             self._table = None
 

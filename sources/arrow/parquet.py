@@ -1,8 +1,9 @@
 """Source of the rows of Parquet files, as dicts of column name to value.
 
-Parquet has no access to single rows; its unit is the row group. The source has an index of row groups, decodes each group
-that a call touches once, and keeps the last used ones in memory. So a shuffle over a dataset larger than `cache_bytes`
-decodes one row group per record. Write such files with small row groups (a few hundred rows).
+Parquet files have no access to single rows, only to row groups. The source decodes each row group
+that a call needs once, and keeps the last used ones in memory. If the data is larger than
+`cache_bytes`, a shuffled order decodes about one row group per record. Write such files with small
+row groups (a few hundred rows).
 
 Local files stay open after the first read, until the source is closed or deleted (`row_groups.py`).
 File format: https://parquet.apache.org/docs/file-format/.
@@ -37,34 +38,35 @@ from .files import is_local, listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
-"""Files of a directory that count."""
+"""Patterns of the files that are read from a directory."""
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 
 Inspected: TypeAlias = tuple[ParquetPart, Any]
-"""File, and its Arrow schema."""
+"""Facts about a file, and its Arrow schema."""
 
+# A row group that is prefetched is fetched as a whole.
 _SCATTERED = 8
-"""A row group is fetched ahead of time only if at least one of this many rows is wanted."""
+"""Number of rows: a row group is prefetched only if at least one of so many of its rows will be read."""
 
 
 class ParquetDataSource(FileSource[dict[str, Any]]):
     """Rows of Parquet files, numbered from the first file to the last. Thread-safe, picklable, safe to fork.
 
-    A record is a dict of column name to NumPy scalar, read-only NumPy array (lists of numbers), `str`, `bytes`, None
-    (nulls) or nested Python objects (structs, maps, lists of strings).
+    A record is a dict of column name to value. A value is a NumPy scalar, a read-only NumPy array (lists of numbers), a `str`,
+    `bytes`, None (nulls), or nested Python objects (structs, maps, lists of strings).
 
     Args:
         paths: a path, a glob, a directory (its `*.parquet` files) or a list of these. Files of a glob or directory are sorted
             by name; a list keeps its order.
-        columns: the columns to read, in this order. Default: all.
+        columns: names of the columns to read, in this order. Default: all.
         filesystem: a pyarrow (or fsspec) file system. Default: the local one, or that of a URL such as `s3://…`.
-        cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The last one always stays.
-        storage_options: how files in stores are reached and cached (docs/how-to/remote-files.md).
-        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
-            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
-            `docs/how-to/data-that-changes.md`.
-        generation: number of the generation to read, from 0, without looking for newer files.
+        cache_bytes: maximum bytes of decoded row groups in memory, default 256 MiB. The last used one always stays.
+        storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`.
+        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
+            passed here; see `docs/how-to/data-that-changes.md`.
+        generation: number of the generation to read, from 0. The source then does not look for newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
@@ -169,15 +171,15 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
     @functools.cached_property
     def _ends_of_files(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the first key, and the first row group, after each file, `int64[files]` each."""
+        """First key, and first row group, after each file; `int64[files]` each."""
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 
     def lengths_by(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the length of each value of a column, `int64[rows]`: of lists, texts and bytes. Integers are lengths.
+        """Return the length of each value of a column, `int64[rows]`.
 
-        Any column of the files is possible. It is read once. For local files, the lengths are stored beside them, and are made
-        anew if a file was modified.
+        The values may be lists, texts or bytes. An integer is a length itself. The column may be any column of the files; it is
+        read once. For local files, the lengths are then stored beside them, and are found again only if a file was modified.
 
         Raises:
             LengthsError: there is no such column, or its values have no length.
@@ -214,7 +216,11 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
 
 def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, list[str]]:
-    """Return the file system of all paths, and their names on it."""
+    """Return the file system of all paths, and their names on it.
+
+    Raises:
+        ValueError: the paths are on different file systems.
+    """
     resolved = [resolve(filesystem, path, storage) for path in path_list(paths)]
     found = resolved[0][0]
     if any(other != found for other, _ in resolved):
@@ -223,7 +229,11 @@ def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[A
 
 
 def _inspect(filesystem: Any, path: str) -> Inspected:
-    """Read the footer of a file: its row groups and its Arrow schema."""
+    """Read the footer of a file, and return facts about its row groups, and its Arrow schema.
+
+    Raises:
+        SourceError: the file is empty, cut off or not Parquet, or has several columns of one name.
+    """
     try:
         with open_handle(filesystem, path) as handle:
             stamp = stamp_of_open(filesystem, path, handle)
@@ -242,7 +252,7 @@ def _inspect(filesystem: Any, path: str) -> Inspected:
 
 
 def schema_of_file(path: str) -> Any:
-    """Return the Arrow schema of a local file.
+    """Return the Arrow schema of a local Parquet file.
 
     Raises:
         SourceError: the file is not Parquet, is damaged, or has several columns of one name.
@@ -251,7 +261,10 @@ def schema_of_file(path: str) -> Any:
 
 
 def _check_names(fields: Iterable[Any], path: str) -> None:
-    """Raise SourceError for duplicate names: a record, and a struct in it, is a dict."""
+    """Raise SourceError if two columns, or two fields of one struct, have the same name.
+
+    A record is a dict, so names must be unique.
+    """
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         twice = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
@@ -263,7 +276,15 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
 
 
 def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[str, ...], whole: bool) -> None:
-    """Compare the columns of every file with those of the first. Order and nullability may differ."""
+    """Raise SourceError if the columns of a file differ from those of the first one.
+
+    Their order, and whether they may contain nulls, may differ.
+
+    Args:
+        inspected: facts and schema of each file.
+        columns: names of the columns that are read.
+        whole: True: columns that are not in `columns` are an error.
+    """
     first, schema = inspected[0]
     for file, other in inspected[1:]:
         difference = _difference(schema, other, columns)

@@ -1,8 +1,9 @@
-"""In: arrays that lie in many pieces of memory, as the chunks of an Arrow table. Out: rows of them, read where they lie.
+"""Rows of arrays that lie in many pieces of memory, such as the chunks of an Arrow table.
 
-A table of a million rows has a thousand chunks. A batch touches hundreds of them: one call for each is slow, and to put them
-together would copy the table. So NumPy is shown all of them as one array, from the first address to the last. What lies between
-the pieces may belong to others, or not be there at all: it is never read.
+Rows are read where they are; the pieces are not joined. A table of a million rows has a thousand
+chunks, and a batch may read hundreds of them. To read all of them by one call of NumPy, an array is
+made that reaches from the first address of any piece to the last one. The memory between the pieces
+may belong to other objects, or not exist. It is not read.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of rows, `int64[rows]` each: pieces, and rows in these."""
+    """Places of rows, in two arrays `int64[rows]`: number of the piece, and number of the row in it."""
 
     pieces: Int64s
     rows: Int64s
 
 
 class Finder:
-    """Finds the places of rows that are counted over pieces of so many rows.
+    """Find the places of rows that are numbered over several pieces, from the number of rows in each.
 
     >>> Finder([2, 3]).places(np.array([4, 0]))
     Places(pieces=array([1, 0]), rows=array([2, 0]))
@@ -44,9 +45,12 @@ class Finder:
 
 
 def as_one(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
-    """Pieces of one dtype as one read-only array, and where in it each begins. Nothing is copied, unless one is not aligned.
+    """Return an array that contains all pieces, read-only, and the index of each piece's first item in it.
 
-    The pieces are C-contiguous arrays `[items]`, at least one; they are kept alive. Nothing but what lies in them may be read.
+    Nothing is copied, unless a piece is not aligned. Items that do not belong to a piece must not be read.
+
+    Args:
+        pieces: C-contiguous arrays `[items]` of one dtype, at least one. The result keeps them alive.
 
     >>> whole = np.arange(10)
     >>> items, starts = as_one([whole[6:9], whole[2:4]])
@@ -65,7 +69,7 @@ def as_one(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
 
 
 class _Range:
-    """Memory from one address to another, for `np.asarray`; it keeps alive what lies there."""
+    """Range of memory addresses that `np.asarray` makes an array of. It keeps the pieces in it alive."""
 
     def __init__(self, first: int, last: int, pieces: Sequence[Array]) -> None:
         self._pieces = pieces
@@ -79,10 +83,10 @@ class _Range:
 
 
 class PieceRows:
-    """Rows of one dtype and shape in many pieces.
+    """Rows of one dtype and shape that lie in many pieces of memory.
 
     Args:
-        pieces: C-contiguous arrays `[rows, *shape]` without an axis of length 0 in `shape`; at least one.
+        pieces: C-contiguous arrays `[rows, *shape]`, at least one. No axis in `shape` has length 0.
 
     >>> rows = PieceRows([np.array([[0, 1], [2, 3]]), np.array([[4, 5]])])
     >>> rows.take(Finder([2, 1]).places(np.array([2, 0])))
@@ -98,7 +102,7 @@ class PieceRows:
         self._items, self._starts = as_one([piece.reshape(-1) for piece in pieces])
 
     def take(self, places: Places) -> Array:
-        """`[places, *shape]`, new."""
+        """Return a new array of the rows at these places, `[places, *shape]`."""
         at = self._starts[places.pieces] + places.rows * self._size
         if not self.shape:
             return self._items.take(at)
@@ -106,7 +110,7 @@ class PieceRows:
         return rows.reshape(len(at), *self.shape)
 
     def take_into(self, places: Places, out: Array) -> None:
-        """The same into `out`, whose dtype holds all values of this one."""
+        """Copy the rows at these places into `out`, whose dtype must be able to hold all values."""
         if self.shape or out.dtype != self.dtype:
             out[...] = self.take(places)
         else:
@@ -114,7 +118,7 @@ class PieceRows:
             self._items.take(at, 0, out, "clip")  # the places are rows that exist: "clip" only spares a buffer
 
     def _windows(self) -> Array:
-        """`[items, size]`, overlapping: the row that begins at each item."""
+        """Return a view `[items, size]`: row i has the `size` items that begin at item i. Rows overlap."""
         count = max(len(self._items) - self._size + 1, 0)
         steps = (self.dtype.itemsize, self.dtype.itemsize)
         return np.lib.stride_tricks.as_strided(self._items, (count, self._size), steps, writeable=False)

@@ -1,8 +1,8 @@
-"""In: one column of an Arrow table, in chunks. Out: the values of some rows, as NumPy or as Python objects.
+"""Read values of some rows of one Arrow column, which consists of chunks, as NumPy or Python objects.
 
-As NumPy, values are those of `columns`: scalars and arrays of the dtype that is stored. As Python, they are what
-`to_pylist` of pyarrow gives. Numbers, lists of numbers and text are read where they lie, whatever the number of chunks; all
-else is read value by value.
+NumPy values are as in `columns`: scalars and arrays of the stored dtype. Python values are as
+pyarrow's `to_pylist` returns them. Numbers, lists of numbers and texts are read where they are,
+whatever the number of chunks. All other values are read one by one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .pieces import Int64s, PieceRows, Places, as_one
 
 
 class TableColumn(Protocol):
-    """The values of one column; called from several threads."""
+    """Protocol of the values of one column. `take(places)` returns the values of rows. Thread-safe."""
 
     def take(self, places: Places) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Each value is a number, or an array of one shape."""
+    """Column in which each value is a number, or an array; all arrays have one shape."""
 
     rows: PieceRows
     as_python: bool
@@ -36,7 +36,12 @@ class Numbers:
 
 
 class Ragged:
-    """The bounds of values of unequal length in the memory of all of them."""
+    """Values of unequal length in shared memory: `items` has them all, and `bounds` finds each one in it.
+
+    Args:
+        offsets: for each chunk of n values, n + 1 offsets into its contents.
+        contents: contents of each chunk.
+    """
 
     def __init__(self, offsets: Sequence[Array], contents: Sequence[Array]) -> None:
         self._offsets = PieceRows(offsets)
@@ -51,7 +56,7 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Lists:
-    """Each value is a list of numbers: a read-only view, or a list."""
+    """Column in which each value is a list of numbers: a read-only view, or with `as_python` a list."""
 
     ragged: Ragged
     as_python: bool
@@ -69,7 +74,7 @@ class Lists:
 
 @dataclass(frozen=True)
 class Text:
-    """Each value is a `str`, or `bytes`."""
+    """Column in which each value is a `str`, or with `is_binary` a `bytes` object."""
 
     ragged: Ragged
     is_binary: bool
@@ -83,7 +88,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Objects:
-    """Anything else, by pyarrow."""
+    """Column of any other type. pyarrow converts its values one by one."""
 
     chunks: Sequence[Any]
 
@@ -93,7 +98,12 @@ class Objects:
 
 
 def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
-    """The fastest form of a column, from arrays of pyarrow: at least one, none of them empty."""
+    """Return a column in the form from which rows are read fastest.
+
+    Args:
+        chunks: pyarrow arrays: at least one, none of them empty.
+        as_python: True: Python values. False: NumPy values.
+    """
     # Without dictionary and extension type, except of arrays of one shape.
     stored = [chunk if hasattr(chunk.type, "shape") else plain(chunk) for chunk in chunks]
     column = _numbers(stored, as_python) or _lists(stored, as_python) or _text(stored)
@@ -115,7 +125,10 @@ def _numbers(chunks: Sequence[Any], as_python: bool) -> Numbers | None:
 
 
 def _of_one_shape(chunk: Any) -> Array | None:
-    """`[rows, *shape]`, also of the arrays of several dimensions that Hugging Face keeps in lists of lists."""
+    """Return a chunk as an array `[rows, *shape]`, or None if its values have no common shape.
+
+    This includes multidimensional arrays, which Hugging Face stores as lists of lists.
+    """
     shape = getattr(chunk.type, "shape", None)
     if shape is None or not hasattr(chunk.type, "storage_dtype"):
         return dense(chunk)

@@ -1,4 +1,4 @@
-"""Find the beginnings and ends of documents in a file of tokens."""
+"""Find where documents begin and end in a file of tokens."""
 
 from __future__ import annotations
 
@@ -16,55 +16,63 @@ from .files import Array, DType, Tokens, integers_of, offsets_path
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 _LOOKED_AT = 4096
-"""Number of document places that are digested to tell two files apart."""
+"""Maximum number of documents whose places are digested for the fingerprint."""
 
 _AT_ONCE = 1 << 20
-"""Places that are checked at a time. All of them may not fit into memory."""
+"""Number of places that are checked at a time. All of them may not fit into memory."""
 
 
 class Bounds(Protocol):
-    """Protocol of the bounds of all documents of one file. Thread-safe. Only `check` reads all of them."""
+    """Protocol of the bounds (beginning and end) of all documents in one file. Thread-safe.
+
+    Only `check` reads all bounds.
+    """
 
     def __len__(self) -> int:
         """Return the number of documents."""
         ...
 
     def of(self, places: Int64s) -> tuple[Array, Array]:
-        """Return the first token of each of these documents, and the one after its last."""
+        """Return, for each of these documents, the index of its first token and the index after its last token."""
         ...
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError, which names the file, if the bounds do not fit a file of `tokens` tokens."""
+        """Raise SourceError if the bounds do not fit a file of `tokens` tokens. The message names the file."""
         ...
 
     def looked_at(self) -> bytes:
-        """Return the bytes of some bounds, to tell the file from others."""
+        """Return the bytes of some bounds, for the digest that tells the file from others."""
         ...
 
 
 class TokenFile(Protocol):
-    """Protocol of a file of tokens that a split opens."""
+    """Protocol of a file of tokens, from which a split finds its documents."""
 
     path: str
 
     def tokens(self, dtype: DType | None, may_be_empty: bool = False) -> Tokens:
-        """Return the tokens of the file. `dtype` is that of a raw file, which may be empty."""
+        """Return the tokens of the file.
+
+        Args:
+            dtype: dtype of a raw file, which has no header.
+            may_be_empty: True: a raw file may be empty.
+        """
         ...
 
     def copy_of(self, path: str) -> AbstractContextManager[str]:
-        """Yield the local path of a file beside it."""
+        """Yield the path of a local copy of another file, such as a file of offsets; of a local file, its path."""
         ...
 
     def index(self, kind: IndexKind, folder: str | None) -> Index:
-        """Return the index that a pass over the file makes. It is stored."""
+        """Return the stored index of the file. If there is none, it is made by one pass over the file, and stored."""
         ...
 
 
 class Split(Protocol):
-    """Protocol of the ways to find where documents begin. Picklable: it holds no file."""
+    """Protocol of ways to find where documents begin. It holds no open file, and can be pickled."""
 
     def beside(self, path: str) -> str | None:
-        """Return the file that tells where the documents of the tokens at `path` begin, or None."""
+        """Return the path of the file that states where the documents of the tokens at `path` begin; None without one."""
         ...
 
     def open(self, file: TokenFile) -> tuple[Tokens, Bounds]:
@@ -81,9 +89,9 @@ class Offsets:
     """Bounds of consecutive documents: document k is `tokens[offsets[k]:offsets[k + 1]]`.
 
     Args:
-        offsets: n + 1 ascending integers.
+        offsets: n + 1 ascending integers for n documents.
         name: name of the offsets, for messages.
-        whole: True: the documents must cover all tokens.
+        whole: True: the last document must end with the last token.
     """
 
     def __init__(self, offsets: Array, name: str, whole: bool = False) -> None:
@@ -124,7 +132,10 @@ class Offsets:
 
 
 class OffsetsBeside(NamedTuple):
-    """Split by offsets in a file beside each file of tokens, as `TokenWriter` writes them."""
+    """Split by offsets in a file beside each file of tokens, as `TokenWriter` writes them.
+
+    `raw` is the dtype of raw files of tokens; None: all are `.npy` files.
+    """
 
     raw: DType | None
 
@@ -144,7 +155,7 @@ class OffsetsBeside(NamedTuple):
 
 
 class OffsetsGiven(NamedTuple):
-    """Split of one file by offsets that the user passes as an array or a file."""
+    """Split of one file by offsets that the user passes, as an array or as the path of a file."""
 
     offsets: str | Array
     raw: DType | None
@@ -161,7 +172,7 @@ class OffsetsGiven(NamedTuple):
 
 
 class OneLength(NamedTuple):
-    """Split into documents of one length. The rest at the end is dropped."""
+    """Split into documents of one length. Tokens that remain at the end of a file are dropped."""
 
     length: int
     raw: DType | None
@@ -175,7 +186,7 @@ class OneLength(NamedTuple):
 
 
 def first_fall(values: Array) -> int | None:
-    """Return the place of the first number that is less than its predecessor, or None.
+    """Return the index of the first number that is less than its predecessor; None if the numbers ascend.
 
     >>> first_fall(np.array([0, 3, 3, 2]))
     3
@@ -189,6 +200,6 @@ def first_fall(values: Array) -> int | None:
 
 
 def spread(count: int, most: int) -> Int64s:
-    """Return at most `most` of the first `count` places, evenly spread, with the first and the last."""
+    """Return at most `most` of the numbers 0 to `count - 1`, evenly spread, with the first and the last."""
     places = np.arange(min(count, most), dtype=np.int64)
     return places if count <= most else places * (count - 1) // (most - 1)

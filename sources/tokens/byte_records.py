@@ -29,10 +29,11 @@ class BytesSource(DocumentSource):
     Args:
         paths: `.npy` files: a path, a glob, a directory (its `*.npy` files) or a list of these. Files of a glob or directory
             are sorted by name; a list keeps its order. Records are numbered from the first file to the last.
-        storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their records are read
-            when they are requested.
-        growing: False (default), True, or a folder: whether more files may appear; see `TokenSource`.
-        generation: number of the generation to read, from 0, without looking for newer files.
+        storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Records are read from
+            the store when they are requested.
+        growing: False (default), True, or a folder: whether files may be added later; see `TokenSource`.
+        generation: number of the generation (recorded list of files) to read, from 0. The source then does not look for
+            newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
@@ -75,5 +76,5 @@ class BytesSource(DocumentSource):
 
     @property
     def record_bytes(self) -> Int64s:
-        """Size of each record, `int64[records]`, read-only."""
+        """Size of each record in bytes, `int64[records]`, read-only."""
         return self._lengths

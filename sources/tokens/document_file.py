@@ -1,6 +1,6 @@
 """One open file of tokens, and the places of its documents.
 
-Nothing is read before it is needed. A mapped file needs no open descriptor.
+Tokens are read when they are needed. A mapped file needs no open file descriptor.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .bounds import Int64s, Split, spread
 from .files import Array, DType, MappedTokens, ReadTokens, Tokens
 
 _PIECE = 2048
-"""Tokens of each piece that is digested to tell two files apart."""
+"""Number of tokens in each piece of a file that is digested for the fingerprint."""
 
 
 class DocumentFacts(NamedTuple):
-    """Facts about a file of tokens, which may be closed."""
+    """Facts about a file of tokens. The file need not be open."""
 
     path: str
     dtype: DType
@@ -33,24 +33,24 @@ class DocumentFacts(NamedTuple):
     """Number of documents."""
     tokens: int
     stamps: tuple[Stamp, ...]
-    """Stamps of the file of tokens, and of the file with its offsets if there is one."""
+    """Stamp (size and modification time) of the file of tokens, and of the file with its offsets if there is one."""
     content: str | None
-    """Digest of some of the content, or None if it was not requested."""
+    """Digest of parts of the content; None if it was not requested."""
 
 
 class DocumentFile:
-    """File of tokens with the places of its documents. Thread-safe, safe to fork.
+    """File of tokens, with the places of its documents. Thread-safe, safe to fork.
 
     Args:
         path: path or URL of the tokens.
         split: finds where documents begin.
         storage: how files in a store are reached.
-        stamps: expected versions of the files, from an earlier look. Default: any.
-        mapped: True: documents of a local file are views of mapped memory. False: they are read.
+        stamps: expected stamps of the file of tokens and the file of offsets. Default: any.
+        mapped: True: documents of a local file are views of mapped memory. False: they are copies.
 
     Raises:
         SourceNotFoundError: a file is missing.
-        SourceError: a file is empty, cut off or of another kind.
+        SourceError: a file is empty, cut off or of another kind, or does not have its expected stamp.
     """
 
     path: str
@@ -69,7 +69,7 @@ class DocumentFile:
         """Check the documents, and return facts about the file.
 
         Args:
-            pieces: number of pieces of the content to digest.
+            pieces: number of pieces of the content to digest. 0: no digest.
 
         Raises:
             SourceError: the documents do not fit the tokens.
@@ -80,17 +80,22 @@ class DocumentFile:
         return DocumentFacts(self.path, dtype, documents, tokens, stamps, content)
 
     def counts(self) -> tuple[int, int, DType]:
-        """Check the documents. Returns their number, the number of tokens and the dtype. Raises as `facts` does."""
+        """Check the documents, and return the number of documents, the number of tokens, and the dtype.
+
+        Raises:
+            SourceError: the documents do not fit the tokens.
+        """
         self._bounds.check(len(self._tokens))
         return len(self._bounds), len(self._tokens), self._tokens.dtype
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if a file was modified. Reading a mapped page that is gone would end the process (SIGBUS)."""
+        """Raise SourceError if one of the files was modified."""
+        # Reading a mapped page that does not exist any more would end the process (SIGBUS).
         for path, stamp in self._stamps.items():
             check_open_file(path, stamp)
 
     def read(self, places: Int64s) -> list[Array]:
-        """Return the tokens of the documents at these places, read-only. Documents of a mapped file are views.
+        """Return the tokens of the documents at these places, as read-only arrays. For a mapped file, they are views.
 
         Raises:
             SourceError: the file was modified, or cannot be read.
@@ -99,11 +104,15 @@ class DocumentFile:
         return self._tokens.pieces(*self._bounds.of(places))
 
     def prefetch(self, places: Int64s) -> None:
-        """Start to fetch documents of a file in a store. For local files, the system reads ahead."""
+        """Start to fetch documents of a file in a store. Does nothing for a local file."""
         self._tokens.prefetch(*self._bounds.of(places))
 
     def bounds(self, places: Int64s) -> tuple[Array, Array]:
-        """Return the first token of each document, and the one after its last."""
+        """Return, for each document, the index of its first token and the index after its last token.
+
+        Raises:
+            SourceError: the file was modified.
+        """
         self.check_unchanged()
         return self._bounds.of(places)
 
@@ -112,14 +121,17 @@ class DocumentFile:
         return (stops - starts).astype(np.int64, copy=False)
 
     def looked_at(self, pieces: int) -> bytes:
-        """Return some bounds and `pieces` pieces of the tokens, to tell this file from others."""
+        """Return the bytes of some bounds, and of `pieces` pieces of the tokens, for the digest that identifies the file."""
         self.check_unchanged()
         starts = spread(len(self._tokens), pieces)
         found = self._tokens.pieces(starts, np.minimum(starts + _PIECE, len(self._tokens)))
         return self._bounds.looked_at() + b"".join(array.tobytes() for array in found)
 
     def close(self) -> None:
-        """Close the files. Documents that are in use stay readable. Called when no thread reads the file any more."""
+        """Close the files. Documents that are in use stay readable.
+
+        The caller makes sure that no thread is reading the file.
+        """
         self._tokens.close()
 
     def tokens(self, dtype: DType | None, may_be_empty: bool = False) -> Tokens:

@@ -1,8 +1,8 @@
-"""Base of sources of documents: slices of files of tokens or bytes that are mapped into memory.
+"""Base classes of sources of documents: slices of files of tokens or bytes that are mapped into memory.
 
-Nothing is read before it is needed, and nothing is copied: a document is a read-only view, and all worker processes share the
-system's page cache. Sources hold paths, and open files on first use. No descriptor stays open, so that thousands of files are
-possible.
+A document is a read-only view of mapped memory, so nothing is copied, and all worker processes
+share the system's page cache. A source holds paths, and opens a file on first use. No file
+descriptor stays open, so thousands of files are possible.
 """
 
 from __future__ import annotations
@@ -33,28 +33,34 @@ from .document_file import DocumentFacts, DocumentFile
 from .files import Array, DType
 
 _PIECES_LOOKED_AT = 8
-"""Pieces of all files together that are digested to tell two sources apart. At least two of each file."""
+"""Number of pieces of all files together that are digested for the fingerprint. Each file has at least two."""
 
 _ALL_LOOKED_INTO, _MANY_LOOKED_INTO = 32768, 1024
-"""Maximum number of files that are all digested, and number of files that are digested if there are more."""
+"""Maximum number of files of which all are digested for the fingerprint, and number of digested files beyond it."""
 
 FoundT = TypeVar("FoundT")
 
 
 class DocumentSource(FileSource[Any]):
-    """Base of sources of documents. Thread-safe, picklable, safe to fork."""
+    """Base class of sources of documents. Thread-safe, picklable, safe to fork.
+
+    A subclass defines `_records_of`, and its constructor calls `_read_from`.
+    """
 
     _unit = "documents"
     _dtype: DType
     _token_counts: Int64s
-    """Number of tokens of each file. A file that is listed twice counts twice."""
+    """Number of tokens of each file. If a file is listed twice, it has two entries."""
     _stamps: tuple[Stamps, ...]
-    """Stamps of all files of tokens, and of all files of offsets if there are any."""
+    """Stamps of all files of tokens; and, as a second item, of their files of offsets if there are any."""
     _name: str | None = None
-    """Name of the array in a record, or None if records have no names."""
+    """Name of the array in a record; None if a record is not a dict."""
     _split: Split
     _digested: dict[int, tuple[int, Any]]
-    """By pieces per file: the number of digested files, and their digest. A later generation continues it."""
+    """State of the fingerprint's digest, so that a later generation can continue it.
+
+    It maps the number of pieces per file to the number of digested files and their digest.
+    """
     _unpickled = ("_pool", "_digested")
 
     def _read_from(
@@ -70,7 +76,15 @@ class DocumentSource(FileSource[Any]):
     ) -> None:
         """Store the arguments of a constructor, and find the files.
 
-        `split` finds where documents begin; the constructor makes it from its own arguments. `kind`: see `_begin`.
+        Args:
+            paths: paths, globs or folders.
+            patterns: patterns of the files that are read from a folder.
+            split: finds where documents begin in a file.
+            name: name of the array in a record, or None.
+            storage_options: the user's `storage_options=`.
+            growing: the user's `growing=`.
+            generation: the user's `generation=`.
+            kind: JSON values that the number of records in a file depends on.
         """
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name={short_repr(name)} must be a string, or None for records that are bare arrays.")
@@ -102,7 +116,7 @@ class DocumentSource(FileSource[Any]):
         self._prepare()
 
     def _numbers(self) -> Int64s:
-        """Return facts about all files as numbers, and store their stamps."""
+        """Return documents, tokens and dtype of each file as integers, `int64[files, 3]`, and store the files' stamps."""
         if self._growth is None and len(self._paths) >= MANY_FILES and not self._is_in_store():
             stamps, numbers = facts_of(
                 self._paths,
@@ -148,7 +162,7 @@ class DocumentSource(FileSource[Any]):
         self._digested = {}
 
     def at_generation(self, generation: int) -> Self:
-        """Return the same source with the files of another generation. Records of both have the same keys.
+        """Return the same source with the files of another generation. A record has the same key in both.
 
         Raises:
             SourceError: the generation does not exist, or a file was modified.
@@ -166,7 +180,7 @@ class DocumentSource(FileSource[Any]):
             return self._records_of(file.read(self._places(number, keys)))
 
     def _records_of(self, documents: list[Array]) -> list[Any]:
-        """Turn documents, which are read-only arrays, into records."""
+        """Return records, made from documents, which are read-only arrays."""
         raise NotImplementedError
 
     def file_place(self, key: int) -> FilePlace:
@@ -181,12 +195,12 @@ class DocumentSource(FileSource[Any]):
 
     @property
     def reads_ahead(self) -> bool:
-        """True for files in stores. A record of a mapped file is a view, so the disk is read when it is used."""
+        """True if files are in a store. A record of a mapped file is a view, and is read from disk when it is used."""
         return self._is_in_store()
 
     @cached_property
     def _lengths(self) -> Int64s:
-        """Length of each document, `int64[documents]`, read-only."""
+        """Length of each document in tokens, `int64[documents]`, read-only."""
         lengths = np.concatenate(self._of_files(DocumentFile.lengths, range(len(self._paths))))
         lengths.flags.writeable = False
         return lengths
@@ -196,7 +210,7 @@ class DocumentSource(FileSource[Any]):
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Numbers of documents and tokens, and a digest of dtype, name, some offsets and tokens.
+        """Number of documents and tokens, and a digest of dtype, name, some offsets and some tokens.
 
         It does not depend on where the files are. Of more than 32,768 files, 1,024 are digested.
         """
@@ -215,21 +229,21 @@ class DocumentSource(FileSource[Any]):
         return {"kind": type(self).__name__, **sums, "content": digest.hexdigest()[:16], **self._names()}
 
     def _names(self) -> dict[str, str]:
-        """Return a digest of the names of several files. One file is identified by its content alone."""
+        """Return a digest of the files' names, in a dict; an empty dict for one file, which its content identifies."""
         name = name_of if self._is_in_store() else os.path.basename  # which takes a third of the time
         names = list(zip(map(name, self._paths), self._stamps[0].sizes))
         return {"files": hex_digest(repr(names))} if len(names) > 1 else {}
 
 
 class TokenDocuments(DocumentSource):
-    """Base of sources of documents of tokens. A record is an array, or a dict with one array."""
+    """Base class of sources of documents of tokens. A record is an array, or a dict with one array."""
 
     def _records_of(self, documents: list[Array]) -> list[Any]:
         return documents if self._name is None else [{self._name: document} for document in documents]
 
     @property
     def lengths(self) -> Any:
-        """Number of tokens of each document, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
+        """Number of tokens of each document, in the structure of a record: `{"tokens": int64[documents]}`, read-only."""
         return self._lengths if self._name is None else {self._name: self._lengths}
 
 

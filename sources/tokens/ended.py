@@ -1,6 +1,7 @@
-"""Documents that a token ends or begins, in files of bare tokens. The places are found once, and stored beside the file.
+"""Find documents in files of bare tokens by a marker token that ends or begins each document.
 
-`formats/index.py` stores them, and makes them anew if the file was modified.
+Each file is searched once. The result is stored beside it (`formats/index.py`), and is made again if
+the file was modified.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 class MarkedByToken(NamedTuple):
-    """Split at a marker token."""
+    """Split at a marker token, which ends or begins each document."""
 
     token: int
     begins: bool
-    """True if the token is the first of its document, False if it is the last."""
+    """True if the token is the first of its document; False if it is the last."""
     raw: DType | None
     index_dir: str | None
 
     @property
     def argument(self) -> str:
-        """Name of the user's argument that chose this split."""
+        """The user's argument that chose this split, such as "end_of_text=50256"; for messages."""
         return f"{'begin' if self.begins else 'end'}_of_text={self.token}"
 
     def beside(self, path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Read and map files of integers with one axis: `.npy` files and raw files.
+"""Read and map files of integers with one axis: `.npy` files, and raw files without a header.
 
 Format of `.npy`: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html.
 """
@@ -28,13 +28,14 @@ MAGIC = b"\x93NUMPY"
 """First bytes of a `.npy` file."""
 
 _HEADER_BYTES = 1 << 14
-"""Upper bound of the header size of an array with one axis."""
+"""Maximum size of the header of an array with one axis, in bytes."""
 
 
+# Matching takes 3 µs, parsing the header as Python 80 µs.
 _PLAIN_HEADER = re.compile(
     MAGIC + rb"\x01\x00..{'descr': '([<>|][iu][1248])', 'fortran_order': False, 'shape': \((\d+),\), } *\n", re.DOTALL
 )
-"""Header of an integer array with one axis, as NumPy writes it. Matching takes 3 µs, parsing it as Python 80 µs."""
+"""Pattern of the header that NumPy writes for an integer array with one axis."""
 
 _FEW_BYTES = 1 << 16
 
@@ -49,7 +50,10 @@ def offsets_path(path: str) -> str:
 
 
 def integer_dtype(dtype: Any) -> DType:
-    """Return an integer dtype, or raise TypeError.
+    """Return `dtype` as an integer dtype.
+
+    Raises:
+        TypeError: `dtype` is not an integer type.
 
     >>> integer_dtype("uint16")
     dtype('uint16')
@@ -64,7 +68,7 @@ def integer_dtype(dtype: Any) -> DType:
 
 
 def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
-    """Map the array of a `.npy` file, read-only. `name` is for messages.
+    """Map the array in a `.npy` file, read-only. `name` is the file's name in messages.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -82,31 +86,29 @@ def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
 
 @contextmanager
 def _npy_errors(name: str) -> Iterator[None]:
-    """Turn NumPy's errors about a `.npy` file into a SourceError that names the file.
-
-    A header is a Python literal, so that besides `ValueError`, NumPy raises errors of Python's parser, and overflows.
-    """
+    """Turn all errors about the content of a `.npy` file into a SourceError that names the file."""
     try:
         with _HEADERS:
             yield
     except (FileNotFoundError, SourceError):
         raise
-    except Exception as error:
+    except Exception as error:  # besides ValueError, errors of Python's parser, which reads the header, and overflows
         raise SourceError(f"{shorten(name)} cannot be read as .npy: {shorten(error)}") from error
 
 
+# NumPy uses Python's parser, which sometimes fails on two threads at once (3.11).
 _HEADERS = threading.Lock()
-"""Lock for parsing headers: Python's parser, which NumPy uses, sometimes fails on two threads at once (3.11)."""
+"""Lock for NumPy's parsing of headers."""
 
 
 class ArrayLayout(NamedTuple):
-    """Place of the integers in a file."""
+    """Dtype, number and place of the integers in a file."""
 
     dtype: DType
     length: int
     """Number of integers."""
     start: int
-    """Byte at which they begin."""
+    """Offset of the first integer, in bytes."""
 
     @property
     def nbytes(self) -> int:
@@ -116,13 +118,13 @@ class ArrayLayout(NamedTuple):
 def layout_of(
     file: OpenFile, name: str, dtype: DType | None, may_be_empty: bool = False, head: bytes | None = None
 ) -> ArrayLayout:
-    """Find the integers of a `.npy` file or a raw file.
+    """Find the integers in a `.npy` file or a raw file.
 
     Args:
         file: open file.
         name: name of the file, for messages.
-        dtype: dtype of a raw file. A `.npy` file must have the same.
-        may_be_empty: True: a raw file may be empty. Default: that is an error.
+        dtype: dtype of a raw file. The dtype of a `.npy` file must be equal to it.
+        may_be_empty: True: a raw file may be empty. Default False: an empty file is an error.
         head: the beginning of the file, if the caller has read it. Default: it is read here.
 
     Raises:
@@ -188,7 +190,7 @@ def _raw(size: int, name: str, dtype: DType | None) -> ArrayLayout:
 
 
 class MappedTokens:
-    """Tokens of a local file, which is mapped on first use. Pieces are views."""
+    """Tokens of a local file, which is mapped into memory on first use. Pieces of it are views."""
 
     def __init__(self, path: str, dtype: DType | None, may_be_empty: bool = False) -> None:
         self._path = path
@@ -210,11 +212,11 @@ class MappedTokens:
         """Do nothing: the system reads ahead."""
 
     def close(self) -> None:
-        """Do nothing: pieces that are in use stay mapped."""
+        """Do nothing: the mapping ends with the last piece that refers to it."""
 
 
 class ReadTokens:
-    """Tokens of an open file, read on request. Pieces are copies."""
+    """Tokens of an open file, which are read on request. Pieces of it are copies."""
 
     def __init__(self, file: OpenFile, dtype: DType | None, may_be_empty: bool = False) -> None:
         self._file = file
@@ -227,7 +229,7 @@ class ReadTokens:
         return [np.frombuffer(data, self.dtype) for data in self._file.read_many(*self._ranges(starts, stops))]
 
     def prefetch(self, starts: Array, stops: Array) -> None:
-        """Start to fetch pieces of a file in a store."""
+        """Start to fetch the pieces `[start, stop)` of a file in a store."""
         self._file.prefetch(*self._ranges(starts, stops))
 
     def _ranges(self, starts: Array, stops: Array) -> tuple[Array, Array]:
@@ -241,9 +243,15 @@ Tokens: TypeAlias = MappedTokens | ReadTokens
 
 
 def integers_of(path: str, name: str) -> Array:
-    """Return the integers of a local `.npy` file, read-only: read if they are few, mapped otherwise. `name` is for messages.
+    """Return the integers in a local `.npy` file, read-only. A small file is read, a large one mapped.
 
-    Raises SourceNotFoundError, and SourceError as `layout_of` does.
+    Args:
+        path: path of the file.
+        name: name of the file, for messages.
+
+    Raises:
+        SourceNotFoundError: the file does not exist.
+        SourceError: the file cannot be read, is cut off or of another kind.
     """
     with closing(open_file(path)) as file:
         whole = file.read(0, file.size) if file.size <= _FEW_BYTES else None

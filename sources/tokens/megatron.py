@@ -2,7 +2,7 @@
 
     .idx   9 bytes MAGIC | uint64 version, 1 | uint8 code of the tokens' dtype | uint64 sequences | uint64 documents + 1
            int32[sequences] lengths in tokens | int64[sequences] places in the .bin, in bytes
-           int64[documents + 1] the first sequence of each document, and the end | int8[sequences] modes, in some
+           int64[documents + 1] first sequence of each document, and the end | int8[sequences] modes, only in some files
     .bin   the tokens, without anything between them
 
 All numbers are little-endian. Format: https://github.com/NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py.
@@ -37,7 +37,7 @@ _DTYPES = {
     code: np.dtype(name)
     for code, name in enumerate(("u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2", "<u4", "<u8"), start=1)
 }
-"""Dtypes by code. The last two are DeepSpeed's and fairseq's."""
+"""Dtype of tokens for each code in an `.idx` file. The last two codes are DeepSpeed's and fairseq's."""
 
 _LOOKED_AT = 4096
 _AT_ONCE = 1 << 20
@@ -47,24 +47,25 @@ class MegatronSource(TokenDocuments):
     """Documents of Megatron-LM's `.bin` and `.idx` files, read without conversion. Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the files' dtype, `{"tokens": array}`, a view of the mapped `.bin`. It may
-    be empty. The `.idx` tells where documents are, and how long. Do not change a file while a source uses it.
+    be empty. The `.idx` has the place and length of each document. Do not change a file while a source uses it.
 
     Args:
         prefix: prefix of the files, as in Megatron's `--data-path`, such as `data/web_text_document`; or the path of the
             `.bin` or `.idx`, a glob of them, a directory (its `.bin` files), or a list of these. Files of a glob or directory
             are sorted by name; a list keeps its order. Documents are numbered from the first file to the last.
-        sequences: True: records are the sequences that documents consist of, such as sentences. Default False: records are
-            documents. Most datasets have one sequence per document.
+        sequences: True: records are the sequences of which documents consist, such as sentences. Default False: records are
+            documents. In most datasets, each document has one sequence.
         name: name of the array in the record, default "tokens". None: the record is the array itself.
-        storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their documents are read
-            when they are requested; their `.idx` is copied into the cache.
-        growing: False (default), True, or a folder: whether more files may appear; see `TokenSource`.
-        generation: number of the generation to read, from 0, without looking for newer files.
+        storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Documents are read
+            from the store when they are requested; the `.idx` is copied into the cache.
+        growing: False (default), True, or a folder: whether files may be added later; see `TokenSource`.
+        generation: number of the generation (recorded list of files) to read, from 0. The source then does not look for
+            newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: a file is empty, cut off or of another kind; the `.idx` does not fit the `.bin`; sequences belong to no
-            document, or those of a document are not consecutive; files have different dtypes; there are no documents.
+        SourceError: a file is empty, cut off or of another kind; the `.idx` does not fit the `.bin`; a sequence belongs to no
+            document; the sequences of a document are not consecutive; files have different dtypes; there are no documents.
         ValueError: `prefix` is an empty list.
         TypeError: a path is neither a string nor a `pathlib.Path`, or `name` is not a string.
 
@@ -92,7 +93,7 @@ class MegatronSource(TokenDocuments):
 
 
 def _tokens_path(path: str, storage_options: StorageOptionsLike) -> str:
-    """Return the path of the `.bin` file for a prefix or path. Folders and globs are unchanged."""
+    """Return the path of the `.bin` file for a prefix, or for the path of an `.idx`. Folders and globs are unchanged."""
     if path.endswith(".idx"):
         return _beside(path, ".bin")
     if path.endswith(".bin") or glob.has_magic(path):
@@ -106,7 +107,7 @@ def _beside(path: str, suffix: str) -> str:
 
 
 class IndexBeside(NamedTuple):
-    """Split by the `.idx` beside each `.bin`."""
+    """Split by the `.idx` file beside each `.bin` file. `sequences`: True to split into sequences, not documents."""
 
     sequences: bool
 
@@ -128,24 +129,24 @@ class IndexBeside(NamedTuple):
 
 
 class MegatronIndex(NamedTuple):
-    """Mapped arrays of an `.idx`."""
+    """Content of an `.idx` file, as mapped arrays."""
 
     path: str
     dtype: DType
     lengths: Array
     """Length of each sequence, in tokens."""
     pointers: Array
-    """Place of each sequence, in bytes."""
+    """Place of each sequence in the `.bin` file, in bytes."""
     documents: Array
-    """First sequence of each document, and the end of the last."""
+    """Number of the first sequence of each document; the last item is the number of sequences."""
 
     def sequences(self, places: Int64s) -> tuple[Array, Array]:
-        """Return the first token of each sequence, and the one after its last."""
+        """Return, for each of these sequences, the index of its first token and the index after its last token."""
         starts = self.pointers[places] // self.dtype.itemsize
         return starts, starts + self.lengths[places]
 
     def check(self, tokens: int) -> None:
-        """Raise SourceError if a sequence lies outside of a file of `tokens` tokens."""
+        """Raise SourceError if a sequence exceeds a `.bin` file of `tokens` tokens."""
         for first in range(0, len(self.lengths), _AT_ONCE):
             places = np.arange(first, min(first + _AT_ONCE, len(self.lengths)))
             starts, stops = self.sequences(places)
@@ -161,7 +162,7 @@ class MegatronIndex(NamedTuple):
 
 
 class SequenceBounds:
-    """Bounds of single sequences."""
+    """Bounds (beginning and end) of sequences."""
 
     def __init__(self, index: MegatronIndex) -> None:
         self.of, self.check, self._index = index.sequences, index.check, index
@@ -174,7 +175,7 @@ class SequenceBounds:
 
 
 class DocumentBounds:
-    """Bounds of documents, whose sequences are consecutive."""
+    """Bounds (beginning and end) of documents. The sequences of a document are consecutive."""
 
     def __init__(self, index: MegatronIndex) -> None:
         self._index = index
@@ -225,7 +226,15 @@ def _bytes(bounds: Bounds) -> bytes:
 
 
 def _read_index(place: str, path: str) -> MegatronIndex:
-    """Read the file at `place`. `path` is for messages."""
+    """Return the content of an `.idx` file.
+
+    Args:
+        place: local path of the file.
+        path: name of the file, for messages.
+
+    Raises:
+        SourceError: the file is cut off, or not an index of Megatron's.
+    """
     with closing(open_file(place)) as file:
         head = bytes(file.read(0, min(file.size, _HEADER.size)))
     if len(head) < _HEADER.size and (head + MAGIC[len(head) :]).startswith(MAGIC):

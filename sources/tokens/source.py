@@ -1,4 +1,4 @@
-"""Source of documents in files of tokens, written by `TokenWriter` or by other programs."""
+"""Source of documents in files of tokens, which `TokenWriter` or other programs write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .ended import MarkedByToken
 from .files import Array, DType, integer_dtype
 
 _PATTERNS = ("*.npy",)
-"""Files of a directory that count."""
+"""Patterns of the files that are read from a directory."""
 
 
 class TokenSource(TokenDocuments):
@@ -36,22 +36,23 @@ class TokenSource(TokenDocuments):
             Documents are numbered from the first file to the last.
         offsets: where documents begin: n + 1 ascending integers for n documents; document k is
             `tokens[offsets[k]:offsets[k + 1]]`. An array, or the path of a `.npy` file, for one file of tokens. Default:
-            for each file of tokens the file `<path>.offsets`.
-        dtype: dtype of a raw file, such as `np.uint16`. A `.npy` file has its own.
-        document_length: instead of offsets: the length of all documents, in tokens. The rest at the end of a file is dropped.
-        end_of_text: instead of offsets: the ID of the token that ends each document, such as GPT-2's 50256. It stays the last
-            token of its document. Tokens after the last one are a document, too. The documents of a file are found once,
-            and stored in `<path>.to-<ID>.headrace-index`; a file that was modified is searched again.
-        begin_of_text: the same for a token that begins each document.
-        index_dir: folder for these indices. Default: beside the file, or in the user's cache folder if that is read-only or
-            the file is in a store.
+            each file of tokens has its offsets in the file `<path>.offsets`.
+        dtype: dtype of a raw file, such as `np.uint16`. Not needed for a `.npy` file.
+        document_length: length of all documents, in tokens; instead of `offsets`. Tokens that remain at the end of a file
+            are dropped.
+        end_of_text: ID of the token that ends each document, such as GPT-2's 50256; instead of `offsets`. This token is the
+            last one of its document. Tokens after the last `end_of_text` are a document, too. Each file is searched once.
+            The result is stored in `<path>.to-<ID>.headrace-index`, until the file is modified.
+        begin_of_text: ID of the token that begins each document; instead of `offsets`. Otherwise like `end_of_text`.
+        index_dir: folder in which these results are stored. Default: beside the file, or in the user's cache folder if the
+            file is in a store or its folder is read-only.
         name: name of the array in the record, default "tokens". None: the record is the array itself.
-        storage_options: how files in a store are reached and cached (docs/how-to/remote-files.md). Their documents are read
-            when they are requested; their offsets are copied into the cache.
-        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
-            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
-            `docs/how-to/data-that-changes.md`.
-        generation: number of the generation to read, from 0, without looking for newer files.
+        storage_options: how files in a store are reached and cached; see `docs/how-to/remote-files.md`. Documents are read
+            from the store when they are requested; offsets are copied into the cache.
+        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
+            passed here; see `docs/how-to/data-that-changes.md`.
+        generation: number of the generation to read, from 0. The source then does not look for newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
@@ -120,7 +121,16 @@ class TokenSource(TokenDocuments):
 
 
 def _split(given: dict[str, Any], raw: DType | None, index_dir: PathLike | None) -> Split:
-    """Return the split that the single given argument means."""
+    """Return the split for a user's arguments.
+
+    Args:
+        given: the arguments that say where documents begin, by name; without those that are None.
+        raw: dtype of raw files, or None.
+        index_dir: folder for indices, or None.
+
+    Raises:
+        ValueError: more than one argument is given, or a value is out of range.
+    """
     if not given:
         return OffsetsBeside(raw)
     (name, value), *more = given.items()

@@ -1,7 +1,7 @@
-"""Write documents to a file of tokens and its offsets, for `TokenSource`. The files appear complete, or not at all.
+"""Write documents to a file of tokens and a file of offsets, for `TokenSource`.
 
-Both are written under temporary names, each with one buffer. When all bytes are on disk, they are renamed: first the offsets,
-which have no effect alone, and then the tokens.
+Both are written under temporary names. When all bytes are on disk, the files are renamed: first the
+offsets, which no source reads without tokens, and then the tokens.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from ...files.whole_files import WholeFile
 from .files import MAGIC, Array, integer_dtype, offsets_path
 
 _HEADER_BYTES = 128
-"""Size of the header. The format asks for a multiple of 64; this has space for any number of values."""
+"""Size of the header in bytes. The format asks for a multiple of 64; 128 suffice for any number of values."""
 
 _OFFSET = struct.Struct("<q")
 _OFFSET_DTYPE = np.dtype("<i8")
 
 
 class TokenWriter:
-    """Writer of documents of tokens to one file, for `TokenSource`. The file appears complete, or not at all.
+    """Write documents of tokens to one file, for `TokenSource`. The file appears when it is complete.
 
-    `<path>` is a `.npy` file with the tokens of all documents, and `<path>.offsets` has n + 1 numbers for n documents:
-    document k is `tokens[offsets[k]:offsets[k + 1]]`. They appear when the writer is closed, `<path>` last. A killed writer
-    leaves at most files whose names end in `.unfinished`. If the block of a `with` statement ends in an exception, nothing is
-    left. The writer needs a few MB of memory, however much is written.
+    `<path>` is a `.npy` file with the tokens of all documents, and `<path>.offsets` has n + 1 integers for n documents:
+    document k is `tokens[offsets[k]:offsets[k + 1]]`. Both files appear when the writer is closed, `<path>` last. If the
+    block of a `with` statement ends with an exception, no file is left. If the process is killed, files whose names end in
+    `.unfinished` may be left. The writer needs a few MB of memory, however much is written.
 
     Args:
-        path: must end in `.npy` and not exist. Missing folders are created.
+        path: path of the file. It must end in `.npy`, and must not exist. Missing folders are created.
         dtype: integer type of the tokens, default `np.uint32`. `np.uint16` takes half the space, and is enough for 65,536
             different tokens.
-        may_be_empty: True: allow a file without documents, for a source on several files. Default False: that is an error.
+        may_be_empty: True: allow a file without documents, for a source on several files. Default False: `close` raises
+            ValueError if no document was written.
 
     Raises:
         ValueError: the path does not end in `.npy`.
@@ -59,7 +60,7 @@ class TokenWriter:
     _path: str
     _dtype: np.dtype[Any]
     _parts: tuple[_NpyFile, _NpyFile] | None = None
-    """Files of tokens and offsets; None after the end."""
+    """Files of tokens and offsets; None after `close` or `discard`."""
 
     def __init__(self, path: PathLike, dtype: npt.DTypeLike = np.uint32, *, may_be_empty: bool = False) -> None:
         self._path, self._dtype, self._may_be_empty = text_of(path), integer_dtype(dtype), may_be_empty
@@ -80,7 +81,7 @@ class TokenWriter:
         """Write one document: integers with one axis, as an array or a list. It may be empty.
 
         Raises:
-            TypeError: the tokens are not integers, or have not one axis.
+            TypeError: the tokens are not integers, or do not have one axis.
             ValueError: a token does not fit the dtype. Nothing is written, and the writer stays usable.
             ClosedError: the writer was closed.
         """
@@ -96,15 +97,15 @@ class TokenWriter:
             raise
 
     def extend(self, documents: Iterable[npt.ArrayLike]) -> None:
-        """Write many documents. Raises as `append` does."""
+        """Write many documents. Raises the errors of `append`."""
         for document in documents:
             self.append(document)
 
     def close(self) -> None:
-        """Finish the files. They appear, complete and on disk. May be called twice.
+        """Finish the files, and let them appear under their names. May be called twice.
 
         Raises:
-            ValueError: no document was written.
+            ValueError: no document was written, and `may_be_empty` is False.
             FileExistsError: another process has created `path` meanwhile.
         """
         if self._parts is None:
@@ -150,7 +151,7 @@ class TokenWriter:
 
 
 class _NpyFile(WholeFile):
-    """`.npy` file with one axis, while it is written."""
+    """`.npy` file of an array with one axis, while it is written."""
 
     def __init__(self, path: str, dtype: np.dtype[Any]) -> None:
         super().__init__(path)
