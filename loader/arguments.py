@@ -95,7 +95,13 @@ def sampler_alone(**others: Any) -> None:
 
 
 def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the `Balance` of a loader, or None if it is not balanced. The arguments are those of `load`.
+    """Return the `Balance` of a loader, or None if its records are not balanced among shards.
+
+    Args:
+        source: source of the loader.
+        balance: None or False for no balance; True, if the cost of a record is its length; a
+            function of lengths that returns costs; or a `Balance`, which is returned.
+        lengths: lengths of the records, in the forms that `load` accepts. None: from the source.
 
     Raises:
         TypeError: `balance` has a wrong type, or `lengths` are given without it.

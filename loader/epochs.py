@@ -104,7 +104,11 @@ class Epochs(Resumable, Generic[Kind]):
         return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
-        """Move to a state from `get_state`, of these or other epochs of the pipeline. Arguments as for iterators.
+        """Move to a state from `get_state`, of these or other epochs of the pipeline.
+
+        Args:
+            state: result of `get_state`.
+            strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
             CheckpointError: it is not a state of epochs, or belongs to another pipeline. The
@@ -113,7 +117,13 @@ class Epochs(Resumable, Generic[Kind]):
         self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
     def set_states(self, states: Sequence[bytes], strict: bool = True, equal_steps: bool = False) -> None:
-        """Resume after a run on another number of shards. Arguments as for iterators.
+        """Resume after a run on another number of shards.
+
+        Args:
+            states: results of `get_state` on each of the former shards, in any order.
+            strict: False accepts states of another source, sampler or other operations.
+            equal_steps: True restores from the state of any one shard, if all shards were at the
+                same step and none had ended.
 
         Raises:
             CheckpointError: a state is missing, or belongs to another pipeline or epoch. The

@@ -171,7 +171,8 @@ class DeviceFeeder(StreamPositionAPI):
         Raises:
             CheckpointError: it is not a state, or it belongs to another pipeline. The feeder keeps
                 its position.
-            InUseError: as for `next`.
+            InUseError: another thread is inside `next`, or a signal handler calls this while it
+                interrupts `next`.
         """
         self._go_to(lambda: self._upstream.set_state(state, strict))
 
@@ -181,7 +182,8 @@ class DeviceFeeder(StreamPositionAPI):
         Raises:
             CheckpointError: a state is missing, or belongs to another pipeline. The feeder keeps
                 its position.
-            InUseError: as for `next`.
+            InUseError: another thread is inside `next`, or a signal handler calls this while it
+                interrupts `next`.
         """
         self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps))
 

@@ -46,7 +46,16 @@ def make_pipeline(
     growth: Any = None,
     omit: Any = None,
 ) -> Pipeline:
-    """Check the user's arguments and make a pipeline. The arguments are those of `DataLoader`.
+    """Check the arguments of a `DataLoader`, and make its pipeline.
+
+    Args:
+        data_source: source, or what becomes one: a list, an array, a dict of arrays.
+        sampler: order of the records.
+        operations: transforms, batches and plain functions.
+        shard_options: shard of this process; None for that of the sampler.
+        skips_errors: what to do with failing records.
+        growth: when appended records join; None for no growth.
+        omit: records to omit; None for no record.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -86,7 +95,7 @@ def _check_records(order: VectorSampler, source: Any) -> None:
     """Check that a sampler has no more records than the source; with weights or labels, the same number.
 
     Raises:
-        ValueError: it has.
+        ValueError: the numbers of records do not fit.
     """
     if isinstance(order, DrawnRecords):
         order.check_records(len(source))
@@ -137,7 +146,7 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
     """Check that a batch is not far larger than an epoch, as it would repeat the same records.
 
     Raises:
-        ValueError: it is.
+        ValueError: a batch is far larger than an epoch.
     """
     leaf, rows = pipeline.leaves[0], max(stage.unit for stage in pipeline.stages)
     if leaf.in_order or min(rows, len(leaf.sampler)) <= max(LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length):

@@ -106,7 +106,7 @@ class ReshardHistory:
         Args:
             places: for each shard of the run, its local position, and how many rows of the record
                 there were delivered.
-            total: as in `length`.
+            total: number of all positions, used if there was no earlier run.
             unread: ranges of local positions that all shards skipped, or were to skip.
 
         Raises:

@@ -25,11 +25,14 @@ def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: Grow
         order: order of all records of the source.
         source: source of the records. Its `omitted_keys`, if it has them, are the keys of records
             that are gone.
-        omit: as for `DataLoader`.
+        omit: records that the user omits: their keys, a file of keys, or a function; for a mix,
+            these by part. None for no record.
         growth: when appended records join; None if they do not join during a run.
 
     Raises:
-        TypeError, RecordKeyError, SourceError: as in `keys_to_omit`.
+        TypeError: `omit` has a wrong type.
+        RecordKeyError: it names a record that the source does not have.
+        SourceError: a file of keys cannot be read.
         ValueError: records cannot be omitted from this order.
         EmptyStreamError: no record is left.
     """
@@ -58,10 +61,10 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
     """Return the sorted keys of omitted records by part of a mix; for other orders, all by the name "".
 
-    They are the keys that the user names, and those of records that are gone.
+    They are the keys that the user names, and the keys of records that are gone from the source.
 
     Raises:
-        TypeError, ValueError, RecordKeyError, SourceError: as in `living_order`.
+        TypeError, ValueError, RecordKeyError, SourceError: `omit` is invalid, see `living_order`.
     """
     if not isinstance(order, MixSampler):
         return {"": _keys(source, omit)}

@@ -161,7 +161,7 @@ def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
     """Check that a change is not inside global batches that were balanced by cost, as these depend on the former order.
 
     Raises:
-        CheckpointError: it is.
+        CheckpointError: it is inside such a batch.
     """
     lineage, shards = states[0].lineages[0], states[0].shard[1]
     if lineage.blocks is None or lineage.blocks.shards == 1:

@@ -47,12 +47,19 @@ MOST_CHECKED = 1 << 22
 def migrate_records(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of one leaf and the states to resume from, after records were appended or omitted.
-
-    Arguments as in `migrate_mix`. With `strict`, more records may be omitted than before, but not
-    fewer, and appended records must come after the same records.
+    """Adapt a pipeline of one leaf and states to records that were appended or omitted since the states were saved.
 
     A leaf is a source with its sampler.
+
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: states of all shards of one run, or of one shard.
+        strict: True: more records may be omitted than before, but not fewer, and appended records
+            must come after the same records.
+        run: function that runs a pipeline. It is used to find the end of something made of rows.
+
+    Returns:
+        The pipeline and the states to resume from.
 
     Raises:
         CheckpointError: fewer records are omitted, or fewer exist; or a record that is now omitted

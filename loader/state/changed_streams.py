@@ -32,14 +32,21 @@ from .loader_state import LoaderState
 def migrate(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Adapt a pipeline and states to changes of the order or the records.
+    """Adapt a pipeline and states to changes of the order or the records since the states were saved.
 
-    Return the pipeline and the states to resume from.
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: states of all shards of one run, or of one shard.
+        strict: True: the order must be the same, except that records may be appended and more
+            records omitted.
+        run: function that runs a pipeline. It is used to find the end of something made of rows.
 
-    The arguments are those of `migrate_mix`.
+    Returns:
+        The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: as in `migrate_mix` and `migrate_records`.
+        CheckpointError: the run cannot be resumed with these changes, see `migrate_mix` and
+            `migrate_records`.
     """
     for state in states if not strict else ():
         _check_plans(pipeline, state)
@@ -189,12 +196,12 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
-    """Check that a leaf whose order changes is not read again from its beginning by a join.
+    """Check that no join reads a leaf again from its beginning if the order of this leaf changes.
 
     A leaf is a source with its sampler.
 
     Raises:
-        CheckpointError: it is.
+        CheckpointError: a join reads it again.
     """
     if pipeline.begins_anew(number):
         leaf = pipeline.leaves[number].name or "the source"

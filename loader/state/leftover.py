@@ -36,17 +36,17 @@ A cursor is a place in the stream.
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
-    """Return the cursor from which other shards can continue after a shard, or the same shard with another mix.
+    """Return the cursor (place in the stream) from which other shards can continue after a shard has stopped.
 
-    What the shard had begun becomes a `Leftover` in the cursor.
-
-    A cursor is a place in the stream.
+    Work that the shard had begun becomes a `Leftover` in the cursor. This is also used if the same
+    shard continues with another mix.
 
     Args:
         loaders: pipeline as its loader made it.
         state: state of the shard.
-        run: runs a pipeline. Used if the shard was inside something made of rows.
-        mix: text of the former mix, as in `Leftover`.
+        run: function that runs a pipeline. It is used if the shard was inside something made of
+            rows.
+        mix: the former mix as JSON text, if the mix has changed; else "".
     """
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
@@ -231,7 +231,8 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     """Check that no batch or window of which a part was delivered has another size now.
 
     Raises:
-        CheckpointError: one has, and elements would repeat or be lost.
+        CheckpointError: such a batch or window has another size, so that elements would be repeated
+            or lost.
     """
     before, now = state.fingerprint["batch_sizes"], pipeline.fingerprint["batch_sizes"]
     aligned = _aligned(pipeline, state)
@@ -318,7 +319,7 @@ def check_row_windows(
             shards' work).
         position: position from which the order differs, or at which the former one ended.
         now: the changed order.
-        run: as in `split_leftover`.
+        run: function that runs a pipeline.
 
     Raises:
         CheckpointError: a window reads into the changed order.

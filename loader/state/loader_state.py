@@ -257,7 +257,7 @@ def _refuse_grains(values: Any) -> None:
     """Check that the values are not a state of Grain.
 
     Raises:
-        CheckpointError: they are.
+        CheckpointError: they are a state of Grain.
     """
     if not isinstance(values, dict):
         return

@@ -211,12 +211,12 @@ def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> in
 
 
 def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
-    """Check that a mix of another length does not change a window in which a state is.
+    """Check that a window in which a state is stays the same if the mix has another length now.
 
     The end of the former mix may have made that window shorter.
 
     Raises:
-        CheckpointError: it would.
+        CheckpointError: the window would have other records.
     """
     unit, drop = pipeline.stage_on(0).unit, pipeline.shard.drop_remainder
     for state in states if former != now else ():

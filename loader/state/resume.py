@@ -103,7 +103,12 @@ def _positions_left(pipeline: Pipeline, state: LoaderState) -> int:
 
 
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
-    """Return the pipeline that resumes from a state of its shard. `strict` refuses a state of another pipeline.
+    """Return the pipeline that resumes from a state of its shard.
+
+    Args:
+        pipeline: pipeline as its loader made it.
+        state: state of the same shard.
+        strict: False accepts a state of another source, sampler or other operations.
 
     Raises:
         CheckpointError: the state belongs to another shard or pipeline, or its place is outside
@@ -162,8 +167,12 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
     """Return the state with which this shard resumes after all shards of a former run.
 
-    The states may be in any order. `strict` is as in `resumed`. `run` runs a former shard's
-    pipeline; it is used if that shard was inside something made of rows.
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: states of all shards of the former run, in any order.
+        strict: False accepts states of another source, sampler or other operations.
+        run: function that runs a former shard's pipeline. It is used if that shard was inside
+            something made of rows.
 
     Raises:
         CheckpointError: a state is missing, or is of another run or pipeline.

@@ -143,9 +143,17 @@ class RowStreams:
 
 
 class Flow:
-    """One run of a pipeline, from a cursor on. The arguments are those of `RowStreams`.
+    """One run of a pipeline, which yields its elements.
 
-    A cursor is a place in the stream.
+    Args:
+        pipeline: pipeline to run.
+        start: cursor (place in the stream) to start from.
+        executor: runs the tasks.
+        skipped: counts skipped records.
+        observer: gets the times of the work.
+        unread: ranges of local positions that are not read.
+        planned: True: groups of rows have the length from the plan, however long tasks take.
+        horizon: knows up to which position the order is decided; None if it does not change.
     """
 
     def __init__(

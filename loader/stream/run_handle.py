@@ -41,7 +41,8 @@ class RunHandle:
         """Open a run in place of the last one, and return its elements.
 
         Raises:
-            InUseError: as in `end`.
+            InUseError: another thread uses the iterator, or a signal handler has interrupted its
+                use.
         """
 
         def begin() -> Elements:

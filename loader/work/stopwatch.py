@@ -83,7 +83,10 @@ class Stopwatch:
         self._began, self._read_bytes = perf_counter(), 0.0
 
     def add_records(self, records: Sequence[Any]) -> None:
-        """Count the bytes of the records that the task has read. A few records are measured and stand for the rest."""
+        """Count the bytes of the records that the task has read.
+
+        Only a few records are measured, and the result is multiplied.
+        """
         some = records[:: -(-len(records) // SAMPLES)]
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
 
@@ -224,7 +227,8 @@ class OperationClock:
 def bytes_of_rows(rows: Any, batches: bool) -> int:
     """Return the bytes of rows, of which there is at least one.
 
-    Batches are all counted. Of single rows only the first is counted and stands for the others.
+    Batches are all counted. If rows are not batches, only the first row is counted, and its bytes
+    are multiplied by the number of rows.
     """
     if isinstance(rows, StackedRows):
         return sum(column.nbytes for column in rows.columns)

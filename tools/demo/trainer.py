@@ -56,7 +56,14 @@ def _note_worker(folder: Path, index: int, count: int) -> None:
 
 
 def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at: int) -> Iterator[dict[str, Any]]:
-    """Train, and yield the events until the end. The arguments are as in `demo.start`."""
+    """Train, and yield the events until the end.
+
+    Args:
+        folder: folder with the digits, and for the checkpoint.
+        worker_count: number of workers.
+        workers_die_at: step after which all workers are killed; 0 for never.
+        trainer_dies_at: step after which this process kills itself; 0 for never.
+    """
     jax = jax_for("headrace demo")
     digits = dict(np.load(folder / "digits.npz"))
     update, logits = _model(jax)

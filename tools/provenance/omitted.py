@@ -113,10 +113,11 @@ def find_omitted(
     0.1 s per million positions. A record that an operation drops counts as read.
 
     Args:
-        loader: as in `trace`.
+        loader: a `DataLoader`, `MapDataset` or `IterDataset`, one of these on devices, or an
+            iterator or feeder of one, whose state is the checkpoint unless another one is given.
         since: number of the first element, from 0.
-        checkpoint: current position of the run, as in `trace`. None (default): the beginning, on
-            the loader's shard.
+        checkpoint: current position of the run: path of a state file or folder, or results of
+            `get_state()`, as in `trace`. None (default): the beginning, on the loader's shard.
         keys: records to search for, as in `omit=` of a loader; for joined streams, a dict by
             stream. None (default): the records that the loader omits.
         shards: number of shards that resume from the states of all shards. None (default): the same

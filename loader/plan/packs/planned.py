@@ -88,7 +88,7 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
     """Check that the rows can be planned.
 
     Raises:
-        LengthsError, ValueError: they cannot.
+        LengthsError, ValueError: the rows cannot be planned. The message says why.
     """
     for one in before:
         if not one.one_to_one or one.takes is not None:
