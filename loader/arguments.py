@@ -71,7 +71,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     """Return `operations` if they are a list or a tuple.
 
     Raises:
-        TypeError: they are not.
+        TypeError: they are neither a list nor a tuple.
     """
     if isinstance(operations, (list, tuple)):
         return operations
@@ -152,7 +152,7 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
     """Check that the sampler has a seed if the global random generators are to be seeded.
 
     Raises:
-        SeedError: it has none.
+        SeedError: the sampler has no seed.
     """
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(

@@ -245,7 +245,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
         Args:
             states: results of `get_state` on each of the former shards, in any order.
-            strict: as in `set_state`.
+            strict: False accepts states of another source, sampler or other operations.
             equal_steps: True restores from the state of any one shard, if all shards were at the same step and none
                 had ended. Not for pipelines whose operations drop, multiply or pack records.
 

@@ -87,7 +87,7 @@ class DeviceLoader(FeederOptions):
         Each epoch has its own feeder, which begins to read when the loop of the epoch begins.
 
         Args:
-            count: number of epochs, as in `DataLoader.epochs`.
+            count: number of epochs. None (default): all epochs of the sampler.
 
         Raises:
             TypeError: the source is not a `DataLoader`.

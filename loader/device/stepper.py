@@ -145,7 +145,10 @@ class Stepper:
         return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:
-        """Leave the agreement. An error of another host does not count as a failure of this one."""
+        """Leave the agreement with the other hosts, and tell them if this host failed with `error`.
+
+        An error that came from another host does not count as a failure of this host.
+        """
         if self._agreement is not None:
             failed = error is not None and not isinstance(error, HostsError)
             self._agreement.leave(self._failure(error) if failed and error is not None else None)

@@ -90,7 +90,7 @@ def _is_aligned(rows: StackedRows) -> bool:
 
 
 class DoneHandle:
-    """Handle of a task that is already done."""
+    """The result of a task that is already done, in the form of a handle."""
 
     __slots__ = ("_block",)
 

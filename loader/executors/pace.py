@@ -36,11 +36,11 @@ WINDOW_BYTES = 1 << 20
 
 # Chosen by the size of a packet: the tags of more have no room in it.
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
-"""Spans or groups in the tasks of one message; the second limit if other tasks read the rows again."""
+"""Largest number of spans or groups in the tasks of one message; the second limit if other tasks read the rows again."""
 
 # Chosen: small against `TASK_BYTES`.
 INLINE_UNITS = 8
-"""Spans of single rows in one task where no messages are sent."""
+"""Largest number of spans (ranges of consecutive positions) of single rows in a task, if no messages are sent."""
 
 # Chosen.
 WAITING_SHARE = 0.1

@@ -68,7 +68,7 @@ class Call(Generic[T]):
 
 
 class Pool:
-    """At most `count` threads. Each is started when a call is submitted that it could make."""
+    """A pool of at most `count` threads. A thread is started when a call is submitted that it could make."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count

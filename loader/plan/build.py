@@ -34,7 +34,7 @@ from .pipeline import Pipeline
 
 # Chosen: they take seconds to read, and more is a mistake.
 LARGEST_OF_SEVERAL_EPOCHS = 1 << 24
-"""Largest number of records in a batch that may be larger than an epoch."""
+"""A batch may have more records than an epoch, but then at most this number."""
 
 
 def make_pipeline(

@@ -126,7 +126,7 @@ def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
     """Check that batches by budget, which differ in shape, are not stacked by the operation after them.
 
     Raises:
-        ValueError: they would be.
+        ValueError: an operation would stack them.
     """
     planned: Any = base.leaf.sampler if isinstance(base, Read) and base.leaf.plans_batches else None
     made: list[Any] = [one.plans_batches and one for one in operations]  # a `BudgetBatch` knows shapes that were given

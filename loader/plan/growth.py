@@ -26,11 +26,11 @@ from .pipeline import Pipeline
 
 
 def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | None:
-    """Check the user's `growth` option. Return None if no appended records join during a run.
+    """Check the user's `growth` option, and return it as `GrowthOptions`; None if no records join during a run.
 
     Raises:
         TypeError, ValueError: the option is invalid; or the source does not grow, or is derived
-        from one that does; or several shards have no common folder for their log.
+            from one that does; or several shards have no common folder for their log.
     """
     wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):

@@ -96,7 +96,7 @@ class Interleaved(JoinPolicy):
 
 
 class OfOne(JoinPolicy):
-    """Base of rules with one input."""
+    """Base of the rules of joins that have only one input."""
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         return np.zeros(count, dtype=np.int64)

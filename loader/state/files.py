@@ -28,7 +28,7 @@ def with_state(item: Any) -> Any:
     """Return the object to be saved or restored, after checking that it has a state.
 
     Raises:
-        TypeError: it has none.
+        TypeError: the object has no state.
     """
     if not hasattr(item, "get_state"):
         remedy = (

@@ -140,11 +140,23 @@ class Resumable:
         raise NotImplementedError
 
     def set_state(self, state: Any, strict: bool = True) -> None:
-        """Move to the position of a state from `get_state`."""
+        """Move to the position of a state from `get_state`.
+
+        Args:
+            state: the state.
+            strict: False accepts a state of another source, sampler or other operations.
+        """
         raise NotImplementedError
 
     def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
-        """Continue a run that had another number of shards."""
+        """Continue a run that had another number of shards.
+
+        Args:
+            states: results of `get_state` on each of the former shards, in any order.
+            strict: False accepts states of another source, sampler or other operations.
+            equal_steps: True restores from the state of any one shard, if all were at the same
+                step.
+        """
         raise NotImplementedError
 
     def start_prefetch(self) -> None:

@@ -149,10 +149,10 @@ def length_of(sampler: Any) -> int:
 def check_unread(
     pipeline: Pipeline, changed: ChangingSampler | MixSampler, states: Sequence[LoaderState], position: int
 ) -> None:
-    """Check that no record that is omitted now is still to be read before the position of the change.
+    """Check that all records before the position of a change that are omitted now have been read already.
 
     Raises:
-        CheckpointError: there is such a record.
+        CheckpointError: an omitted record is still to be read before the position.
     """
     for state in states:
         places = [(state.cursor, state.shard, state.lineages[0])]

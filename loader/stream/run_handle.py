@@ -28,7 +28,7 @@ Elements = Generator[Element, None, None]
 
 
 class RunHandle:
-    """The current run of an iterator, or None."""
+    """Holds the current run of an iterator, if there is one: its executor and the elements that are still to come."""
 
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened

@@ -117,7 +117,7 @@ class Ledger:
 
 
 class SharedBytes:
-    """Bytes of memory shared with the workers of one executor: now, and at most so far."""
+    """Bytes of memory shared with the workers of one executor: the present number, and the largest so far."""
 
     def __init__(self) -> None:
         self.now = self.most = 0

@@ -323,7 +323,7 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _told_of_layers(layers: Sequence[Any]) -> str:
-    """Describe where the first differing run stopped, or the first run that only one stream has."""
+    """Describe where the first of these runs stopped: at which position of how many shards; "nothing" for no run."""
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
@@ -331,7 +331,7 @@ def _told_of_layers(layers: Sequence[Any]) -> str:
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
-    """Return the number of steps in these runs, if they had batches as in the other checkpoint; else None."""
+    """Return the number of steps in these runs, if their batches and shards were those of `before`; else None."""
     unit, shards, steps = prod(before.sizes), before.states[0].shard[1], 0
     for number, layer in enumerate(layers):
         of_all = len(layer) == 1  # a position of all shards, as they were at equal steps

@@ -153,7 +153,10 @@ def _changed_shares(one: Order, two: Order, position: int) -> str:
 
 
 def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
-    """Return two mixes as orders of their parts; two Nones if the parts' own orders differ, or for no mixes."""
+    """Return the orders of two mixes, from the fingerprints of their samplers.
+
+    Returns two Nones if one of them is no mix, or if the own order of a part differs.
+    """
     one, two = told
     shared = [name for name in one if name.startswith("part ") and name in two]
     if any(each.get("kind") != "MixSampler" for each in told) or any(one[name] != two[name] for name in shared):
@@ -165,7 +168,10 @@ def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
 
 
 def _of_joins(*told: Mapping[str, Any]) -> list[Order | None]:
-    """Return two joined streams as orders of their parts; two Nones if more than the proportions differs."""
+    """Return the orders of two joined streams, from the fingerprints of their samplers.
+
+    Returns two Nones if they differ in anything but the proportions of a mix.
+    """
     joins = [each.get("joins") or [{}] for each in told]
     rest = [{**each, "joins": [*join[:-1], {**join[-1], "order": None}]} for each, join in zip(told, joins)]
     if rest[0] != rest[1] or joins[0][-1].get("kind") != "mix":

@@ -23,8 +23,9 @@ def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_in
 
     Args:
         sharding: sharding of the batches: a `Sharding`, or `(mesh, axis names)`.
-        drop_remainder: as in `ShardOptions`.
-        process_index: process for which to return the shard. None: this process.
+        drop_remainder: True: all shards have the same number of records. False (default): the first
+            shards may have one more.
+        process_index: process for which to return the shard. None (default): this process.
 
     Raises:
         MissingExtraError: jax is not installed.

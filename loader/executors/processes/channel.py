@@ -142,7 +142,14 @@ class Logged(NamedTuple):
 
 
 class Hangs(NamedTuple):
-    """Message from a worker: its task takes long. The fields are those of a `Hang`."""
+    """Message from a worker: its task takes long.
+
+    Attributes:
+        what: operation (or "reading"), and the line of the user's code that is running.
+        where: text about the record.
+        seconds: seconds since the task began.
+        text: everything together with the Python stack, for the log.
+    """
 
     what: str
     where: str

@@ -169,9 +169,9 @@ class Reads:
         return (min(room, max(int(left / each), 1)) if left > 0 else 0), capacity
 
     def take(self) -> ReadCall | None:
-        """Return the next read for a reader.
+        """Return the next read for a reader; None if there is nothing to read.
 
-        After None, the reader has nothing to do and no longer counts as working.
+        After None, the reader no longer counts as working.
         """
         with self._lock:
             first = self._spans[0] if self._spans else None

@@ -152,7 +152,7 @@ def whole_lengths(lengths: Any, count: int) -> Ints:
     """Return the lengths that a source states; for several leaves, the largest length of each record.
 
     Raises:
-        LengthsError: they are not valid lengths.
+        LengthsError: a length is invalid, or there is not one for each of the `count` records.
     """
     if isinstance(lengths, Mapping):
         return np.max([whole_lengths(of_leaf, count) for of_leaf in lengths.values()], axis=0)  # type: ignore
