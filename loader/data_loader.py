@@ -372,7 +372,7 @@ def load(
         **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.
 
     Raises:
-        TypeError, ValueError: as `DataLoader` and `IndexSampler`.
+        TypeError, ValueError: an argument is wrong, as in `DataLoader` and `IndexSampler`.
 
     >>> import numpy as np
     >>> batches = load({"x": np.arange(6)}, shuffle=True, seed=0, batch_size=3, num_epochs=1)

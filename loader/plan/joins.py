@@ -62,9 +62,9 @@ class JoinPolicy:
         return ()
 
     def wanted(self, note: JoinState, most: int | None) -> int | None:
-        """Return the largest number of rows needed from the inputs; None for any number.
+        """Return how many rows are needed from each input at most, if `most` rows of the join are needed.
 
-        At most `most` rows of the join are needed.
+        None, as an argument or result, means any number.
         """
         return None
 

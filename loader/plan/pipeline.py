@@ -29,9 +29,12 @@ from .stages import Stage, column_span_length, span_length
 
 
 class PreviousShard(NamedTuple):
-    """The shard of a former run whose begun work must be finished: its identity, and its leaves and joins.
+    """The shard of a former run whose begun work must be finished.
 
-    A leaf is a source with its sampler.
+    Attributes:
+        whose: identity of the run and the shard, see `Leftover.whose`.
+        leaves: its leaves (sources with their samplers).
+        joins: its joins.
     """
 
     whose: tuple[Any, ...]
@@ -45,18 +48,28 @@ class Pipeline:
 
     A leaf is a source with its sampler; a stage is operations that run together in one task; a join
     makes one stream of rows of several parts.
+
+    Attributes:
+        leaves: the leaves, from which records come.
+        stages: the stages, each after its inputs.
+        joins: the joins, each after its inputs.
+        top: part whose rows are the elements. It ends with the last stage or join.
+        skips_errors: what to do with failing records: skip them, raise, or ask the user's function.
+        identity: identity of source and operations, because these may change while they work. None:
+            it is taken when the pipeline is made.
+        formers: shards of former runs that had begun work which is to be finished.
+        traced: True if rows of a `Pack` have the documents that they were made of, which needs
+            memory.
     """
 
-    leaves: tuple[Leaf, ...]  # where records come from
-    stages: tuple[Stage, ...]  # what is done to them, each after its inputs
-    joins: tuple[Join, ...]  # where rows of several of these come together, each after its inputs
-    top: Subtree  # what gives the elements: the last stage or join
-    skips_errors: Skips = False  # a record that fails is left out
-    # what identifies source and operations, taken when the pipeline was made, because what they load or remember while they
-    # work may change them. None: taken now.
+    leaves: tuple[Leaf, ...]
+    stages: tuple[Stage, ...]
+    joins: tuple[Join, ...]
+    top: Subtree
+    skips_errors: Skips = False
     identity: Identity | None = None
-    formers: tuple[PreviousShard, ...] = ()  # shards of former runs
-    traced: bool = False  # what comes out of a `Pack` tells what it was made of, at the cost of memory
+    formers: tuple[PreviousShard, ...] = ()
+    traced: bool = False
 
     def __post_init__(self) -> None:
         if self.identity is None:

@@ -188,7 +188,7 @@ def _positions_before(
 
 
 def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
-    """Return a position of a leaf from which on no shard has read anything, and every position is left to read.
+    """Return a position of a leaf from which on no shard has read anything: all positions from there are still to be read.
 
     With `of_shard`, it is the position after the last one that this shard has read; other shards
     may still have to read positions before it.

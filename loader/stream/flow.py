@@ -43,6 +43,16 @@ class RowStreams:
 
     With `planned`, groups of rows, and tasks of sources without random access, have the length from
     the plan, however long tasks take. All shards then find the same places by themselves.
+
+    Attributes:
+        pipeline: the pipeline.
+        start: cursor from which it is run.
+        executor: runs the tasks.
+        skipped: counts skipped records.
+        observer: gets the times of the work.
+        unread: ranges of local positions that are not read.
+        planned: True if groups and tasks have the length from the plan.
+        horizon: knows up to which position the order is decided; None if it does not change.
     """
 
     pipeline: Pipeline
@@ -52,7 +62,7 @@ class RowStreams:
     observer: Observer
     unread: Ranges = ()
     planned: bool = False
-    horizon: Horizon | None = None  # None: the order stays what it is
+    horizon: Horizon | None = None
 
     def __post_init__(self, start: Cursor) -> None:
         self._whole = self.pipeline.whole_from(start)

@@ -85,11 +85,19 @@ class JoinedRuns:
 
     At most `most()` rows are taken at a time, and only as many as come soon, so that the first row
     does not wait for others.
+
+    Attributes:
+        opens: for each input, the function that opens it from a cursor on.
+        cursors: for each input, the cursor to begin with.
+        starts: for each input, the cursor to use if the rule begins it anew.
+        rule: decides from which input the next row comes.
+        note: state of the rule.
+        most: function that returns the largest number of rows to take at a time.
     """
 
     opens: Sequence[Open]
     cursors: InitVar[Sequence[Cursor]]
-    starts: Sequence[Cursor]  # where inputs begin anew
+    starts: Sequence[Cursor]
     rule: JoinPolicy
     note: JoinState
     most: Callable[[], int]

@@ -21,7 +21,7 @@ from ..work.tasks import Block, Failure, SpanTask
 from .rows import Pull, Request, StreamEnd, span_request
 
 Results: TypeAlias = Pull[tuple[Request, Block]]
-"""Runs tasks, and returns their blocks (the rows of one task each) in order."""
+"""Supply of the blocks (the rows of one task each) that tasks return, each with its request, in order."""
 
 
 class Ordered:

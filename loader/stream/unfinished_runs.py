@@ -20,6 +20,14 @@ class UnfinishedRuns:
     """Rows of a part of the pipeline: of the leftovers `rests`, and then this shard's `own`, from `start` on.
 
     A leftover is the rest of a former shard's work.
+
+    Attributes:
+        pipeline: the pipeline.
+        part: part of the pipeline whose rows these are.
+        rests: the leftovers, in order.
+        start: cursor before this shard's own rows.
+        open: function that opens the rows of a leftover.
+        own: this shard's own rows.
     """
 
     pipeline: Pipeline

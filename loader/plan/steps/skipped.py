@@ -127,9 +127,11 @@ class SkippedSteps:
         return position + (step - known - count_of(self.absorbed, step) + count_of(self.absorbed, known)) * unit
 
     def positions(self, at: tuple[int, int], unit: int) -> Ranges:
-        """Return the local positions of the skipped steps after a step whose position is known.
+        """Return the ranges of local positions of the skipped steps after a known step.
 
-        The arguments are those of `position_of`.
+        Args:
+            at: local position and number of the known step.
+            unit: number of positions in a step.
         """
         return tuple(
             (self.position_of(max(start, at[1]), at, unit), self.position_of(stop, at, unit))

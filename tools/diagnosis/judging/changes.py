@@ -35,7 +35,10 @@ NOISE = 1.15
 
 # Measured by `benchmarks/cures.py`: its code and data are no longer in the caches.
 SMALL, COLD = 1 / 6, 1.6
-"""Work that is less than this share of a step may take up to this many times as long as it does without interruption."""
+"""Share and factor. If a step after a change takes less than this share of the present step, its work may be faster than measured.
+
+The factor is how much faster it may be, as work without interruptions is faster.
+"""
 
 DEFAULT_BUFFER = 500  # Records that are read ahead, unless somebody says otherwise
 
