@@ -70,7 +70,7 @@ class Uninterrupted:
 
     @property
     def holds(self) -> bool:
-        """True if an interrupt or an exception is being delayed."""
+        """Return True if an interrupt or an exception is being delayed."""
         return self.came or self._error is not None
 
     def __exit__(self, *_: object) -> None:

@@ -29,7 +29,7 @@ class StoredRows(Protocol):
 
     @property
     def lost(self) -> bool:
-        """True once the rows are gone for good, with the worker or machine that had them.
+        """Return True once the rows are gone for good, with the worker or machine that had them.
 
         Read on the consumer's thread: before each message that refers to the rows, and between two
         calls of `load`. Always False if rows outlive their worker. If it is True, the loop runs the

@@ -194,7 +194,7 @@ class Pipeline:
 
     @cached_property
     def aligned(self) -> bool:
-        """True if a span of positions is a batch: there is one stage, and each of its units gives exactly one row.
+        """Return True if a span of positions is a batch: there is one stage, and each of its units gives exactly one row.
 
         A stage is a group of operations that run together in one task. A span is a range of
         consecutive positions.

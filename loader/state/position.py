@@ -233,7 +233,7 @@ class StreamPositionAPI(Resumable):
 
     @property
     def ended(self) -> bool:
-        """True once `next` has reported the end of the stream."""
+        """Return True once `next` has reported the end of the stream."""
         return self._ended
 
     def __bool__(self) -> bool:

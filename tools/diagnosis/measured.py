@@ -237,7 +237,7 @@ class Measured:
 
     @property
     def reads_ahead(self) -> bool:
-        """True if records are read ahead while other records are processed."""
+        """Return True if records are read ahead while other records are processed."""
         return self.source.reads > 0 and not self.source.in_memory
 
     @property
@@ -257,7 +257,7 @@ class Measured:
 
     @property
     def reads_memory_slowly(self) -> bool:
-        """True if reading is slower than memory can be, because of the sampler or of mapped files."""
+        """Return True if reading is slower than memory can be, because of the sampler or of mapped files."""
         return self.source.in_memory and self.seconds_of("reading") > SLOW_MEMORY * self.records
 
     @property

@@ -35,9 +35,9 @@ NOISE = 1.15
 
 # Measured by `benchmarks/cures.py`: its code and data are no longer in the caches.
 SMALL, COLD = 1 / 6, 1.6
-"""Share and factor. If a step after a change takes less than this share of the present step, its work may be faster than measured.
+"""Share, and factor: a step that takes less than this share of the present one may be faster by up to this factor.
 
-The factor is how much faster it may be, as work without interruptions is faster.
+Work is measured while other work interrupts it, and is faster without interruptions.
 """
 
 DEFAULT_BUFFER = 500  # Records that are read ahead, unless somebody says otherwise
