@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoaderDescription:
-    """What a loader was made of."""
+    """The parts of a loader: its pipeline and options, the steps it skips, and what its executors found out."""
 
     pipeline: Pipeline
     execution: ExecutionOptions

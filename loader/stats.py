@@ -136,7 +136,10 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
-    """Return a line about the shares of the workers' time; no line if there are no workers."""
+    """Return a line about the shares of the workers' time, in a list; an empty list if there are no workers.
+
+    `ahead` is the mean number of finished tasks that wait to be used.
+    """
     if worker_count == 0:
         return []
     memory = f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""

@@ -249,7 +249,11 @@ def _content(leaf: Any) -> bytes:
 
 
 def _number(value: Any, structure: Structure, number: int) -> Any:
-    """Convert a Python number to an array. An int that does not fit is an error, as jax would wrap it."""
+    """Convert a Python number, which is leaf `number` of a batch, to an array.
+
+    Raises:
+        OverflowError: an int is too large for jax, which would otherwise wrap it.
+    """
     if isinstance(value, int):
         limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
         if not limits.min <= value <= limits.max:

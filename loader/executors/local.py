@@ -89,10 +89,7 @@ class InlineExecutor(Executor):
     def run_unit(
         self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
     ) -> Block | None:
-        """Make the element of one unit and append it to `made`, as `Worker.run_unit` does.
-
-        A unit is the group of inputs that make one output.
-        """
+        """Make the element of one unit (the inputs of one element), and append it to `made`; see `Worker.run_unit`."""
         if "jax.profiler" in sys.modules:
             with profiled("task"):
                 return self._worker.run_unit(task, ahead, made, units)

@@ -232,7 +232,7 @@ class Budget:
             self._stores[name] = size
 
     def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
-        """Note the number and bytes of the rows that a task made.
+        """Note that a task of a stage, with `inputs` inputs, made `rows` rows of `size` bytes together.
 
         The estimate rises at once to a heavier task, and falls slowly after lighter ones.
         """

@@ -93,10 +93,16 @@ class _Numbering:
     def _with_stages(
         self, part: Subtree | None, first: NodeCounts, size: NodeCounts, operations: Sequence[Operation]
     ) -> Subtree:
-        """Add the stages of operations on a part, and return the new part. `part=None` means the leaf added last.
+        """Add the stages of operations on a part of the pipeline, and return the part with these stages.
 
-        A leaf is a source with its sampler. A stage is a group of operations that run together in
-        one task.
+        A stage is a group of operations that run together in one task.
+
+        Args:
+            part: part whose rows are the inputs; None if the stages read the leaf (a source with
+                its sampler) that was added last.
+            first: numbers of the first leaf, stage and join of the new part.
+            size: numbers of leaves, stages and joins in it so far.
+            operations: operations, in order.
         """
         for run in runs_of(operations, bool(self._skips_errors)):
             if not run and part is not None:

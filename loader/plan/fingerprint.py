@@ -178,7 +178,7 @@ class Identity:
     def fingerprint(
         self, samplers: Sequence[VectorSampler], joins: Sequence[dict[str, Any]], operations: Sequence[Operation]
     ) -> Fingerprint:
-        """Return the fingerprint to save. Batch sizes are taken from the operations."""
+        """Return the fingerprint to save: of these samplers, joins and operations, and of the source."""
         joined = {"joins": list(joins)} if joins else {}
         return Fingerprint(
             version=VERSION,

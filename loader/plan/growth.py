@@ -104,7 +104,11 @@ def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
 
 
 def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSampler:
-    """Return a mix in which the orders of parts with generations are `ChangingSampler`s."""
+    """Return a mix in which the orders of parts with generations (versions of a source's files) can change.
+
+    Raises:
+        ValueError: the order of a part cannot change. With `by_hand`, such a part keeps its order.
+    """
     parts: dict[str, Any] = {}
     for name, part in mix.parts.items():
         try:

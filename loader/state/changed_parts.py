@@ -40,10 +40,13 @@ from .record_checks import (
 def with_parts(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of a mix, and its states in the form of parts with the present records.
+    """Adapt the pipeline and the states of a mix whose parts have other records than when the states were saved.
+
+    The arguments and the result are those of `migrate_records`.
 
     Raises:
-        CheckpointError: as in `migrate_records`.
+        CheckpointError: the records have changed in a way that cannot be resumed, see
+            `migrate_records`.
     """
     latest = max(states, key=changes_of)
     known = latest.fingerprint
@@ -92,7 +95,11 @@ def with_parts(
 
 
 def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, ChangingSampler]:
-    """Return the parts of a mix whose records may change or have changed, and that are otherwise the same."""
+    """Return the parts of a mix, by name, whose records may change or have changed, and that are otherwise the same.
+
+    `saved` is the fingerprint of the run's sampler. With `strict`, it is checked that not fewer
+    records are omitted than before.
+    """
     mix: Any = pipeline.leaf.sampler
     found = {}
     for name, part in mix.parts.items() if isinstance(saved, dict) and saved.get("kind") == "MixSampler" else ():
@@ -159,7 +166,10 @@ def place_in_mix(
 
 
 def check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> None:
-    """Check that records do not change inside something that is made of several rows, as its end is not known here.
+    """Check that records do not change while a state is inside something that is made of several rows.
+
+    The end of such a window or batch is not known here. Without `strict`, it is also checked that
+    no batch or window that was begun has another size.
 
     Raises:
         CheckpointError: a state is inside such a window or batch.

@@ -96,9 +96,9 @@ def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
 def _with_leaf(
     pipeline: Pipeline, states: Sequence[LoaderState], number: int, strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline and the states after adapting one leaf, whose order may differ from that of the run.
+    """Adapt leaf number `number` of a pipeline, and the states, if its order differs from that of the run.
 
-    A leaf is a source with its sampler.
+    Returns the pipeline and the states. A leaf is a source with its sampler.
     """
     leaf = pipeline.leaves[number]
     alone = _alone(pipeline, number)
@@ -179,7 +179,7 @@ def _histories(order: Any) -> list[Any]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that a leaf's order does not change in the middle of something that is made of several rows.
+    """Check that no state is inside something made of several rows, where the order of leaf `number` must not change.
 
     A leaf is a source with its sampler.
 

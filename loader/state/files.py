@@ -68,7 +68,7 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
 
 
 def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
-    """Restore from the file of this process, or from all files if it does not contain enough."""
+    """Restore from `own`, the file of this process; if all shards' states are needed, from all files in the folder."""
     try:
         iterator.set_state(from_bytes(own.read_bytes(), iterator), **as_said(strict))
     except OneShardError:

@@ -80,7 +80,10 @@ def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> t
 
 
 def _grown_mix(mix: MixSampler, saved: Any, change: OrderChangedError) -> MixSampler:
-    """Return a mix of which some parts have more records from a position on."""
+    """Return a mix in which some parts have more records from the position of a change on.
+
+    `saved` is the fingerprint of the run's mix.
+    """
     counts, parts = mix.going_on(saved, change.position, False).part_records(change.position), {}
     for name, found in change.news.items():
         part = mix.parts[name]
@@ -158,7 +161,10 @@ class Lookout:
         return True
 
     def _is_new(self, look: int, name: str, found: Decision) -> bool:
-        """Return True if what was found in a source changes the order."""
+        """Return True if the decision that was found for a source (by its name) at a check changes the order.
+
+        `look` is the position of the check.
+        """
         order, index = self._orders[name], self._looks.index(name, look)
         if index == 0 and not order.changes:
             return found.generation != order.generation

@@ -117,7 +117,14 @@ def _records_in(place: tuple[Rows, int]) -> tuple[list[int], list[int]]:
 
 
 def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
-    """Return the cursor (place in the stream) after the group of inputs of which some results were delivered."""
+    """Return the cursor (place in the stream) after the group of inputs of which some results were delivered.
+
+    Args:
+        former: pipeline of the shard that had begun the group.
+        part: part of the pipeline that ends with the stage of the group.
+        cursor: cursor of this part, inside the group.
+        run: function that runs a pipeline, to find the end of a group of rows.
+    """
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
     if stage.leaf is not None:
@@ -129,7 +136,10 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 
 
 def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterator[tuple[Rows, int]]:
-    """Yield the rows and the index of each element that is left of a window of rows."""
+    """Run a part of a pipeline to the end of the window that its cursor is inside.
+
+    Yields the rows that have each element, and the element's index in these.
+    """
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
             yield rows, row
@@ -138,7 +148,13 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
-    """Return the pipeline that continues with what former runs left of each leaf (a source with its sampler)."""
+    """Return the pipeline, on a shard, that reads what former runs left of each leaf (a source with its sampler).
+
+    `lineages` are the histories of these runs, one for each leaf.
+
+    Raises:
+        CheckpointError: there are not as many histories as leaves.
+    """
     if len(lineages) != len(pipeline.leaves):
         raise CheckpointError(
             f"the state is of a pipeline with {len(lineages)} sources; this one has {len(pipeline.leaves)}."
@@ -168,7 +184,7 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """Return True if a place is after the end of the pipeline, or does not fit it.
+    """Return True if a cursor (place in the stream) is after the end of a part of the pipeline, or does not fit it.
 
     With `drop_remainder`, a place one position after the end is allowed, because earlier versions
     wrote it.

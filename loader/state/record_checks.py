@@ -79,6 +79,9 @@ def retold(states: Sequence[LoaderState], known: Fingerprint, now: Fingerprint) 
 def check_omitted(before: str, now: str, whose: str = "") -> None:
     """Check that not fewer records are omitted than before, as happens if a program forgot them.
 
+    `before` and `now` are digests of the omitted records, which contain their number; `whose` is
+    text about the part of a mix for the message.
+
     Raises:
         CheckpointError: fewer, or the same number of other records, are omitted.
     """
@@ -172,7 +175,14 @@ def check_unread(
 def _positions_before(
     position: int, cursor: Cursor, shard: tuple[int, int], lineage: ReshardHistory
 ) -> NDArray[np.int64]:
-    """Return the global positions before `position` that a shard has not read yet."""
+    """Return the global positions before `position` that a shard has not read yet.
+
+    Args:
+        position: a global position.
+        cursor: place of the shard.
+        shard: index of the shard, and the number of shards.
+        lineage: history of former runs on other numbers of shards.
+    """
     index, count = shard
     dense, offset = lineage.dense_from
     stop = max(dense, position - offset)

@@ -138,7 +138,13 @@ MOST_WEIGHTS = 5  # lines of an error
 
 
 def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
-    """Return the error about two different pipelines. Several changed weights of a mix get a line each."""
+    """Return the message that a state is of another pipeline. Several changed weights of a mix get a line each.
+
+    Args:
+        what: beginning of the sentence.
+        changed: descriptions of the differences.
+        remedy: what to do, as the end of the sentence.
+    """
     weights = [line for line in changed if line.startswith(WEIGHT)]
     if len(weights) < 2:
         return f"{what} to another pipeline ({first_few(changed)}); {remedy}."
@@ -244,6 +250,14 @@ def _dealt_after(
     skipped: SkippedSteps,
 ) -> ReshardHistory:
     """Return the history after a run with planned batches, as the order of the batches computes it.
+
+    Args:
+        leaf: leaf (source with its sampler) whose batches are planned.
+        before: history before the run.
+        states: states of all shards of the run.
+        cursors: their cursors (places in the stream).
+        number: number of the leaf.
+        skipped: steps that the run skips.
 
     Raises:
         CheckpointError: steps are still to be skipped, or a batch is being split into its elements.

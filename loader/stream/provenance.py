@@ -188,7 +188,14 @@ class Provenance:
         return np.full(len(places), -1)
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
-        """Return the inputs in rows of a `Pack`, with their segments, or in batches of a `BudgetBatch`."""
+        """Return the table of the inputs in rows of a `Pack`, with their segments, or in batches of a `BudgetBatch`.
+
+        Args:
+            rows: numbers of the rows or batches.
+            firsts: for each, the number of the first input of its window.
+            packed: for each row of the block, the documents of its window and the row's number
+                there.
+        """
         pack: Any
         number, pack = next(
             (number, one)

@@ -241,9 +241,14 @@ class Request:
 def span_request(
     task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = (), left: int = 0
 ) -> Request:
-    """Return a request for a span of a leaf. `before` and `after` are the states of joins in the cursors around it.
+    """Return a request for a span (consecutive positions) of a leaf (a source with its sampler).
 
-    A leaf is a source with its sampler. A span is a range of consecutive positions.
+    Args:
+        task: task that reads the span.
+        stage: stage (operations that run in one task) that reads it.
+        before: states of joins in the cursor before the span.
+        after: states of joins in the cursor after the span.
+        left: number of later tasks that continue with the same unit (the inputs of one output).
     """
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
     return Request(task, Provenance(stage, start, stop, task.leaf), pieces_left=left)

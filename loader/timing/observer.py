@@ -91,7 +91,16 @@ class Ledger:
         self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
 
     def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
-        """Write a row in place of the oldest one."""
+        """Write the row of a task, in place of the oldest row.
+
+        Args:
+            block: number of the block (the rows of the task).
+            stage: number of the stage.
+            start: first position; for a task about rows, 0.
+            stop: end of the positions; for a task about rows, the number of rows.
+            times: times that the worker measured.
+            moments: times at which the task was submitted, asked for and received.
+        """
         worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _, read_bytes = times
         at = self.count % KEPT * _ROW.size
         ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks, read_bytes

@@ -24,7 +24,7 @@ class Notices:
         self.new: list[tuple[str, str, type[Warning]]] = []
 
     def tell(self, name: str, text: str, category: type[Warning] = PromotionWarning) -> None:
-        """Add a warning about a source or an operation, unless this name was warned of before."""
+        """Add a warning, `text`, about a source or an operation, unless this name was warned of before."""
         if name not in self._names:
             self._names.add(name)
             self.new.append((name, text, category))

@@ -101,7 +101,15 @@ class Stopwatch:
     def end(
         self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
     ) -> TaskTimes:
-        """Return the times of the task, which has become `block`. `batches` is True if its rows are batches."""
+        """Return the times of the task.
+
+        Args:
+            block: block (the rows of one task) that the task returned.
+            inputs: number of its positions or rows.
+            batches: True if the rows of the block are batches.
+            reading: seconds of reading.
+            look: times of its operations; None if they were not timed.
+        """
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
         ended, began, tasks = perf_counter(), self._began, self.every

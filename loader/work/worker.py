@@ -187,7 +187,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Run a task again if it imported torch, so that torch's random numbers are the same in every process."""
+        """Run a task again after it imported torch, so that torch's random numbers are the same in every process."""
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block

@@ -117,9 +117,13 @@ def _of_one_order(
 
 
 def _order(pipeline: Pipeline | None, history: History, pipelines: Sequence[Pipeline | None]) -> Order | None:
-    """Return the order of one side; None if it is unknown.
+    """Return the order of one of two streams; None if it is unknown.
 
-    For a checkpoint, it is the order of the other side's sampler, with the checkpoint's changes.
+    Args:
+        pipeline: pipeline of this stream; None if only a checkpoint is known. Then it is the order
+            of the other stream's sampler, with the changes of the checkpoint.
+        history: changes of this stream's records.
+        pipelines: pipelines of both streams.
     """
     if pipeline is not None:
         return Order.of_sampler(pipeline.leaf.sampler.with_shard_options(NoSharding()))

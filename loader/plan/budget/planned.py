@@ -130,7 +130,13 @@ def _bytes_of(lengths: Ints) -> Any:
 
 
 def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: Sequence[Operation]) -> Ints | None:
-    """Return the lengths of a source's records by key; None if they are unknown."""
+    """Return the lengths, by key, of a source's records that are to be batched; None if they are unknown.
+
+    `before` are the operations before the batches.
+
+    Raises:
+        LengthsError: the lengths of the `BudgetBatch` do not fit the records that it gets.
+    """
     if operation.lengths is None:
         own = None if before or isinstance(sampler, MixSampler) else getattr(source, "lengths", None)
         return None if own is None else whole_lengths(own, len(source))

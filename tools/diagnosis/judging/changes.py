@@ -92,7 +92,10 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
 
 
 def effect(measured: Measured, what: str, seconds: float) -> str:
-    """Describe the effect of a change as the end of a sentence, such as "4 workers would hide it"."""
+    """Describe the effect of a change as the end of a sentence, such as "4 workers would hide it".
+
+    `what` is the change ("4 workers"), and `seconds` is the duration of a step after it.
+    """
     does = "hide it" if _hides(measured, seconds) else f"give {measured.elapsed / seconds:.1f} times the batches"
     return f"{what} would {does}"
 

@@ -133,9 +133,10 @@ def under_way(measured: Measured) -> float:
 
 
 def reading_seconds(measured: Measured, workers: int, reads: int | None = None) -> float:
-    """Compute the seconds in which a step's records can be read.
+    """Compute the seconds in which the records of a step can be read, with this number of workers.
 
-    Returns 0 without reading ahead, because reading then counts as work.
+    `reads` is the number of concurrent reads in each place; None means the present number. Returns
+    0 without reading ahead, because reading then counts as work.
     """
     if not measured.reads_ahead and not reads:
         return 0.0
