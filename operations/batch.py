@@ -2,9 +2,8 @@
 
 Elements must have equal structures and shapes. The batch is a tree of arrays with a new leading axis.
 
-Batching is incremental: the first element fixes the layout. Elements are copied into the batch's memory while they are still
-in the caches, a few at a time if they are small, and then dropped. Collecting all elements and stacking them at the end would
-touch twice the memory, and cold.
+The first element determines the dtype and shape of each array. Elements are copied into the batch as
+they come, a few at a time if they are small.
 """
 
 from __future__ import annotations
@@ -29,21 +28,22 @@ BatchFunction = Callable[[Sequence[Element]], Element]
 class Batch(Operation):
     """Combine `batch_size` consecutive elements into one.
 
-    Arrays and numbers are stacked into one array per leaf, of shape `[batch_size, *shape]`, with the dtype of `np.stack`. If
-    numbers of several dtypes are combined, a `PromotionWarning` says so, once for each leaf. Strings, bytes and other objects
-    become an array of dtype object. Dicts, tuples and lists of arrays are trees, whose leaves are stacked one by one. A list
-    of numbers is refused, because it may be meant as an array: convert it to an array, or to a tuple.
+    For each leaf, arrays and numbers are stacked into one array of shape `[batch_size, *shape]`, with the dtype of
+    `np.stack`. If numbers of a leaf have different dtypes, there is one `PromotionWarning` for that leaf. Strings, bytes and
+    other objects become an array of dtype object. Dicts, tuples and lists of arrays are trees, whose leaves are stacked one by
+    one. A list of numbers is an error, because it may be meant as an array: convert it to an array, or to a tuple.
 
     Args:
         batch_size: number of elements, at least 1.
-        drop_remainder: False (default): the last batch may be shorter. True: drop it; an error if no batch would be left.
-        batch_fn: function that makes the batch from the list of its elements, instead of stacking; see `pad_batch`.
+        drop_remainder: False (default): the last batch may be shorter. True: a shorter last batch is dropped; if then no
+            batch is left, that is an error.
+        batch_fn: function that takes the list of elements and returns the batch, instead of stacking; see `pad_batch`.
 
     Raises:
         ValueError: `batch_size` is not positive.
-        BatchError: while batching, if two elements differ in structure or in the shape of a leaf, or one has a number where
-            the other has a string or object; or if a leaf is a masked array.
-        NoElementError: an element is None.
+        BatchError: while batching, if two elements differ in structure or in the shape of a leaf; if a leaf is a number in
+            one element and a string or object in another; or if a leaf is a masked array.
+        NoElementError: while batching, if an element is None.
 
     >>> from headrace import load
     >>> [batch.tolist() for batch in load(range(5), batch_size=2, num_epochs=1)]
@@ -65,26 +65,26 @@ class Batch(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """The batch size."""
+        """Number of elements in a batch."""
         return self.batch_size
 
     @property
     def drops_remainder(self) -> bool:  # type: ignore[override]
-        """The argument `drop_remainder`."""
+        """True if a shorter last batch is dropped."""
         return bool(self.drop_remainder)
 
     @property
     def only_stacks(self) -> bool:  # type: ignore[override]
-        """True without a `batch_fn`."""
+        """True if there is no `batch_fn`, so elements are only stacked."""
         return (type(self) is Batch or self.lists_are_trees) and self.batch_fn is None
 
     @property
     def user_function(self) -> BatchFunction | None:
-        """The `batch_fn`."""
+        """The `batch_fn`, or None."""
         return self.batch_fn
 
     def taking(self, count: int) -> Batch:
-        """Return the same operation with another batch size."""
+        """Return a copy with another batch size."""
         other = copy.copy(self)
         other.batch_size = whole_number("batch_size", count, 1, None, "a positive int")
         return other
@@ -94,7 +94,7 @@ class Batch(Operation):
         return f"Batch({self.batch_size}{rest})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters but the size, because a stream may resume with another size."""
+        """Return all parameters except the batch size: a checkpoint may be restored with another batch size."""
         return {name: value for name, value in vars(self).items() if name != "batch_size"}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -106,7 +106,7 @@ class Batch(Operation):
 
 
 def _check_called(batch_fn: Any) -> None:
-    """Raise TypeError for a function that makes batch functions, passed where a batch function is expected."""
+    """Raise TypeError if `batch_fn` is `pad_batch` or `batch_and_pad` itself, which must be called first."""
     for maker, arguments in ((pad_batch, ""), (batch_and_pad, "batch_size=…")):
         if batch_fn is maker:
             name = maker.__name__
@@ -114,15 +114,15 @@ def _check_called(batch_fn: Any) -> None:
 
 
 class BatchStep:
-    """Step that fills batches, and pushes each when it is full.
+    """Step that fills batches, and pushes each full batch to the next step.
 
-    Elements wait until there are `_limit` of them, and are then copied together.
+    Elements are collected until there are `_limit` of them, and then copied together.
 
     Args:
         batch: the operation.
-        then: the step to push batches to.
-        context: context of the chain. A batch has the place of its first element.
-        number: number of the operation.
+        then: next step, to which batches are pushed.
+        context: context of the chain. A batch gets the place (seed, position, row) of its first element.
+        number: number of the operation in the pipeline.
     """
 
     __slots__ = ("_context", "_count", "_drops", "_first", "_limit", "_number", "_rows", "_size", "_then", "_waiting")
@@ -133,6 +133,7 @@ class BatchStep:
         self._then, self._context, self._number = then, context, number
         plain = Stack(size, context.allocate, context.tell, batch.lists_are_trees)
         self._rows = plain if batch_fn is None else Gather(size, batch_fn, context.tell)
+        # Collecting all elements and stacking them at the end would touch twice the memory, outside the caches.
         self._waiting: list[Element] = []
         self._first = (0, 0, 0)
         self._begin_anew()
@@ -142,14 +143,14 @@ class BatchStep:
         self._limit = 1  # the first row is copied at once: only now is its place known
 
     def push(self, element: Element) -> None:
-        """Take one element, whose place is in the context."""
+        """Add one element to the batch. Its place (seed, position, row) is in the context."""
         waiting = self._waiting
         waiting.append(element)
         if len(waiting) == self._limit:
             self._copy()
 
     def take_all(self, elements: Iterator[Element]) -> None:
-        """Take all elements of an iterator, whatever their places."""
+        """Add all elements of an iterator. Their places are not used, except the one in the context."""
         more = True
         while more:  # no longer: a function that raised StopIteration would be called again
             if not self._count and not self._waiting:
@@ -158,7 +159,7 @@ class BatchStep:
             more = self._take_large(elements) if alone else self._take_together(elements)
 
     def _take_large(self, elements: Iterator[Element]) -> bool:
-        """Take elements that are too large to wait for others. Returns True if there may be more."""
+        """Copy elements one by one, because they are large. Return True if the iterator may have more."""
         for element in elements:
             self._waiting.append(element)
             del element  # so that the next one can have its memory, which is in the caches
@@ -176,7 +177,10 @@ class BatchStep:
         return more
 
     def look(self) -> None:
-        """Copy the waiting elements after a failure elsewhere, so that an error of an earlier element is raised first."""
+        """Copy the collected elements after another step failed.
+
+        If one of them cannot be stacked, its error is raised first, because it comes earlier in the stream.
+        """
         if self._waiting:
             self._copy()
 
@@ -212,7 +216,7 @@ class BatchStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the last batch, unless it is empty or dropped."""
+        """Push the last batch, unless it is empty or must be dropped."""
         if self._waiting:
             self._copy()
         if self._count and not self._drops:
@@ -221,12 +225,12 @@ class BatchStep:
 
 
 class Gather:
-    """Collector of elements for a user's `batch_fn`. Attributes as of `Stack`."""
+    """Collector of elements for a user's `batch_fn`, with the interface of `Stack`."""
 
     row = 0
 
     def resize(self, size: int) -> None:
-        """Expect batches of this number of rows."""
+        """Set the number of rows of the following batches."""
         self.size = size
 
     def __init__(self, size: int, batch_fn: BatchFunction, tell: Tell) -> None:
@@ -235,31 +239,36 @@ class Gather:
         self._elements: list[Element] = []
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
-        """Put elements at `row` and the following rows. Rows come in order."""
+        """Add elements as `row` and the following rows. Row 0 begins a new batch."""
         if row == 0:
             self._elements = []
         self._elements.extend(elements)
 
     def finish(self, rows: int) -> Element:
-        """Return the batch."""
+        """Return the result of `batch_fn` for the collected elements."""
         elements, self._elements = self._elements, []
         with telling(self._tell):
             return self._batch_fn(elements)
 
 
 class BatchMethods(ChainMethods[ChainT]):
-    """Method of a dataset for this operation."""
+    """Dataset method `batch`."""
 
     batch_class: ClassVar[type[Batch]] = Batch
 
     def batch(self, batch_size: int, *, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> ChainT:
         """Combine consecutive elements into batches, as `Batch` does.
 
-        Each epoch of a `MapDataset` has its own batches, unless `repeat` comes before.
+        Batches of a `MapDataset` do not contain elements of two epochs, unless `repeat` comes before `batch`.
+
+        Args:
+            batch_size: number of elements, at least 1.
+            drop_remainder: True: a shorter last batch is dropped. Default False.
+            batch_fn: function that takes the list of elements and returns the batch. Default: stack them.
 
         Raises:
-            ValueError: the dataset is a `MapDataset`, and a filter or flat map comes before, so that an index does not tell
-                which elements are in a batch.
+            ValueError: the dataset is a `MapDataset` with a filter or flat map before, so that the elements of batch k are
+                unknown without reading all before it.
 
         >>> from headrace import MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]

@@ -1,7 +1,7 @@
-"""BudgetBatch: batches of records of similar length, in a few shapes, each within a budget of tokens.
+"""BudgetBatch: batches of records of similar length, in a few shapes, with at most `max_tokens` tokens each.
 
-If lengths are known before reading, the loader plans the batches (`loader/plan/budget/`), and this operation only makes their
-arrays. Otherwise it works on windows of a stream, as `Pack` does.
+If lengths are known before reading, the loader plans the batches (`loader/plan/budget/`), and this
+operation only makes their arrays. Otherwise it batches windows (consecutive records) of a stream.
 """
 
 from __future__ import annotations
@@ -27,40 +27,42 @@ STREAM_WINDOW = 4096
 
 
 class BudgetBatch(Operation):
-    """Batches of records of similar length, with a padded size of at most `max_tokens`, in a few shapes.
+    """Batches of records of similar length, in a few shapes. Rows times padded length is at most `max_tokens`.
 
-    Records are dicts of arrays, whose first axes count tokens and may differ. The length of a record is that of its longest
-    array. A record that is a single array is batched as `{"tokens": array}`. A batch is a dict:
+    Records are dicts of arrays whose first axes count tokens and may differ in length. The length of a record is that of its
+    longest array. A record that is a single array is batched as `{"tokens": array}`. A batch is a dict:
 
     * for each leaf an array `[rows, length, …]`, padded at the end; `rows · length` is at most `max_tokens`;
     * `lengths`, `int32[rows]`: length of each record; 0 for a row without a record;
     * `mask`, `bool[rows, length]`: True where there is a token.
 
-    Each length of `pad_to` has one number of rows. So a jitted step compiles at most `len(pad_to)` times. Batches come in
-    random order, and so do records of similar length.
+    All batches with the same padded length have the same number of rows. So a jitted step compiles at most `len(pad_to)`
+    times. Batches are in random order, and so are records of similar length.
 
-    With known lengths, from the source or from `lengths=`, batches are planned before anything is read. Then `len(loader)` and
-    `records_at` work, and all shards have the same number of batches, with the same shape at each step. All epochs have the
-    same plan with other records. Without known lengths, batches are made of windows of the stream, on one shard only.
+    If lengths are known, from the source or from `lengths=`, batches are planned before anything is read. Then `len(loader)`
+    and `records_at` work, and all shards have the same number of batches, with the same shape at each step. The plan is the
+    same in all epochs, with other records. If lengths are unknown, batches are made of windows (consecutive records) of the
+    stream, on one shard only.
 
     Args:
-        max_tokens: maximum of rows times padded length of a batch, per shard.
-        pad_to: padded lengths, such as `(128, 256, 512)`; or how many (default 8), which are then chosen for the least padding.
-            The choice needs known lengths.
-        max_records: maximum number of rows. None (default): any.
+        max_tokens: maximum of rows times padded length in a batch, per shard.
+        pad_to: padded lengths, such as `(128, 256, 512)`; or their number (default 8): then the lengths with the least
+            padding are chosen, which needs known lengths.
+        max_records: maximum number of rows. None (default): no limit.
         multiple_of: the number of rows is a multiple of this (default 1), such as the number of local devices.
-        window: number of records that are batched together. None (default): those of an epoch if lengths are known, else
-            4,096. A larger window leaves less padding.
+        window: number of records that are batched together. None (default): all records of an epoch if lengths are known,
+            otherwise 4,096. A larger window needs less padding.
         lengths: lengths of the records, in the order of the source: an array, the name of a field, or a function of a record,
-            which is called for every record. None (default): the lengths that the source tells, if no operation comes before.
-        too_long: how to treat a record longer than all of `pad_to`: "error" (default) raises, "drop" drops it, "truncate" cuts
-            it.
+            which is called for every record. None (default): the source's own lengths, if no operation comes before.
+        too_long: what happens to a record that is longer than all of `pad_to`: "error" (default) raises, "drop" drops the
+            record, "truncate" cuts it.
         pad_value: padding (default 0); a number, or a dict by leaf.
-        meta_features: keys of arrays that are not tokens, and are stacked unchanged. Numbers and text always are.
-        seed: seed of the random orders. None (default): that of the sampler or the dataset.
+        meta_features: keys of arrays that do not consist of tokens, and are stacked without padding. Numbers and texts are
+            always stacked in this way.
+        seed: seed of the random orders. None (default): the seed of the sampler or the dataset.
 
     Raises:
-        TypeError, ValueError: an argument has a wrong type or is out of range; a length of `pad_to` exceeds the budget.
+        TypeError, ValueError: an argument has a wrong type or is out of range; a length of `pad_to` exceeds `max_tokens`.
         LengthsError: a record is too long, or longer than its known length; or lengths are needed and unknown.
         BatchError: while batching, if records differ in structure.
 
@@ -116,7 +118,7 @@ class BudgetBatch(Operation):
         return self.window or STREAM_WINDOW
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> BudgetBatch:
-        """Return the same operation with a seed of its own; 0 if none was set."""
+        """Return a copy with its own seed, from `seed_for`; 0 if neither it nor the chain has a seed."""
         other = copy.copy(self)
         try:
             other.seed = seed_for("budget_batch", self.seed)
@@ -128,11 +130,14 @@ class BudgetBatch(Operation):
         return f"BudgetBatch({self.max_tokens}, pad_to={short_repr(self.pad_to)})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters but the window, which a state stores separately."""
+        """Return all parameters except the window, which a checkpoint stores separately."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def windows(self, lengths: Ints) -> BudgetWindows:
-        """Plan the batches of records with these lengths.
+        """Return the plan of batches for records with these lengths.
+
+        Args:
+            lengths: `int64[records]`.
 
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
@@ -148,7 +153,7 @@ class BudgetBatch(Operation):
         return BudgetWindows(self.fitted(lengths, shapes), shapes, self.window or max(len(lengths), 1))
 
     def fitted(self, lengths: Ints, shapes: BatchShapes) -> Ints:
-        """Return the lengths that records have in batches.
+        """Return the lengths that records have in batches, `int64[records]`; cut if `too_long` is "truncate".
 
         Raises:
             LengthsError: a record is too long, and `too_long` is "error".
@@ -176,7 +181,7 @@ class BudgetBatch(Operation):
 
 
 def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
-    """Check the argument `pad_to`."""
+    """Return the argument `pad_to` after a check: a number of lengths, or sorted lengths."""
     if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
         if not pad_to:
             raise ValueError("pad_to=() has no length; pass those to pad to, (128, 256, 512), or their number.")
@@ -185,14 +190,15 @@ def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
 
 
 class BudgetStep:
-    """Step that collects records until a window is full, and pushes its batches.
+    """Step that collects records until a window is full, and pushes its batches to the next step.
 
     Args:
         operation: the operation.
         shapes: shapes of the batches.
-        then: the step to push batches to.
-        context: context of the chain. A batch has the place of the first record of its window, as a child of it.
-        number: number of the operation.
+        then: next step, to which batches are pushed.
+        context: context of the chain. The place of a batch is derived from the place (seed, position, row) of the first
+            record in its window.
+        number: number of the operation in the pipeline.
     """
 
     def __init__(self, operation: BudgetBatch, shapes: BatchShapes, then: Step, context: Context, number: int) -> None:
@@ -203,7 +209,7 @@ class BudgetStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Take one record, whose place is in the context."""
+        """Add one record to the window. Its place (seed, position, row) is in the context."""
         if not self._waiting:
             self._first = self._context.seed, self._context.position, self._context.row
         self._waiting.append(element)
@@ -211,7 +217,7 @@ class BudgetStep:
             self.finish()
 
     def finish(self) -> None:
-        """Push the batches of a last, shorter window."""
+        """Push the batches of the collected records, also if the window is not full."""
         if not self._waiting:
             return
         context, records = self._context, self._waiting
@@ -235,7 +241,7 @@ class BudgetStep:
         context.seed, context.position, context.row = last
 
     def _batches(self, records: Sequence[Element]) -> list[tuple[list[int], int]]:
-        """Return for each batch the places of its records in the window, and the number of its shape."""
+        """Return, for each batch, the numbers of its records in the window, and the number of its shape."""
         own, (seed, position, row) = self._operation.seed, self._first
         lengths = self._operation.fitted(self._operation.padding.lengths_of(records), self._shapes)
         windows = BudgetWindows(lengths, self._shapes, len(records))
@@ -258,15 +264,15 @@ class BudgetStep:
 
 
 class BudgetBatchMethods(ChainMethods[ChainT]):
-    """Method of a dataset for this operation."""
+    """Dataset method `budget_batch`."""
 
     def budget_batch(self, max_tokens: int, **settings: Any) -> ChainT:
         """Batch records of similar length within a budget of tokens, in a few shapes, as `BudgetBatch` does.
 
-        Batches of a `MapDataset` are planned from the lengths of its elements: those that its source tells, if only their order
-        was changed, or `lengths=`: an array with one length for each element, or a function of an element. Then all shards have
-        the same number of batches, with the same shape at each step. `repeat` after it makes new batches in each epoch. Batches
-        of a stream are made of windows, on one shard only.
+        Batches of a `MapDataset` are planned from the lengths of its elements. They come from the source, if only the order
+        of records was changed, or from `lengths=`: an array with one length for each element, or a function of an
+        element. Then all shards have the same number of batches, with the same shape at each step. If `repeat` comes
+        after it, each epoch has new batches. Batches of a stream are made of windows (consecutive records), on one shard only.
 
         Args:
             max_tokens: as in `BudgetBatch`.

@@ -1,7 +1,8 @@
-"""Base of `MapDataset` and `IterDataset`, as far as operations need it to add methods.
+"""Base class of `MapDataset` and `IterDataset`, with what operations need to add methods to them.
 
-The module of an operation defines its dataset methods in a class derived from `ChainMethods`, which is a base of both datasets.
-An operation of another package is found by its entry point when a missing method is requested.
+The module of an operation defines its dataset methods in a class derived from `ChainMethods`, which
+is a base of both datasets. An operation of another package is found by its entry point when a
+dataset method of its name is requested.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from .function import METHODS, is_transform_class
 from .protocol import Operation
 
 ChainT = TypeVar("ChainT")
-"""Dataset that a method returns."""
+"""Type of the dataset that a method returns."""
 
 GROUP = "headrace.operations"
 """Entry point group for operations of other packages."""
 
 
 class ChainMethods(Generic[ChainT]):
-    """Base of datasets: methods that return the dataset with an operation added, or with a function applied."""
+    """Base class of datasets. Its methods return a dataset with one more operation."""
 
     @abstractmethod
     def _then(self, operation: Operation) -> ChainT:
-        """Return the dataset with an operation that already has its seed."""
+        """Return the dataset with an operation added. The operation already has its seed."""
 
     @abstractmethod
     def _seed_for(self, method: str, seed: int | None) -> int:
-        """See `SeedFor`."""
+        """Return a seed for a method of this name; see `SeedFor`."""
 
     @property
     @abstractmethod
     def _operation_count(self) -> int:
-        """Number of operations that an element has passed through."""
+        """Number of operations in the chain so far."""
 
     def then(self, operation: Operation) -> ChainT:
-        """Return the dataset with an operation after it, applied by its method, such as `map`, if it has one.
+        """Return the dataset with an operation added.
 
         >>> from headrace import Filter, MapDataset
         >>> list(MapDataset.range(4).then(Filter(lambda x: x % 2)))
@@ -49,7 +50,12 @@ class ChainMethods(Generic[ChainT]):
         return self._then(operation.with_chain_seed(self._seed_for, self._operation_count))
 
     def apply(self, transformations: Any) -> ChainT:
-        """Return the dataset after a transform or a list of transforms: `map` for a `MapTransform`, and so on.
+        """Return the dataset with a transform, or a list of transforms, added.
+
+        A `MapTransform` or a function is added by `map`, a `Filter` by `filter`, and so on.
+
+        Raises:
+            TypeError: an item is not a transform.
 
         >>> from headrace import Batch, MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(4).apply([lambda x: x + 1, Batch(2)])]
@@ -87,7 +93,7 @@ def _as_method(dataset: Any, operation: Callable[..., Operation]) -> Callable[..
 
 
 def _call_for(transform: Any) -> Callable[[Any], Any]:
-    """Return the dataset call that applies a transform.
+    """Return a function that takes a dataset and returns it with a transform added.
 
     Raises:
         TypeError: `transform` is not a transform.

@@ -1,7 +1,8 @@
 """Column: one leaf of a batch, into which the leaves of elements are copied.
 
-Leaves that are just like the first one are copied many at a time, by one NumPy call. All others are copied one by one. If
-numbers have several dtypes, the column gets their common dtype, as `np.stack` does, and reports it.
+Leaves with the type, shape and dtype of the first one are copied many at a time, by one NumPy call.
+All others are copied one by one. If numbers have several dtypes, the column gets their common
+dtype, as `np.stack` does, and reports it.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from .protocol import ArraySpec, Tell
 PYTHON_NUMBERS = (bool, int, float, complex)
 TEXTS = (str, bytes)
 NUMBERS = "biufc"
-"""Kinds of dtypes whose mixture is reported to the user."""
+"""Kinds of NumPy dtypes that are numbers. Batches with several of these dtypes are reported to the user."""
 
 UNMADE = (GeneratorType, CoroutineType, AsyncGeneratorType)
-"""Values without content yet: the result of a function with `yield`, or of an `async` function."""
+"""Types of values that have no content yet: results of a function with `yield`, or of an `async` function."""
 
 _dtype_of = attrgetter("dtype")
 
 
 class Column:
-    """One leaf of the batch.
+    """One leaf of a batch.
 
     Args:
         name: name of the leaf.
         size: number of rows.
-        example: the leaf of the first element.
-        tell: function that reports to the user.
+        example: the leaf in the first element.
+        tell: function that reports a message about the leaf to the user.
 
     Raises:
         BatchError: the example cannot be stacked.
@@ -71,7 +72,7 @@ class Column:
         return self._type in PYTHON_NUMBERS and (self._type is not int or self.spec.dtype == np.int64)
 
     def fits(self, leaf: Any) -> bool:
-        """Return True if a batch whose first leaf is `leaf` would get the same column."""
+        """Return True if a batch with `leaf` in its first element would have the same dtype and shape here."""
         alike = self.many_at_once and self._is_like(leaf) and np.shape(leaf) == self._shape
         return bool(alike and (self._type is not int or np.asarray(leaf).dtype == self.spec.dtype))
 
@@ -79,13 +80,16 @@ class Column:
         return type(leaf) is self._type and (self._type_tells or bool(leaf.dtype == self._dtype))
 
     def begin(self, array: NDArray[Any]) -> None:
-        """Fill this array from now on."""
+        """Use `array` as the memory of the column from now on."""
         self.array = array
         if self._joins:
             self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])
 
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
-        """Copy leaves into consecutive rows if all have the first one's type, shape and dtype. Returns True if so."""
+        """Copy leaves into consecutive rows if all have the type, shape and dtype of the first one.
+
+        Return True if they were copied. Otherwise some rows may be overwritten; copy each leaf by `put`.
+        """
         if not self.many_at_once or self.array.dtype != self.spec.dtype:  # it was widened: each row may widen it again
             return False
         count = len(leaves)
@@ -104,7 +108,7 @@ class Column:
         return True
 
     def put_one(self, row: int, leaf: Any) -> bool:
-        """Copy a leaf into a row if it has the first one's type, shape and dtype. Returns True if it was copied."""
+        """Copy a leaf into a row if it has the type, shape and dtype of the first one. Return True if it was copied."""
         if not self.many_at_once or self.array.dtype != self.spec.dtype:
             return False
         try:
@@ -124,10 +128,10 @@ class Column:
         return True
 
     def put(self, row: int, leaf: Any) -> None:
-        """Copy a leaf of the same shape into a row, whatever its type or dtype.
+        """Copy a leaf into a row, whatever its type or dtype. The column may get a wider dtype.
 
         Raises:
-            BatchError: the leaf has another shape, or a dtype that has no common dtype with the others.
+            BatchError: the leaf has another shape, or its dtype and that of the others have no common dtype.
         """
         array = as_array(leaf, self.name)
         if array.shape != self._shape:
@@ -137,11 +141,20 @@ class Column:
         self.array[row] = array[()]  # of a 0-d array of dtype object, the object
 
     def _mixes(self, leaf: Any) -> bool:
-        """Return True if the leaf would mix text and bytes."""
+        """Return True if the leaf is text and the others are bytes, or the reverse."""
         return isinstance(leaf, TEXTS) and not isinstance(leaf, self._text or object)
 
     def _widen(self, rows: int, dtype: np.dtype[Any], kind: type) -> None:
-        """Replace the array by one of a wider dtype, which also holds the new leaf."""
+        """Replace the array by one whose dtype can also hold a new leaf.
+
+        Args:
+            rows: number of filled rows, which are kept.
+            dtype: dtype of the new leaf.
+            kind: type of the new leaf.
+
+        Raises:
+            BatchError: the dtypes have no common dtype.
+        """
         former = self.array
         common = _common(former.dtype, dtype)
         if common is None:
@@ -163,7 +176,7 @@ class Column:
         )
 
     def finish(self, rows: int) -> NDArray[Any]:
-        """Return the first `rows` rows, and keep no reference."""
+        """Return the first `rows` rows. The column keeps no reference to them."""
         array, self.array, self._joined = self.array, _NOTHING, _NOTHING
         return array if rows == len(array) else array[:rows]
 
@@ -172,7 +185,15 @@ _NOTHING: NDArray[Any] = np.empty(0)
 
 
 def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
-    """Return a leaf as an array. Strings, bytes and other objects become a 0-d array of dtype object."""
+    """Return a leaf as an array. Strings, bytes and other objects become a 0-d array of dtype object.
+
+    Args:
+        leaf: the leaf.
+        name: name of the leaf, for messages.
+
+    Raises:
+        BatchError: the leaf is a masked array, a container that is not a tree, or a generator or coroutine.
+    """
     if isinstance(leaf, np.ndarray):
         if type(leaf) is not np.ndarray and b"\1" in getattr(leaf, "mask", _NOTHING).tobytes():
             raise BatchError(
@@ -199,7 +220,7 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
 
 
 def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Return the dtype that holds values of both, or None. Numbers never become strings or objects."""
+    """Return the dtype that holds values of both dtypes, or None. Numbers do not become strings or objects."""
     try:
         common = np.result_type(one, other)
     except TypeError:
@@ -209,12 +230,12 @@ def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Return True if both dtypes are numeric, and of different kinds or sizes."""
+    """Return True if both dtypes are numbers, and they differ in kind or size."""
     return one.kind in NUMBERS and other.kind in NUMBERS and one.newbyteorder("=") != other.newbyteorder("=")
 
 
 def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.dtype[Any]) -> str:
-    """Format the warning about numbers of two dtypes in one batch."""
+    """Return the text of the warning about numbers of two dtypes in one batch."""
     first, second = sorted((str(one), str(other)))
     return (
         f"leaf {name} is of dtype {first} in some elements and {second} in others; batches of both are of dtype "
@@ -228,7 +249,7 @@ def common_dtype(name: str, arrays: Sequence[NDArray[Any]], tell: Tell) -> np.dt
     Args:
         name: name of the leaf, for messages.
         arrays: at least one array.
-        tell: called if numbers of several dtypes are combined.
+        tell: function that reports a message to the user. Called if numbers have several dtypes.
 
     Raises:
         BatchError: no dtype holds the values of all arrays.

@@ -1,4 +1,4 @@
-"""Operations that consist of one user function, and the conversion of functions and foreign objects to operations."""
+"""Operations that consist of one user function, and conversion of functions and foreign objects to operations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from ..common.messages import short_repr
 from .protocol import Operation
 
 METHODS = ("map", "random_map", "map_with_index", "filter", "flat_map")
-"""Methods by which transforms of headrace and other libraries are recognised."""
+"""Names of methods by which transforms of headrace and other libraries are recognised."""
 
 
 class FunctionOperation(Operation):
-    """Operation that is one function: passed to it, or a method of a subclass, whose name is `method`."""
+    """Operation that calls one user function for each element.
+
+    The function is passed to the constructor, or it is a method of a subclass; `method` is the name of
+    that method.
+
+    Args:
+        function: the function. None (default): the method of the subclass.
+
+    Raises:
+        TypeError: `function` is not callable.
+    """
 
     _function: Callable[..., Any] | None = None
 
@@ -26,7 +36,11 @@ class FunctionOperation(Operation):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """Return the function that is called for each element."""
+        """Function that is called for each element.
+
+        Raises:
+            TypeError: no function was passed, and a subclass does not override the method.
+        """
         own = getattr(self, self.method)
         overridden = getattr(own, "__func__", own) is not getattr(_declaring(type(self)), self.method)
         function = own if overridden else self._function
@@ -39,7 +53,7 @@ class FunctionOperation(Operation):
 
     @property
     def user_function(self) -> Callable[..., Any]:
-        """Return the function that does all the work."""
+        """The function, which does all the work."""
         return self.function
 
     def _call(self, *arguments: Any) -> Any:
@@ -54,7 +68,7 @@ class FunctionOperation(Operation):
 
 
 def _declaring(kind: type) -> type:
-    """Return the headrace class that `kind` derives from: the class that sets `method`."""
+    """Return the first base class that sets `method`, such as `MapTransform`."""
     return next(base for base in kind.__mro__ if "method" in vars(base))
 
 
@@ -62,7 +76,12 @@ KindT = TypeVar("KindT", bound=FunctionOperation)
 
 
 def as_kind(kind: type[KindT], transform: Any) -> KindT:
-    """Return a transform of this kind: `transform` itself, or one made from an object with its method, or from a function.
+    """Return a transform as an operation of class `kind`.
+
+    Args:
+        kind: class of the operation, such as `MapTransform`.
+        transform: an operation of this class, which is returned unchanged; an object that has the method of this class, such
+            as `map`; or a function.
 
     Raises:
         TypeError: `transform` is none of these.
@@ -81,6 +100,9 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
 
 
 def is_transform_class(transform: Any) -> bool:
-    """Return True for the class of a transform, passed in place of an instance. `str` and dataset classes are functions."""
+    """Return True if `transform` is a class of transforms. It was then passed in place of an instance.
+
+    Classes that are used as functions, such as `str` or datasets, give False.
+    """
     made_of_many = hasattr(transform, "__iter__")
     return isinstance(transform, type) and not made_of_many and any(hasattr(transform, method) for method in METHODS)

@@ -1,4 +1,4 @@
-"""Identity of an operation in a checkpoint: a digest of its kind, name and plain parameters."""
+"""Fingerprint of an operation in a checkpoint: a digest of its class, name and plain parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ DIGITS = 8
 
 
 def fingerprint(operation: Operation) -> str:
-    """Return eight hexadecimal digits that change with the operation's kind, its name or a plain parameter.
+    """Return eight hexadecimal digits that change with the operation's class, its name or a plain parameter.
+
+    The size of a batch does not change them: a checkpoint stores it separately, because a run may resume with another one.
 
     >>> from headrace.operations import Batch
     >>> fingerprint(Batch(4)) == fingerprint(Batch(4, drop_remainder=True))
@@ -21,7 +23,7 @@ def fingerprint(operation: Operation) -> str:
 
 
 def fingerprints(operation: Operation) -> tuple[str, str]:
-    """The fingerprint, and the one that version 1 gave, which knew nothing of closures."""
+    """Return two fingerprints: the present one, and the one of version 1, which ignored the closures of functions."""
     explicit = getattr(operation, "fingerprint", None)
     description = explicit if explicit is not None else described(operation)
     return digest(description, DIGITS), digest_before(description, DIGITS)

@@ -1,4 +1,4 @@
-"""Allocate the memory of a batch, or raise an error that tells how large the batch would be."""
+"""Allocate the memory of a batch, or raise an error that says how large the batch would be."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from ..errors import BatchMemoryError
 from .protocol import Allocate, ArraySpec
 
 _NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EINVAL)
-"""Error codes for sizes that the system cannot provide. A lack of descriptors is not among them."""
+"""Error codes of the system for sizes that it cannot provide. The codes for a lack of file descriptors are not among them."""
 
 
 def allocated(specs: Sequence[ArraySpec], names: Sequence[str], allocate: Allocate) -> list[NDArray[Any]]:
-    """Allocate the arrays of a batch, whose leaves have these names.
+    """Return the arrays of a batch, uninitialised.
+
+    Args:
+        specs: shape and dtype of each leaf.
+        names: name of each leaf, for the message.
+        allocate: function that allocates arrays.
 
     Raises:
         BatchMemoryError: there is not enough memory.

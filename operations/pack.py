@@ -1,7 +1,8 @@
 """Pack: combine documents of unequal length into rows of one length, with little or no padding.
 
-A row tells for each token which segment it belongs to. A pack works on a window of elements, as a `Batch` does, and makes
-several rows of them. No row contains documents of two windows. So a window is a unit of work, and a stream resumes at any row.
+A row has the number of its document (segment) for each token. `Pack` collects a window of
+consecutive elements and makes several rows of them. No row contains documents of two windows.
+Therefore windows can be processed independently, and a stream can resume at any row.
 """
 
 from __future__ import annotations
@@ -30,42 +31,44 @@ from .protocol import Context, Element, Operation, Step
 
 @explains_init
 class Pack(Operation):
-    """Pack documents, arrays of tokens of unequal length, into rows of `length` tokens.
+    """Pack documents, i.e. arrays of tokens of unequal length, into rows of `length` tokens.
 
-    Elements are dicts (of dicts) of arrays, whose first axes count tokens and may differ. For each leaf `x` a row has:
+    Elements are dicts (of dicts) of arrays, whose first axes count tokens and may differ in length. For each leaf `x` a row
+    has:
 
     * `x`, `[length, …]`: the tokens of several documents, one after the other, then padding;
     * `x_segment_ids`, `int32[length]`: number of the token's document in the row, from 1; 0 for padding;
-    * `x_positions`, `int32[length]`: place of the token in its segment, from 0; 0 for padding.
+    * `x_positions`, `int32[length]`: index of the token in its segment, from 0; 0 for padding.
 
     An element that is a single array is packed as `{"tokens": array}`, a named tuple or dataclass as the dict of its fields.
     Several leaves, such as inputs and targets, are packed together: a document has the same segment id in all of them. Rows are
     dicts.
 
-    Documents of `window` elements are packed together; no row contains documents of two windows. Only documents without a token
-    are dropped. Rows come in the order of their first documents.
+    The documents of `window` elements are packed together; no row contains documents of two windows. Documents without a token
+    are dropped. Rows are in the order of their first documents.
 
     Args:
-        length: tokens of a row; or a dict with a length for each leaf.
-        strategy: "best_fit" (default) puts each document where it leaves the least space, the longest first; 1,000 documents
-            with a mean of a quarter of the length fill 99 %. "first_fit" puts each into the first row with enough space, in
-            their order. "concat_then_split" puts them one after the other, and splits a document where a row is full: only the
-            last row of a window is padded.
-        window: number of elements that are packed together (default 1,000). A larger window fills rows better, and needs more
+        length: number of tokens in a row; or a dict with a length for each leaf.
+        strategy: "best_fit" (default) puts each document where it leaves the least space, the longest first. With 1,000
+            documents of a mean length of a quarter row, 99 % of the tokens are not padding. "first_fit" puts each document,
+            in their order, into the first row with enough space. "concat_then_split" puts them one after the other, and
+            splits a document where a row is full: only the last row of a window is padded.
+        window: number of elements that are packed together (default 1,000). A larger window needs less padding and more
             memory.
-        max_segments: maximum number of documents in a row. None (default): any.
+        max_segments: maximum number of documents in a row. None (default): no limit.
         pad_value: padding (default 0); a number, or a dict by leaf.
-        meta_features: keys of elements that are passed along without packing. A row has an array `[segments, …]`, with the
-            value of segment i at i - 1. With `max_segments` it is `[max_segments, …]`, filled with `pad_value` (None if values
-            are not numbers), so that rows can be batched.
-        too_long: how to treat a document longer than a row. "split" (default) splits it into segments, "cut" drops the rest,
-            "error" raises.
+        meta_features: keys of elements that are not packed. For each key, a row has an array `[segments, …]`, with the value
+            of segment i at index i - 1. With `max_segments` its shape is `[max_segments, …]`, filled with `pad_value` (None
+            if values are not numbers), so that rows can be batched.
+        too_long: what happens to a document that is longer than a row: "split" (default) splits it into segments, "cut"
+            drops its end, "error" raises.
         bos: token that is inserted at the beginning, see `bos_at`; a dict by leaf if there are several leaves. It counts as a
-            token of the row. Leaves that must stay aligned need one each, `{"tokens": 1, "mask": 0}`. None (default): none.
+            token of the row. If leaves must stay aligned, pass a token for each, `{"tokens": 1, "mask": 0}`. None (default):
+            no token.
         bos_at: "segments" (default) inserts `bos` before each segment, also before the rest of a split document. "rows" inserts
             it before the first segment of each row, as part of that segment.
         eos: token that is appended to each document; a dict by leaf, as for `bos`. It counts as a token of the row. A split
-            document has it only at its end. A cut document has it, too. None (default): none.
+            document has it only at its end. A cut document has it, too. None (default): no token.
         bos_replaces: True: `bos` replaces the first token, as in Grain. Then a document keeps all its tokens only if it begins
             with `bos` itself. Default False.
 
@@ -110,14 +113,14 @@ class Pack(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """The window."""
+        """Number of elements in a window."""
         return self.window
 
     def __repr__(self) -> str:
         return f"Pack({short_repr(self.settings.length)}, {self.settings.strategy!r}, window={self.window})"
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return all parameters but the window, because a stream may resume with another one."""
+        """Return all parameters except the window: a checkpoint may be restored with another window."""
         return self.settings.identity_parameters()
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -127,13 +130,14 @@ class Pack(Operation):
         return step.push
 
     def plan(self, lengths: Any) -> PackPlan:
-        """Plan the rows of documents whose lengths are known, before any is read.
+        """Return a plan of the rows of documents whose lengths are known, before any document is read.
 
         Args:
-            lengths: `int[documents]`; or a dict with such an array for each leaf, in which `meta_features` may be missing.
+            lengths: length of each document, `int[documents]`; or a dict with such an array for each leaf. Leaves in
+                `meta_features` may be missing.
 
         Raises:
-            PackError: a document is too long and `too_long` is "error"; or an argument names a leaf that `lengths` has not.
+            PackError: a document is too long and `too_long` is "error"; or an argument names a leaf that is not in `lengths`.
             LengthsError, TypeError: `lengths` are not lengths.
         """
         arrays, packed = self._leaves_of(lengths)
@@ -144,7 +148,7 @@ class Pack(Operation):
         return PackPlan(found, rules, self.window)
 
     def _leaves_of(self, lengths: Any) -> tuple[list[Ints], list[Path]]:
-        """Return the lengths of each packed leaf, and these leaves in the order in which elements have them."""
+        """Return `(arrays, paths)`: the lengths of each packed leaf, and the paths of these leaves, in the elements' order."""
         named = lengths if isinstance(lengths, Mapping) else {self._only_leaf(): lengths}
         found = [path for path in leaf_paths(named) if not self.settings.is_meta(path)]
         if isinstance(lengths, Mapping) or isinstance(
@@ -154,7 +158,11 @@ class Pack(Operation):
         return [_checked(value_at(named, path), path) for path in found], found
 
     def _only_leaf(self) -> Any:
-        """Return the leaf that lengths without a name belong to."""
+        """Return the name of the leaf whose lengths are passed as one array.
+
+        Raises:
+            PackError: `length` is a dict with several leaves.
+        """
         if not isinstance(self.settings.length, Mapping):
             return BARE
         if len(self.settings.length) > 1:
@@ -165,7 +173,7 @@ class Pack(Operation):
         return next(iter(self.settings.length))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Return the pieces of the documents of a window, by rows."""
+        """Return the pieces of documents that each row of a window has."""
         return Packer(self.settings).pieces(elements)
 
     def row(self, elements: Sequence[Element], pieces: Pieces) -> Element:
@@ -178,12 +186,21 @@ class Pack(Operation):
         return self.planned(elements, pieces)[0]
 
     def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
-        """Make several rows, as `row` does. `end_to_end` combines their pieces."""
+        """Make several rows of a plan, as `row` makes one.
+
+        Args:
+            elements: the documents of all these rows.
+            pieces: pieces of all these rows, combined by `end_to_end`.
+        """
         return Packer(self.settings).planned(elements, pieces)
 
 
 def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
-    """Return the lengths of all leaves as `int64[documents, leaves]`."""
+    """Return the lengths of all leaves in one array, `int64[documents, leaves]`.
+
+    Raises:
+        PackError: leaves have different numbers of lengths.
+    """
     for array, leaf in zip(arrays, leaves):
         if array.shape != arrays[0].shape:
             raise PackError(
@@ -194,18 +211,23 @@ def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
 
 
 def _checked(lengths: Any, leaf: Path) -> Ints:
-    """Check the lengths of a leaf. Raises LengthsError or TypeError."""
+    """Return the lengths of a leaf after a check.
+
+    Raises:
+        LengthsError, TypeError: `lengths` are not lengths.
+    """
     return as_lengths(lengths, np.shape(lengths)[0] if np.ndim(lengths) else 0, f"lengths of leaf {name(leaf)}")
 
 
 class PackStep:
-    """Step that collects documents until a window is full, and pushes its rows.
+    """Step that collects documents until a window is full, and pushes its rows to the next step.
 
     Args:
         pack: the operation.
-        then: the step to push rows to.
-        context: context of the chain. A row has the place of the first element of its window, as a child of it.
-        number: number of the operation.
+        then: next step, to which rows are pushed.
+        context: context of the chain. The place of a row is derived from the place (seed, position, row) of the first
+            element in its window.
+        number: number of the operation in the pipeline.
     """
 
     __slots__ = ("_context", "_first", "_number", "_packer", "_then", "_waiting", "_window")
@@ -218,7 +240,7 @@ class PackStep:
         self._first = (0, 0, 0)
 
     def push(self, element: Element) -> None:
-        """Take one element, whose place is in the context."""
+        """Add one element to the window. Its place (seed, position, row) is in the context."""
         if not self._waiting:
             self._begin()
         self._waiting.append(element)
@@ -226,7 +248,7 @@ class PackStep:
             self._emit()
 
     def take_all(self, elements: Iterator[Element]) -> None:
-        """Take all elements of an iterator, whatever their places."""
+        """Add all elements of an iterator. Their places are not used, except the one in the context."""
         more = True
         while more:  # no longer: a function that raised StopIteration would be called again
             if not self._waiting:
@@ -256,13 +278,13 @@ class PackStep:
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:
-        """Push the rows of a last, shorter window."""
+        """Push the rows of the last window, which may have fewer elements."""
         if self._waiting:
             self._emit()
 
 
 class PackMethods(ChainMethods[ChainT]):
-    """Method of a stream for this operation. That of a `MapDataset` plans rows from lengths."""
+    """Method `pack` of a stream. A `MapDataset` has its own, which plans rows from lengths."""
 
     def pack(
         self, length: int | Mapping[Any, Any], strategy: Strategy = "best_fit", window: int = 1000, **settings: Any
@@ -270,9 +292,9 @@ class PackMethods(ChainMethods[ChainT]):
         """Pack documents into rows of one length, as `Pack` does with each window of elements.
 
         Args:
-            length: tokens of a row, as in `Pack`.
+            length: number of tokens in a row, as in `Pack`.
             strategy: as in `Pack`.
-            window: as in `Pack`.
+            window: number of elements that are packed together, as in `Pack`.
             **settings: other arguments of `Pack`.
 
         >>> import numpy as np

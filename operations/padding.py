@@ -1,4 +1,4 @@
-"""Batch functions (`batch_fn`) for elements that cannot simply be stacked."""
+"""Batch functions (`batch_fn`) for elements that cannot be stacked as they are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Masks = str | Mapping[Any, str] | None
 
 
 def _check_not_empty(function: str, elements: Sequence[Element]) -> None:
-    """Raise BatchError for an empty batch, which has no structure."""
+    """Raise BatchError if there are no elements, because then the structure of the batch is unknown.
+
+    `function` is the name of the batch function, for the message.
+    """
     if len(elements) == 0:
         raise BatchError(f"{function} got no elements, and the first one says how the batch looks; pass at least one.")
 
@@ -42,21 +45,22 @@ def stack(elements: Sequence[Element]) -> Element:
 class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batch(length=512)))
     """Pad leaves of unequal length, then stack. Use it as `Batch(n, batch_fn=pad_batch(…))`.
 
-    Ragged leaves, whose first axis has different lengths in the elements, are padded at its end; the other axes must agree.
-    All other leaves are stacked unchanged. An empty array takes the dtype of the others.
+    A leaf is ragged if the length of its first axis differs among the elements of a batch. Ragged leaves are padded at the end
+    of that axis; the other axes must agree. All other leaves are stacked unchanged. An empty array takes the dtype of the
+    others.
 
     Args:
-        length: None (default): pad to the longest of the batch. An int: pad ragged leaves to that length. A dict by key of the
-            elements (`{"tokens": 512}`): pad these leaves, ragged or not, and other ragged leaves to the longest. A longer leaf
-            is an error. Whether a leaf is ragged is decided for each batch: lengths may agree by chance, and a last batch may
-            have one element. So with several leaves that have an axis, only a dict gives all batches one shape.
+        length: None (default): pad ragged leaves to the longest one in the batch. An int: pad ragged leaves to that length. A
+            dict by key of the elements (`{"tokens": 512}`): pad these leaves to these lengths, ragged or not, and other
+            ragged leaves to the longest. A longer leaf is an error. If elements have several leaves with an axis, pass a
+            dict to get batches of one shape: lengths in one batch may be equal by chance, and then no leaf is ragged.
         value: padding, a number (default 0); or a dict by key (`{"tokens": -1}`), in which missing leaves get 0.
         mask_key: key of a mask `bool[n, length]` that is added to batches of dicts, True where there is no padding. A dict adds
             a mask for each of several leaves (`{"tokens": "tokens_mask"}`). None (default): no mask.
 
     Raises:
-        BatchError: a leaf is longer than `length`; leaves differ in another axis; nothing in a batch is ragged, and an int
-            `length` could mean several leaves; or a mask cannot be added.
+        BatchError: a leaf is longer than `length`; leaves differ in another axis; `length` is an int, no leaf in a batch is
+            ragged, and there are several leaves that it could mean; or a mask cannot be added.
 
     >>> import numpy as np
     >>> pad_batch(value=-1)([np.array([1, 2, 3]), np.array([4])]).tolist()
@@ -94,7 +98,11 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return batch
 
     def _targets(self, columns: Sequence[_Column]) -> dict[str, int]:
-        """Return the target length of each leaf that is padded."""
+        """Return the length to which each leaf is padded, by its name. Leaves that are not padded are missing.
+
+        Raises:
+            BatchError: a leaf is longer than `length`.
+        """
         if None in self.lengths:
             targets = dict.fromkeys((column.name for column in _meant(columns, self.lengths[None])), self.lengths[None])
         else:
@@ -110,7 +118,11 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return targets
 
     def _values(self, columns: Sequence[_Column]) -> dict[str, Any]:
-        """Return the padding of each leaf."""
+        """Return the padding of each leaf, by its name.
+
+        Raises:
+            BatchError: `value` has a key that the elements do not have.
+        """
         if not isinstance(self.value, Mapping):
             return {column.name: self.value for column in columns}
         values = dict.fromkeys((column.name for column in columns), 0)
@@ -125,7 +137,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return values
 
     def _masks(self, columns: Sequence[_Column], targets: dict[str, int]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Yield the requested masks with their keys."""
+        """Yield `(key, mask)` for each mask to add to the batch."""
         if isinstance(self.mask_key, Mapping):
             for key, mask_key in self.mask_key.items():
                 yield mask_key, _mask([column for column in columns if column.below(key)], targets)
@@ -134,7 +146,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
 
 
 def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
-    """Pad the leaves of one place to this length. None leaves them unchanged."""
+    """Return the leaves of a column, padded to a length; None leaves them unchanged."""
     if length is None:
         return [leaf[()] for leaf in column.leaves]
     filled = next((leaf.dtype for leaf in column.leaves if leaf.size), None)
@@ -143,7 +155,12 @@ def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
 
 
 class _Column:
-    """Leaves of one place in the elements of a batch."""
+    """Leaves with one name in all elements of a batch.
+
+    Args:
+        name: name of the leaves.
+        leaves: leaf of each element.
+    """
 
     def __init__(self, name: str, leaves: Sequence[NDArray[Any]]) -> None:
         self.name = name
@@ -155,16 +172,20 @@ class _Column:
         self.ragged = min(self.lengths) < self.longest
 
     def below(self, key: Any) -> bool:
-        """Return True if the place lies below a key of the elements."""
+        """Return True if the leaves are under this key of the elements."""
         return self.name.startswith(f"[{key!r}]")
 
     def mask(self, length: int) -> NDArray[np.bool_]:
-        """Return `bool[leaves, length]`: True where the leaves have values."""
+        """Return `bool[leaves, length]`: True where the leaves have values, False where they will be padded."""
         return np.arange(length) < np.array(self.lengths)[:, None]
 
 
 def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.bool_]:
-    """Return the one mask that fits all leaves with an axis."""
+    """Return the mask that fits all leaves with an axis.
+
+    Raises:
+        BatchError: the leaves need different masks, or none of them has an axis.
+    """
     found = [column for column in columns if column.has_axis]
     masks = [column.mask(targets.get(column.name, column.longest)) for column in found]
     if not masks or any(not np.array_equal(mask, masks[0]) for mask in masks):
@@ -177,7 +198,11 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
 
 
 def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
-    """Return the leaves that an int `length` means: the ragged ones. Equal lengths by chance must not give another shape."""
+    """Return the leaves that an int `length` pads: ragged ones, and those that have this length already.
+
+    Raises:
+        BatchError: there are no such leaves, and several others have an axis.
+    """
     there = [column for column in columns if column.has_axis]
     found = [column for column in there if column.ragged or column.longest == length]
     if found or len(there) < 2:
@@ -195,17 +220,17 @@ def batch_and_pad(
     pad_value: Any = 0,
     mask_key: str | None = "mask",
 ) -> Element:
-    """Stack elements, and fill a short last batch up to `batch_size`, so that every batch has one shape.
+    """Stack elements, and fill a short last batch up to `batch_size` rows, so that every batch has one shape.
 
     Use it as `Batch(n, batch_fn=batch_and_pad(batch_size=n))`.
 
     Args:
-        elements: at most `batch_size` dicts of leaves with equal shapes. None (default): return a function of elements that
-            does this.
+        elements: at most `batch_size` dicts of leaves with equal shapes. None (default): return a function that takes
+            elements and does this.
         batch_size: number of rows of every batch.
-        pad_value: value of the missing rows (default 0).
-        mask_key: key under which the batch gets `bool[batch_size]`, True for real rows (default "mask"). None: no mask; then
-            elements need not be dicts.
+        pad_value: value in the added rows (default 0).
+        mask_key: key under which the batch gets `bool[batch_size]`, True for rows with an element (default "mask"). None: no
+            mask; then elements need not be dicts.
 
     Raises:
         ValueError: there are more elements than `batch_size`.
@@ -224,7 +249,17 @@ def batch_and_pad(
 def filled_up(
     elements: Sequence[Element], batch_size: int, pad_value: Any, make: Callable[[Sequence[Element]], Element]
 ) -> Element:
-    """Return the batch that `make` makes of at most `batch_size` elements, with rows of `pad_value` for missing ones.
+    """Return a batch of `batch_size` rows: `make(elements)`, with rows of `pad_value` after it.
+
+    Args:
+        elements: at most `batch_size` elements.
+        batch_size: number of rows.
+        pad_value: value in the added rows.
+        make: function that makes a batch of the elements.
+
+    Raises:
+        ValueError: there are more elements than `batch_size`.
+        BatchError: there are no elements.
 
     >>> filled_up([1, 2], 3, 0, stack).tolist()
     [1, 2, 0]

@@ -1,7 +1,9 @@
-"""Base of operations. Each operation creates a step, which pushes its results to the next step.
+"""Base class of operations, and what their steps share.
 
-A pipeline is a chain of steps, made once for each thread that runs it, and used until a span fails. Pushing is depth first: a
-record passes through all operations while it is still in the caches, and nothing is collected in between.
+Each operation creates a step: a function that takes an element and pushes results to the next step.
+Each thread that runs a pipeline makes the chain of steps once, and makes it again after a failure. A
+record passes through all steps before the next record is read. Nothing is collected in between,
+except by steps that combine elements.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ class ArraySpec(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Failure of an operation.
+    """Operation in which a pipeline failed.
 
     Attributes:
-        number: number of the operation.
-        row: row at fault of the batch that the operation was making; 0 for other operations.
+        number: number of the operation in the pipeline.
+        row: if the operation was making a batch: row of the batch with the failure; otherwise 0.
     """
 
     number: int
@@ -42,31 +44,35 @@ class Fault(NamedTuple):
 
 
 SeedFor = Callable[[str, int | None], int]
-"""Function that returns the seed of a chain's method: the seed that was passed, or one derived from `seed()` before."""
+"""Type of a function that returns the seed for a dataset method.
+
+It takes the name of the method, and the seed that the user passed or None. Without a seed, it derives one from an earlier
+call of the dataset's `seed()`.
+"""
 
 Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
-"""Function that returns the arrays of one batch, uninitialised, in one piece of memory."""
+"""Type of a function that returns the arrays of one batch, uninitialised. They lie in one piece of memory."""
 
 
 Tell = Callable[[str, str], None]
-"""Function that is called with the name of a leaf and a message for the user."""
+"""Type of a function that reports a message to the user. It takes the name of a leaf, and the message."""
 
 
 def tell_nobody(leaf: str, text: str) -> None:
-    """Drop the message."""
+    """Ignore the message."""
 
 
 _current: ContextVar[Tell] = ContextVar("headrace_tell", default=tell_nobody)
 
 
 def current_tell() -> Tell:
-    """Return the `Tell` of the operation that runs in this thread, or a function that drops messages."""
+    """Return the function by which the running operation reports messages, or one that ignores them."""
     return _current.get()
 
 
 @contextmanager
 def telling(tell: Tell) -> Iterator[None]:
-    """Make `tell` the result of `current_tell()` inside the block."""
+    """Make `current_tell()` return `tell` within the block."""
     token = _current.set(tell)
     try:
         yield
@@ -75,7 +81,7 @@ def telling(tell: Tell) -> Iterator[None]:
 
 
 class KeptTexts:
-    """Messages from threads that read ahead, one for each leaf, until a worker of this process takes them.
+    """Messages of threads that read ahead, at most one for each leaf. A worker of this process takes them later.
 
     >>> kept = KeptTexts()
     >>> kept.tell("x", "text"), kept.take(), kept.take()
@@ -89,7 +95,7 @@ class KeptTexts:
         self.texts.setdefault(leaf, text)
 
     def take(self) -> list[tuple[str, str]]:
-        """Return all messages, and forget them."""
+        """Return `(leaf, message)` for all messages, and remove them."""
         return [self.texts.popitem() for _ in range(len(self.texts))]
 
 
@@ -98,29 +104,34 @@ FROM_READERS = KeptTexts()
 
 
 def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-    """Allocate plain NumPy arrays."""
+    """Return new NumPy arrays, uninitialised."""
     return [np.empty(spec.shape, spec.dtype) for spec in specs]
 
 
 @dataclass(slots=True)
 class Context:
-    """Place in the stream of the element that is being pushed. Steps read it; the runner and some steps set it.
+    """Place in the stream of the element that is being pushed, and what all steps of a chain share.
+
+    The place is seed, position and row. Steps read it; the runner and steps that combine elements set it.
 
     Attributes:
         seed: seed of the random operations.
-        position: global position of the record; for a batch, that of its first record.
-        row: number of the row among those of the position; 0 unless a flat map makes several.
-        input: number of the task's input that the element was made of; for a batch, that of one of its inputs.
-        packed: while a window is packed, its documents and the number of the row; while a window is batched by budget, the
-            places of the batch in it, and None; else None.
-        only: place in a window of the only element to push on; None: push all.
+        position: position of the record in the global order; for a batch, that of its first record.
+        row: number of the element among all that come from one position; 0 unless a flat map makes several.
+        input: number of the element's input among the inputs of the task, i.e. the elements that a worker was given; for a
+            batch, the number of one of them.
+        packed: while rows of a window are packed, its documents and the number of the row; while a window is batched by
+            budget, the numbers of the batch's records in the window, and None; otherwise None.
+        only: index in a window of the only element to push; None: push all.
         allocate: function that allocates batches.
-        tell: function that reports to the user about a leaf.
-        most: maximum number of inputs of the stage at present. No batch has more rows.
-        take_all: functions that push many rows into a batch, from an iterator, by number of the batch.
-        at_end: functions that are called, in order, at the end of a span, so that open batches are finished.
-        at_failure: functions that are called, in order, after a failure, so that an error of a waiting element is raised first.
-        fault: operation at fault of the exception that is passing through the steps, or None.
+        tell: function that reports messages about leaves to the user.
+        most: maximum number of rows of a batch, because the stage has at most so many inputs at present.
+        take_all: for each batch operation, by its number: function that adds all elements of an iterator.
+        at_end: functions that are called, in order, at the end of a span (consecutive batches handed to one worker), to
+            finish open batches.
+        at_failure: functions that are called, in order, after a failure. If an element that a step still holds is at fault,
+            they raise its error first.
+        fault: operation in which the exception was raised that is passing through the steps; None without one.
     """
 
     seed: int = 0
@@ -138,33 +149,41 @@ class Context:
     fault: Fault | None = None
 
     def blame(self, number: int, row: int = 0) -> None:
-        """Note that an operation failed. Every step that an exception passes through calls this; the first call counts."""
+        """Record in which operation an exception was raised.
+
+        Each step that the exception passes through calls this. Only the first call has an effect.
+
+        Args:
+            number: number of the operation in the pipeline.
+            row: row of the batch with the failure.
+        """
         if self.fault is None:
             self.fault = Fault(number, row)
 
 
 class Operation:
-    """Base of all operations: answers all that the loader asks about an operation. Users mostly subclass the transforms.
+    """Base class of all operations: tells the loader how an operation treats elements. Users mostly subclass the transforms.
 
     A subclass defines `connect`, and overrides the attributes that differ. docs/how-to/operation-members.md explains each.
 
     Attributes:
-        takes: number of elements that become one; None if the operation works on each element alone.
-        drops_remainder: True if a rest of fewer elements than it takes is dropped.
+        takes: number of elements that are combined into one; None if each element is treated alone.
+        drops_remainder: True if fewer than `takes` elements at the end are dropped.
         needs_one: True if it is an error that all elements are dropped in this way.
-        only_stacks: True if it only combines elements into one tree of arrays.
-        keeps_elements: True if it pushes elements on one by one, in an order that does not depend on their contents.
-        only_filters: True if it passes each element on unchanged, or drops it.
-        one_to_one: True if it pushes exactly one element for each element (or each `takes` elements).
-        max_fan_out: maximum number of elements that one becomes, if it is neither one-to-one nor a filter; None: no limit.
-        reads_position: True if its result depends on `Context.position`, `row` or `seed`.
+        only_stacks: True if elements are only combined into one tree of arrays.
+        keeps_elements: True if elements are pushed unchanged, in an order that does not depend on their contents.
+        only_filters: True if each element is pushed unchanged, or dropped.
+        one_to_one: True if exactly one element is pushed for each element (or for each `takes` elements).
+        max_fan_out: maximum number of elements that are pushed for one, if the operation is neither one-to-one nor a filter;
+            None: no limit.
+        reads_position: True if the result depends on `Context.position`, `row` or `seed`.
         reads_index: True if `Context.position` is the requested index in a `MapDataset`.
-        needs_seed: True if it is random.
-        puts_together: True if the elements it takes become items of one element, and not rows of a batch.
-        plans_rows: True if it has the methods `plan` and `planned` of `Pack`, so that lengths alone decide its rows.
+        needs_seed: True if the operation is random.
+        puts_together: True if the combined elements become items of one element, not rows of a batch.
+        plans_rows: True if the operation has the methods `plan` and `planned` of `Pack`: lengths determine its rows.
         plans_batches: True for `BudgetBatch`, whose batches are planned if lengths are known.
-        single_shard: why it works on one shard only, and the remedy; "" (default): it works on any number.
-        method: name of the dataset method that takes it, which `apply` calls.
+        single_shard: why the operation works on one shard only, and the remedy; "" (default): it works on any number of shards.
+        method: name of the dataset method that takes the operation, which `apply` calls.
         node_name: name in the fingerprint of a `MapDataset`; "" (default): the name of the class.
     """
 
@@ -187,28 +206,30 @@ class Operation:
     node_name: ClassVar[str] = ""
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
-        """Create the step that comes before `then`.
+        """Return the step of this operation: a function that takes an element and pushes results to `then`.
 
         Args:
-            then: the step to push results to.
+            then: the next step.
             context: context that all steps of the chain share.
-            number: number of this operation in the pipeline, which is part of the key of its random numbers.
+            number: number of this operation in the pipeline; it is part of the key of its random numbers.
         """
         raise NotImplementedError
 
     def taking(self, count: int) -> Operation:
-        """Return the same operation with another number of elements to take."""
+        """Return a copy that combines another number of elements."""
         raise NotImplementedError
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> Operation:
-        """Return the operation for use in a chain, whose order has no seed. A random operation gets a seed of its own.
+        """Return the operation for use in a chain of datasets, which has no sampler and therefore no seed.
+
+        A random operation returns a copy that has its own seed.
 
         Args:
-            seed_for: returns the seed, from the method's name and the seed that was passed, if any.
+            seed_for: function that returns the seed, from the method's name and the seed that was passed or None.
             number: number of operations before it.
 
         Raises:
-            SeedError: it is random and takes no seed of its own.
+            SeedError: the operation is random, and cannot have its own seed.
         """
         if self.needs_seed:
             raise SeedError(f"{self!r} draws by the sampler's seed, and a chain has none; use it in a DataLoader.")
@@ -216,17 +237,20 @@ class Operation:
 
     @property
     def user_function(self) -> Callable[..., Any] | None:
-        """Return the user's function, if a single function does the work, else None."""
+        """The user's function, if a single function does the work; else None."""
         return None
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """Return the function of an element alone that does all the work (the result, or True to keep the element), or None."""
+        """The function that does all the work, if it takes an element and nothing else; otherwise None.
+
+        It returns the new element; for a filter, True to keep the element.
+        """
         return None
 
     @property
     def name_in_stats(self) -> str:
-        """Name in stats and verdicts: that of the user's function, or of the class.
+        """Name in statistics and diagnoses: the name of the user's function, or of the class.
 
         >>> from headrace import Batch, MapTransform
         >>> def decode(record):
@@ -243,5 +267,5 @@ class Operation:
         return "lambda" if name == "<lambda>" else str(name)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return the attributes that tell this operation from others of its kind in a checkpoint."""
+        """Return the attributes by which a checkpoint distinguishes this operation from others of its class."""
         return vars(self)

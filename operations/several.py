@@ -1,4 +1,4 @@
-"""Operations on several elements at a time that keep elements whole: shuffle within a window, or zip."""
+"""Operations on several elements that do not change them: shuffle within a window, or zip."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .protocol import Context, Element, Operation, SeedFor, Step
 
 
 class WindowShuffle(Operation):
-    """Shuffle elements within windows. All elements of a window come before those of the next.
+    """Shuffle elements within windows of consecutive elements. Windows stay in their order.
 
     Args:
         window_size: number of elements in a window, at least 1. The last window may have fewer.
-        seed: seed of this shuffle. None (default): that of the sampler.
+        seed: seed of this shuffle. None (default): the seed of the sampler.
 
     >>> from headrace import load
     >>> shuffled = [*load(range(8), transformations=[WindowShuffle(4, seed=1)], num_epochs=1)]
@@ -36,11 +36,11 @@ class WindowShuffle(Operation):
 
     @property
     def needs_seed(self) -> bool:  # type: ignore[override]
-        """True without a seed of its own."""
+        """True if the shuffle has no seed of its own."""
         return self.seed is None
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> WindowShuffle:
-        """Return the same shuffle with a seed of its own."""
+        """Return a copy with its own seed, from `seed_for`."""
         other = copy.copy(self)
         other.seed = seed_for("window_shuffle", self.seed)
         return other
@@ -49,7 +49,10 @@ class WindowShuffle(Operation):
         return f"WindowShuffle({self.window_size})"
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """Return a function from the length of a window, and seed, position and row of its first element, to its order."""
+        """Return a function that computes the order of a window.
+
+        It takes the number of elements, and seed, position and row of the first element. It returns the order as indices.
+        """
         generator_at, own = KeyedGenerator(number).at, self.seed
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:
@@ -71,14 +74,14 @@ class WindowShuffle(Operation):
 
 
 class WindowShuffleMethods(ChainMethods[ChainT]):
-    """Method of a stream for this operation. That of a `MapDataset` changes the order of indices."""
+    """Method `window_shuffle` of a stream. A `MapDataset` has its own, which changes the order of indices."""
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> ChainT:
-        """Shuffle elements within windows. All elements of a window come before those of the next.
+        """Shuffle elements within windows of consecutive elements. Windows stay in their order.
 
         Args:
             window_size: number of elements in a window.
-            seed: in `[0, 2^64)`. None (default): derived from `seed()` before.
+            seed: in `[0, 2^64)`. None (default): derived from an earlier call of `seed()`.
 
         >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).to_iter_dataset().window_shuffle(3, seed=1))
@@ -89,11 +92,11 @@ class WindowShuffleMethods(ChainMethods[ChainT]):
 
 
 class ZipRows(Operation):
-    """Combine consecutive elements, which come from several datasets in turn, into one.
+    """Combine consecutive elements, which come from several datasets in turn, into one tuple or dict.
 
     Args:
         count: number of datasets.
-        names: keys of a dict; none (default): a tuple.
+        names: keys of the dict; empty (default): a tuple.
     """
 
     drops_remainder = True
@@ -106,7 +109,7 @@ class ZipRows(Operation):
 
     @property
     def fingerprint(self) -> list[Any]:
-        """Description in a checkpoint."""
+        """Description of the operation in a checkpoint."""
         return ["Together", {"takes": self.takes, "names": list(self.names)}]
 
     def __repr__(self) -> str:
@@ -125,9 +128,14 @@ class ZipRows(Operation):
 def in_groups(
     size: int, push_group: Callable[[Sequence[tuple[Any, ...]]], None], context: Context, number: int, keeps_rest: bool
 ) -> Step:
-    """Return a step that gathers elements with their places, and pushes them when there are enough.
+    """Return a step that collects `size` elements with their places, and then calls `push_group`.
 
-    A group lies within one unit, so each of its elements has the unit of the group.
+    Args:
+        size: number of elements in a group.
+        push_group: function that takes a group: `(seed, position, row, input, element)` for each element.
+        context: context of the chain.
+        number: number of the operation in the pipeline.
+        keeps_rest: True: a last group of fewer elements is pushed. False: it is dropped.
     """
     group: list[tuple[Any, ...]] = []
 

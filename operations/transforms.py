@@ -1,8 +1,8 @@
-"""Operations on single elements: map, random map, map with index, filter and flat map; and the dataset methods for them.
+"""Operations on single elements: map, random map, map with index, filter and flat map; and their dataset methods.
 
-Each is used by subclassing it and overriding its one method, or by passing it a function.
+To use one, pass it a function, or subclass it and override its one method.
 
-Every step reports its operation's number when an exception passes through it, which costs nothing otherwise.
+If an exception passes through a step, the step records the number of its operation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORD = (1 << 64) - 1
 
 
 class MapTransform(FunctionOperation):
-    """Map each element to another one.
+    """Replace each element by the result of a function of it.
 
     >>> MapTransform(lambda record: record * 2).map(21)
     42
@@ -45,7 +45,7 @@ class MapTransform(FunctionOperation):
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """Return the function."""
+        """The function, unless a subclass overrides `connect`; then None."""
         return self.function if type(self).connect is MapTransform.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -62,9 +62,10 @@ class MapTransform(FunctionOperation):
 
 
 class RandomMapTransform(FunctionOperation):
-    """Map each element to another one, with random numbers that depend on (seed, position, operation) only.
+    """Replace each element by the result of a function of it and a random generator.
 
-    The sampler must have a seed. Use the generator during the call only.
+    The random numbers depend only on the seed, the position of the record, and the number of the operation. The sampler must
+    have a seed. Use the generator only during the call.
 
     >>> import numpy as np
     >>> noise = RandomMapTransform(lambda element, rng: element + rng.normal())
@@ -77,7 +78,7 @@ class RandomMapTransform(FunctionOperation):
     needs_seed = True
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with a key of its own."""
+        """Return the same map with its own seed and number, for use in a chain."""
         return KeyedRandomMap(self, seed_for(self.method, None), number)
 
     def random_map(self, element: Element, rng: np.random.Generator, /) -> Element:
@@ -99,12 +100,12 @@ class RandomMapTransform(FunctionOperation):
 
 
 class KeyedRandomMap(Operation):
-    """Random map whose key is (seed, position, row, number), with its own seed and number instead of the pipeline's.
+    """Random map that has its own seed and number. Its random numbers depend on (seed, position, row, number).
 
     Args:
         transform: the map.
-        seed: in `[0, 2^64)`. None: a chain sets it.
-        number: tells it from other random maps with the same seed.
+        seed: in `[0, 2^64)`. None: the chain sets it.
+        number: gives random maps with the same seed different random numbers.
     """
 
     node_name = "RandomMapped"
@@ -120,11 +121,11 @@ class KeyedRandomMap(Operation):
 
     @property
     def user_function(self) -> Callable[..., Any]:
-        """Return the function of the transform."""
+        """The function of the transform."""
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
-        """Return the same map with a seed from `seed_for`, and with `number`, its number in the chain."""
+        """Return the same map with a seed from `seed_for`, and `number`, its number in the chain."""
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -142,7 +143,9 @@ class KeyedRandomMap(Operation):
 
 
 class MapWithIndexTransform(FunctionOperation):
-    """Map each element to another one, with its position in the global order; for a batch, that of its first record.
+    """Replace each element by the result of a function of its index and the element.
+
+    The index is the position of the record in the global order; for a batch, that of its first record.
 
     >>> MapWithIndexTransform(lambda index, element: (index, element)).map_with_index(3, "a")
     (3, 'a')
@@ -171,7 +174,7 @@ class MapWithIndexTransform(FunctionOperation):
 
 
 class Filter(FunctionOperation):
-    """Keep the elements for which the function returns True.
+    """Keep the elements for which the function returns True, and drop all others.
 
     >>> Filter(lambda element: element % 2 == 0).filter(3)
     False
@@ -188,7 +191,7 @@ class Filter(FunctionOperation):
 
     @property
     def plain_function(self) -> Callable[[Element], Any] | None:
-        """Return the function."""
+        """The function, unless a subclass overrides `connect`; then None."""
         return self.function if type(self).connect is Filter.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
@@ -206,12 +209,12 @@ class Filter(FunctionOperation):
 
 
 class FlatMap(FunctionOperation):
-    """Map each element to none, one or several elements.
+    """Replace each element by the elements that a function returns for it: none, one or several.
 
     Args:
-        function: function of an element that returns an iterable of elements.
-        max_fan_out: maximum number of elements that one may become; more are an error. None (default): no limit. Subclasses
-            may set it as an attribute.
+        function: function that takes an element and returns an iterable of elements.
+        max_fan_out: maximum number of elements for one; more are an error. None (default): no limit. Subclasses may set it
+            as an attribute.
 
     >>> list(FlatMap(lambda text: text.split()).flat_map("to be or not"))
     ['to', 'be', 'or', 'not']
@@ -257,7 +260,7 @@ class FlatMap(FunctionOperation):
 
 
 class TransformMethods(ChainMethods[ChainT]):
-    """Dataset methods for these operations."""
+    """Dataset methods for the operations of this module."""
 
     def map(self, transform: MapTransform | Callable[[Any], Any]) -> ChainT:
         """Apply a function to each element.
@@ -269,11 +272,13 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(MapTransform, transform))
 
     def random_map(self, transform: RandomMapTransform | Callable[..., Any], *, seed: int | None = None) -> ChainT:
-        """Apply a function of each element and a random generator, which depends only on the seed and the element's place.
+        """Apply a function of each element and a random generator.
+
+        The random numbers depend only on the seed and the element's position.
 
         Args:
             transform: a function `(element, rng)`, or a `RandomMapTransform`.
-            seed: in `[0, 2^64)`. None (default): derived from `seed()` before.
+            seed: in `[0, 2^64)`. None (default): derived from an earlier call of `seed()`.
 
         Raises:
             SeedError: there is no seed.
@@ -289,7 +294,7 @@ class TransformMethods(ChainMethods[ChainT]):
         """Apply a function of an index and the element. In a `MapDataset`, the index is the requested one.
 
         In a stream it is the index that the element had in the `MapDataset`, even if elements before it were dropped. For a
-        batch, and for results of a flat map, it is the index of the (first) record.
+        batch, it is the index of its first record; for results of a flat map, the index of the record.
 
         >>> from headrace import MapDataset
         >>> MapDataset.range(5).map_with_index(lambda index, x: (index, x))[7]
@@ -301,7 +306,9 @@ class TransformMethods(ChainMethods[ChainT]):
         return self.then(as_kind(MapWithIndexTransform, transform))
 
     def filter(self, transform: Filter | Callable[[Any], bool]) -> ChainT:
-        """Keep the elements for which a function returns True. A `MapDataset` keeps its length, and has None for the others.
+        """Keep the elements for which a function returns True.
+
+        A `MapDataset` keeps its length: an index whose element is dropped has None.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).filter(lambda x: x % 2)
@@ -317,11 +324,11 @@ class TransformMethods(ChainMethods[ChainT]):
 
         Args:
             transform: the function, or a `FlatMap`.
-            max_fan_out: maximum number of elements for one; more are an error. None (default): that of the `FlatMap`, or no
-                limit.
+            max_fan_out: maximum number of elements for one; more are an error. None (default): the limit of `transform`, or
+                no limit.
 
         Raises:
-            ValueError: the dataset is a `MapDataset`, and `max_fan_out` is not set.
+            ValueError: the dataset is a `MapDataset`, and there is no `max_fan_out`.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.source(["to be", "or"]).flat_map(str.split, max_fan_out=3)
@@ -332,7 +339,7 @@ class TransformMethods(ChainMethods[ChainT]):
 
 
 def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
-    """Return a flat map with the limit that was passed, or its own."""
+    """Return a flat map with the limit `max_fan_out`; if that is None, with the transform's own limit."""
     if isinstance(transform, FlatMap) and max_fan_out is None:
         return as_kind(FlatMap, transform)
     limit = getattr(transform, "max_fan_out", None) if max_fan_out is None else max_fan_out
@@ -340,7 +347,7 @@ def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
 
 
 def as_operation(operation: Any) -> Operation:
-    """Return an operation unchanged, and any other callable as a map.
+    """Return an operation unchanged, and any other callable as a `MapTransform`.
 
     Raises:
         TypeError: `operation` is neither, or is the class of an operation.

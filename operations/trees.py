@@ -1,7 +1,7 @@
 """Trees of arrays: dicts and other mappings, lists, tuples, named tuples and dataclasses, with arrays or scalars as leaves.
 
-optree does the work. This module adds dataclasses, mappings, and classes with the methods of JAX's pytrees, which optree takes
-for leaves until they are registered.
+They are processed by optree. It treats dataclasses, mappings, and classes with the methods of JAX's
+pytrees as leaves. This module registers them with optree as nodes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Structure = optree.PyTreeSpec
 def flatten(
     tree: Any, is_leaf: Callable[[Any], bool] | None = None, nodes: Nodes | None = None
 ) -> tuple[list[Any], Structure]:
-    """Return the leaves of a tree, and the structure that rebuilds it. None is part of the structure, and not a leaf.
+    """Return the leaves of a tree, and the structure that rebuilds it. None is part of the structure, not a leaf.
 
     A mapping that is not a dict is rebuilt as a dict.
 
     Args:
         tree: the tree.
-        is_leaf: function that returns True for trees to treat as leaves.
-        nodes: classes that are not leaves. None (default): `NODES`.
+        is_leaf: function that returns True for trees to treat as leaves. None (default): no others.
+        nodes: classes that are treated as nodes, besides optree's. None (default): `NODES`.
 
     >>> leaves, structure = flatten({"b": 1, "a": (2, 3)})
     >>> leaves
@@ -95,23 +95,24 @@ def _is_bare_list(tree: Any) -> bool:
 
 
 Node = tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Any]
-"""Class as optree takes it: a function that flattens, a function that rebuilds, and the kind of its paths."""
+"""Registration of a class with optree: a function that flattens, a function that rebuilds, and the class of path entries."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Classes that are tree nodes besides those of optree.
+    """Classes of tree nodes that are registered with optree under one namespace.
 
     Attributes:
         namespace: namespace in optree's registry.
-        node_of: returns the node of a leaf's class, or None for a real leaf. Called for leaves that are not plain.
+        node_of: function that takes a leaf, and returns how its class is registered, or None if it is a real leaf. Not called
+            for arrays and common scalars.
     """
 
     namespace: str
     node_of: Callable[[Any], Node | None]
 
     def register(self, leaves: Iterable[Any]) -> bool:
-        """Register the classes of leaves that are nodes. Returns True if there were any."""
+        """Register the classes of those leaves that are nodes. Return True if there were any."""
         found = {type(leaf): node for leaf in leaves if (node := self.node_of(leaf)) is not None}
         for kind, (to_children, from_children, entry) in found.items():
             with contextlib.suppress(ValueError):  # another thread met the class at the same time, and was quicker
@@ -122,7 +123,7 @@ class Nodes:
 
 
 class _NoEntry(optree.PyTreeEntry):
-    """Path entry from a mapping to the dict of its items, which is not shown."""
+    """Path entry from a mapping to the dict of its items. It does not appear in paths."""
 
     def __call__(self, mapping: Any) -> Any:
         return dict(mapping)
@@ -132,7 +133,10 @@ class _NoEntry(optree.PyTreeEntry):
 
 
 def node_of(leaf: Any) -> Node | None:
-    """Return the node of a class: one with pytree methods, a dataclass, or a mapping; else None."""
+    """Return how the class of a leaf is registered with optree; None if it is a real leaf.
+
+    Nodes are classes with the methods of JAX's pytrees, dataclasses, and mappings.
+    """
     kind: Any = type(leaf)
     return _node_of_class(kind)
 
@@ -150,7 +154,10 @@ def _node_of_class(kind: Any) -> Node | None:
 
 
 def _by_methods(kind: Any, take_apart: Callable[[Any], Any]) -> Node:
-    """Return the node of a class with the methods that `jax.tree_util.register_pytree_node_class` needs."""
+    """Return the registration of a class with the methods that `jax.tree_util.register_pytree_node_class` needs.
+
+    `take_apart` flattens an instance.
+    """
     return take_apart, lambda metadata, children: kind.tree_unflatten(metadata, children), optree.FlattenedEntry
 
 
@@ -168,7 +175,7 @@ def _as_dict(_: None, children: Any) -> Any:
 
 
 def _dataclass_node(kind: Any) -> Node:
-    """Return the node of a dataclass. Fields that Flax or JAX mark as static are part of the structure."""
+    """Return the registration of a dataclass. Fields that Flax or JAX mark as static are part of the structure."""
     fields = dataclasses.fields(kind)
     static = tuple(field.name for field in fields if _is_static(field))
     names = tuple(field.name for field in fields if field.name not in static)
@@ -197,7 +204,7 @@ NODES = Nodes("headrace", node_of)
 """Nodes of batches."""
 
 ROWS = Nodes("headrace rows", _if_dataclass)
-"""Nodes of rows between processes: objects other than dataclasses keep their class, because they are pickled."""
+"""Nodes of rows that are sent between processes. Only dataclasses: other objects are pickled, and keep their class."""
 
 NAMESPACE = NODES.namespace
 

@@ -1,1 +1,1 @@
-"""Batches of records of similar length: their shapes and their arrays."""
+"""Batches of records of similar length within a budget of tokens: their shapes and their arrays."""

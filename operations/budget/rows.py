@@ -1,4 +1,4 @@
-"""Make the arrays of a batch of records of unequal length: one padded row per record, lengths, and a mask."""
+"""Make a batch of records of unequal length: a padded row for each record, the lengths, and a mask."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ..trees import bare_lists, flatten
 from .shapes import Ints
 
 BARE = "tokens"
-"""Name of a record that is a single array."""
+"""Key in the batch for records that are single arrays."""
 
 MASK, LENGTHS = "mask", "lengths"
 
 
 @dataclass(frozen=True)
 class RowPadding:
-    """Settings by which records become rows.
+    """Settings that determine how records become rows of a batch.
 
     Attributes:
         pad_value: padding; a number, or a dict by leaf.
-        meta_features: keys of leaves that are stacked unchanged.
+        meta_features: keys of leaves that are stacked without padding.
     """
 
     pad_value: Any
     meta_features: tuple[Any, ...]
 
     def lengths_of(self, records: Sequence[Element]) -> Ints:
-        """Return the length of each record: that of its longest array."""
+        """Return the length of each record, `int64[records]`: the length of its longest array."""
         return np.array([max(map(len, _arrays(self._sequences(record))), default=0) for record in records], np.int64)
 
     def _sequences(self, record: Element) -> Any:
@@ -53,18 +53,19 @@ class RowPadding:
         tell: Tell,
         check: Callable[[Ints], None] | None = None,
     ) -> dict[str, Any]:
-        """Make the batch of the first `count` records.
+        """Return the batch of the first `count` records.
 
         Args:
-            records: at least one record. The first one decides the form of the batch.
-            count: number of records in the batch. The other rows are padding.
+            records: at least one record. The first one determines the structure of the batch.
+            count: number of records in the batch. All other rows are padding.
             rows: number of rows.
             length: length of the rows. Longer arrays are cut.
-            tell: called if numbers of several dtypes are combined.
-            check: called with the real lengths of the records.
+            tell: function that reports a message to the user. Called if numbers have several dtypes.
+            check: function that is called with the lengths of the records before they are cut. None: no check.
 
         Raises:
-            BatchError: records differ in form, or their dtypes have no common one; or a leaf is None or not an array.
+            BatchError: records differ in structure or shape; dtypes have no common dtype; a leaf is None or a list;
+                a record has no array; or a record has the key "lengths" or "mask".
         """
         named = [_named(record) for record in records]
         flat = [flatten(record) for record in named]
@@ -115,7 +116,7 @@ class RowPadding:
 
 
 def _named(record: Element) -> Mapping[Any, Any]:
-    """Return a record as a dict."""
+    """Return a record as a mapping. A single array becomes `{"tokens": array}`."""
     if isinstance(record, np.ndarray):
         return {BARE: record}
     if isinstance(record, Mapping):
@@ -129,7 +130,7 @@ def _arrays(record: Element) -> list[NDArray[Any]]:
 
 
 def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, tell: Tell) -> NDArray[Any]:
-    """Stack leaves that are not padded. Rows without a record have 0, or None."""
+    """Stack leaves that are not padded. Rows without a record have 0, or None for objects."""
     shape = _same_shape(path, [array.shape for array in arrays])
     dtype = common_dtype(_name(path), arrays, tell)
     plain = dtype.kind in "biufc"
@@ -155,10 +156,12 @@ def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]
 
 
 def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None:
-    """Check that no record is longer than its known length. `name_of` returns the name of the record in a row.
+    """Raise LengthsError if a record is longer than its known length.
 
-    Raises:
-        LengthsError: a record is longer.
+    Args:
+        real: `int64[rows]`, lengths of the records.
+        said: `int64[rows]`, known lengths, with which the batches were planned.
+        name_of: function that returns the name of the record in a row, for the message.
     """
     for row in np.flatnonzero(real > said)[:1].tolist():
         raise LengthsError(
@@ -168,7 +171,7 @@ def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None
 
 
 def check_kinds(pad_value: Any, meta_features: Any) -> tuple[Any, ...]:
-    """Check the types of both arguments, and return the keys of `meta_features`.
+    """Check the types of both arguments, and return the keys of `meta_features` as a tuple.
 
     Raises:
         TypeError: an argument has a wrong type.

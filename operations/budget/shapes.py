@@ -1,4 +1,4 @@
-"""The few shapes of batches by budget: padded lengths, and the number of rows of each. Pure arithmetic."""
+"""Shapes of batches within a budget of tokens: a few padded lengths, and the number of rows for each."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from ..protocol import Operation
 
 Ints = NDArray[np.int64]
 
+# A jitted step compiles for each shape. A larger number is probably a padded length.
 MOST_SHAPES = 64
-"""Maximum number of shapes. A jitted step compiles for each. A larger number is probably a padded length."""
+"""Maximum number of shapes."""
 
+# The choice among so many takes 30 ms.
 CANDIDATES = 1024
-"""Number of lengths among which padded lengths are chosen. More are thinned out evenly by tokens. Takes 30 ms."""
+"""Maximum number of lengths among which padded lengths are chosen. More lengths are thinned out evenly by tokens."""
 
 COUNTED = 1 << 20
-"""Lengths up to this one are counted in a table, without sorting."""
+"""Lengths up to this one are counted in a table; larger ones are sorted."""
 
 
 @dataclass(frozen=True)
 class BatchShapes:
-    """Shapes of batches, the shortest first.
+    """Shapes of batches, ascending by length.
 
     Attributes:
         lengths: padded lengths, ascending.
-        rows: number of rows of each shape.
+        rows: number of rows for each padded length.
     """
 
     lengths: tuple[int, ...]
@@ -39,10 +41,16 @@ class BatchShapes:
 
     @classmethod
     def of(cls, lengths: Sequence[int], max_tokens: int, max_records: int | None, multiple_of: int) -> BatchShapes:
-        """Return the shape of each padded length, with as many rows as fit the budget.
+        """Return the shapes with these padded lengths. Each has as many rows as the budget permits.
+
+        Args:
+            lengths: padded lengths, ascending.
+            max_tokens: maximum of rows times padded length.
+            max_records: maximum number of rows; None: no limit.
+            multiple_of: the number of rows is a multiple of this.
 
         Raises:
-            ValueError: not even one row of a length fits.
+            ValueError: a length has no row within the budget.
         """
         rows = []
         for length in lengths:
@@ -58,7 +66,7 @@ class BatchShapes:
         return cls(tuple(lengths), tuple(rows))
 
     def check_stacked(self, by: Operation) -> None:
-        """Raise ValueError if the operation `by` would stack batches of several shapes."""
+        """Raise ValueError if the operation `by` would stack batches that have several shapes."""
         if by.only_stacks and by.takes != 1 and len(self.lengths) > 1:
             raise ValueError(
                 f"{short_repr(by)} after BudgetBatch would stack batches of {len(self.lengths)} shapes, which are whole "
@@ -66,7 +74,7 @@ class BatchShapes:
             )
 
     def numbers(self, lengths: Any) -> Ints:
-        """Return the number of the smallest shape that holds each length; `len(self.lengths)` if none does."""
+        """Return, for each length, the index of the smallest shape with space for it; `len(self.lengths)` if there is none."""
         numbers: Ints = np.searchsorted(np.array(self.lengths), lengths, side="left")
         return numbers
 
@@ -77,10 +85,14 @@ class BatchShapes:
 
 
 def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
-    """Choose at most `count` padded lengths with which the records need the least memory. The longest record fits.
+    """Return at most `count` padded lengths with which the records need the least memory. The longest record fits.
 
-    The choice is exact, by dynamic programming over the lengths that occur: a padded length costs itself times its number of
-    records.
+    The choice is optimal: dynamic programming over the lengths that occur. A padded length costs itself times the number of
+    its records.
+
+    Args:
+        lengths: `int64[records]`.
+        count: maximum number of padded lengths.
 
     >>> chosen_lengths(np.array([1, 2, 2, 9, 10]), 2)
     (2, 10)
@@ -114,7 +126,7 @@ def chosen_lengths(lengths: Ints, count: int) -> tuple[int, ...]:
 
 
 def _counted(lengths: Ints) -> tuple[Ints, Ints]:
-    """Return the lengths that occur, ascending, and how often."""
+    """Return the lengths that occur, ascending, and the number of times that each occurs."""
     if int(lengths.max()) > max(len(lengths), COUNTED):
         return np.unique(lengths, return_counts=True)
     counts = np.bincount(lengths)

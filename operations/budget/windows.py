@@ -1,8 +1,10 @@
-"""Divide the records of windows by shape, and plan the steps on a number of shards. Pure arithmetic.
+"""Sort the records of windows (consecutive records) by shape, and plan the batches on a number of shards.
 
-A window has one line of *slots*: first its records of the largest shape, then those of the next one, and so on. A step takes a
-piece of the line, as many slots as its batches have rows. The last step of a shape also takes slots of the next shape, so that
-only the last step of a window is not full. Fewer steps are impossible: a record needs a step of its shape or of a larger one.
+The records of a window are put in one line of *slots*: first the records of the largest shape, then
+those of the next smaller one, and so on. A step is one batch on each shard. It takes as many slots
+from the line as its batches have rows. The last step of a shape also takes slots of the next shape,
+so only the last step of a window may have empty rows. Fewer steps are impossible, because a record
+needs a step of its shape or of a larger one.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from .shapes import BatchShapes, Ints
 
 
 class WindowSteps(NamedTuple):
-    """Steps of all windows of an epoch on a number of shards.
+    """Steps of all windows of an epoch on a number of shards. A step is one batch on each shard.
 
     Attributes:
-        before: `int64[windows + 1]`, number of steps before each window, and of all windows.
-        steps: `int64[windows, shapes]`, cumulative number of steps by shape, the largest shape first.
+        before: `int64[windows + 1]`, number of steps before each window; the last item is the number of all steps.
+        steps: `int64[windows, shapes]`, number of steps of each shape and all larger ones, the largest shape first.
         slots: `int64[windows, shapes]`, first slot of the first step of each shape.
     """
 
@@ -33,7 +35,7 @@ class BudgetWindows:
     """Records in windows of consecutive places.
 
     Args:
-        lengths: lengths of the records at these places. A record that fits no shape is in no batch.
+        lengths: `int64[places]`, length of the record at each place. A record that fits no shape is in no batch.
         shapes: shapes of the batches.
         window: number of places in a window.
 
@@ -66,7 +68,7 @@ class BudgetWindows:
         return self.starts[windows + 1] - self.starts[windows]
 
     def steps_on(self, shards: int) -> WindowSteps:
-        """Plan the steps of all windows on a number of shards."""
+        """Return the steps of all windows on a number of shards."""
         if shards not in self._known:
             self._known[shards] = self._made(shards)
         return self._known[shards]
@@ -82,12 +84,12 @@ class BudgetWindows:
         return WindowSteps(np.concatenate([[0], np.cumsum(steps.sum(axis=1))]), np.cumsum(steps, axis=1), slots)
 
     def pieces(self, shards: int, windows: Ints, steps: Ints, shard: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the slots `[start, stop)` of batches, and the numbers of their shapes.
+        """Return three arrays for batches: first slot, slot after the last one, and the index of the shape.
 
         Args:
             shards: number of shards.
             windows: `int64[n]`, windows of the epoch.
-            steps: `int64[n]`, steps of these windows, in the order of the line.
+            steps: `int64[n]`, number of each step within its window.
             shard: `int64[n]`, shard of each batch; or `int64[shards, 1]`, for the batches of all shards.
         """
         made = self.steps_on(shards)
@@ -99,7 +101,7 @@ class BudgetWindows:
         return start + size * shard // shards, start + size * (shard + 1) // shards, len(self._rows) - 1 - rank
 
     def step_of_slot(self, shards: int, window: int, slot: int) -> tuple[int, int, int]:
-        """Return the step in its window's line, the shard, and the row of a slot."""
+        """Return the batch that has a slot: number of its step within the window, its shard, and the row in the batch."""
         made = self.steps_on(shards)
         rank = int(np.flatnonzero((made.slots[window] <= slot) & (np.diff(made.steps[window], prepend=0) > 0))[-1])
         room = int(self._rows[rank]) * shards

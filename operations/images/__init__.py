@@ -1,1 +1,1 @@
-"""Operations on images: decode bytes to arrays [height, width, channels], resize, and crop and flip at random."""
+"""Operations on images: decode bytes to arrays `[height, width, channels]`, resize, crop and flip."""

@@ -1,7 +1,7 @@
 """Decode the bytes of an image file to an array `[height, width, channels]`.
 
-JPEG is decoded by libjpeg-turbo, all else by OpenCV. A JPEG that is to become smaller is decoded at some eighths of its size,
-which costs less, and still uses every pixel.
+JPEG files are decoded by libjpeg-turbo, all others by OpenCV. If a JPEG image will be made smaller,
+it is decoded at some eighths of its size. That takes less time, and still uses every pixel.
 """
 
 from __future__ import annotations
@@ -38,24 +38,26 @@ _PATHS, _BYTES = (str, os.PathLike), (bytes, bytearray, memoryview)
 class DecodeImage(OnImages, MapTransform):
     """Decode the bytes or the path of a JPEG, PNG or other image file to an array `[height, width, channels]`.
 
-    A list, tuple or array of these, the frames of a clip, becomes an array `[frames, height, width, channels]`.
+    A list, tuple or array of these, i.e. the frames of a clip, becomes an array `[frames, height, width, channels]`.
 
     Bytes are `bytes`, other bytes-like objects, or an array `uint8[size]`. A path is a string (also a URL in a store) or a
     `pathlib.Path`. The thread that decodes a file also reads it.
 
-    Colours are red, green, blue, not multiplied by the opacity. The orientation that a file asks for (in EXIF or TIFF) is
-    ignored.
+    The channels are red, green, blue; opacity does not change them. The orientation in the header of a file (EXIF or TIFF)
+    is ignored.
 
     Args:
         size: (height, width) of all results. JPEGs are decoded at a smaller scale if that saves work. Default: the size of
-            the file.
+            the image in the file.
         channels: 3 (default: red, green, blue), 1 (grey) or 4 (with opacity), whatever the file has.
-        dtype: `np.uint8` (default); `np.uint16` (values of files with 16 bits, others times 257); or `np.float32`, 0 to 1.
-        key: item of a dict element that is the image, default "image". Other elements are images themselves.
+        dtype: `np.uint8` (default); `np.uint16` (values of files with 16 bits; values of other files times 257); or
+            `np.float32`, 0 to 1.
+        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
         fast: True: decode JPEGs by faster arithmetic, up to 1.3 times as fast. Some values differ by a few steps, more at
             colour edges. Default False: the values of libjpeg, as Pillow returns them.
-        max_pixels: maximum height × width, which a JPEG or PNG tells before its content. Default 2^28 (16,384 × 16,384). It
-            protects against small files that would fill the memory. OpenCV refuses other files of more than 2^30 pixels.
+        max_pixels: maximum height × width, checked in the header of a JPEG or PNG before it is decoded. Default 2^28
+            (16,384 × 16,384). It protects against small files that would fill the memory. OpenCV rejects other files of more
+            than 2^30 pixels.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
@@ -146,8 +148,11 @@ class DecodeImage(OnImages, MapTransform):
 def _content_of(image: Any) -> bytes:
     """Return the bytes of an image file.
 
+    Args:
+        image: bytes, a bytes-like object, an array `uint8[size]`, or a path.
+
     Raises:
-        ImageError: `image` is neither bytes nor a path.
+        ImageError: `image` is none of these.
         SourceError: the file cannot be read.
     """
     if isinstance(image, bytes):
@@ -210,7 +215,17 @@ def _by_opencv(data: bytes, channels: int, deep: bool) -> Image:
 
 
 def _with_opacity(data: bytes, tiff: PlainTiff, channels: int, deep: bool) -> Image:
-    """Decode a TIFF image of grey or colours with opacity."""
+    """Decode a TIFF image of grey or colours with opacity.
+
+    Args:
+        data: bytes of the file.
+        tiff: the file with a changed header.
+        channels: 1, 3 or 4.
+        deep: True: keep 16 bits. False: convert to uint8.
+
+    Raises:
+        ImageError: the image cannot be decoded.
+    """
     cv2 = opencv()
     image = _read(tiff.data, cv2.IMREAD_UNCHANGED)
     if image.shape[2] == 4:

@@ -1,6 +1,6 @@
-"""Import the libraries that work on images: simplejpeg (libjpeg-turbo) and OpenCV. Both release Python's lock.
+"""Import the libraries for images: simplejpeg (libjpeg-turbo) and OpenCV. Both release Python's lock.
 
-They are imported with the first image, so that code that only describes a pipeline does not import them.
+They are imported with the first image, so code that only describes a pipeline does not import them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ Image = npt.NDArray[Any]
 """Array `[height, width, channels]`."""
 
 Images = npt.NDArray[Any]
-"""Image or clip: `[…, height, width, channels]`."""
+"""Image or clip: array `[…, height, width, channels]`."""
 
 
 def check_libraries(operation: str) -> None:
-    """Check, without importing them, that the libraries are installed.
+    """Raise MissingExtraError if OpenCV or simplejpeg is not installed. Neither is imported.
 
-    Raises:
-        MissingExtraError: one is not.
+    `operation` is the name of the operation that needs them.
     """
     packages = {"cv2": "opencv-python-headless", "simplejpeg": "simplejpeg"}
     missing = [package for module, package in packages.items() if find_spec(module) is None]
@@ -37,20 +36,22 @@ def check_libraries(operation: str) -> None:
 
 @cache
 def opencv() -> Any:
-    """Return OpenCV, limited to the calling thread: the loader has threads and worker processes of its own."""
+    """Return OpenCV, which is set to use only the calling thread."""
     import cv2
 
-    cv2.setNumThreads(1)
+    cv2.setNumThreads(1)  # the loader has threads and worker processes of its own
     return cv2
 
 
 class OnImages:
-    """Base of operations that use the libraries. Unpickling it imports them, before workers are forked."""
+    """Base class of operations on images. When one is unpickled, OpenCV is imported, i.e. before workers are forked."""
 
     _key: str  # of the image, in an element that is a dict
 
     def with_image(self, element: Any, change: Callable[[Any], Any]) -> Any:
-        """Return an element with its image changed: the item `key` of a dict, or the element itself.
+        """Return an element with its image replaced by `change(image)`.
+
+        The image is the item `key` of a dict, or the element itself if it is not a dict.
 
         Raises:
             ImageError: the dict has no such item.
@@ -67,12 +68,12 @@ class OnImages:
 
 
 def with_channels(image: Image) -> Image:
-    """Restore the axis of a single channel, which OpenCV drops."""
+    """Return an image with an axis of channels. OpenCV drops the axis if there is only one channel."""
     return image if image.ndim == 3 else image[:, :, np.newaxis]
 
 
 def checked(image: Any, operation: str) -> Images:
-    """Return an operation's input if it is an image or a clip.
+    """Return the input of an operation after a check that it is an image or a clip.
 
     Raises:
         ImageError: it is neither.
@@ -87,7 +88,7 @@ def checked(image: Any, operation: str) -> Images:
 
 
 def on_frames(images: Images, change: Callable[[Image], Image]) -> Images:
-    """Apply a function to an image, or to each frame of a clip."""
+    """Return `change(image)` for an image, or an array of the changed frames for a clip."""
     if images.ndim == 3:
         return change(images)
     frames = [change(frame) for frame in images.reshape(-1, *images.shape[-3:])]

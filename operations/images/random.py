@@ -23,12 +23,12 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
 
     Args:
         size: (height, width) of the result, or one integer for both.
-        scale: minimum and maximum share of the area, default (0.08, 1).
+        scale: minimum and maximum area of the piece as a share of the image, default (0.08, 1).
         ratio: minimum and maximum width / height of the piece, default (3 / 4, 4 / 3), uniform in the logarithm.
-        key: item of a dict element that is the image, default "image". Other elements are images themselves.
+        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
         interpolation: as in `Resize`.
 
-    If ten pieces in a row do not fit into the image, the largest centred piece of a permitted ratio is taken.
+    If ten random pieces in a row do not fit into the image, the piece is the largest centred one with a permitted ratio.
     Szegedy et al., "Going deeper with convolutions", CVPR 2015.
 
     Raises:
@@ -56,7 +56,7 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
         self._interpolation = one_of("interpolation", interpolation, *INTERPOLATIONS)
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
-        """Return the element with a piece of its image.
+        """Return the element with its image replaced by a resized piece of it.
 
         Raises:
             ImageError: the input is not an image.
@@ -74,7 +74,15 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
 def _piece(
     rows: int, columns: int, scale: tuple[float, float], ratio: tuple[float, float], rng: np.random.Generator
 ) -> tuple[int, int, int, int]:
-    """Draw a piece: top, left, height and width."""
+    """Return a random piece: top, left, height and width, in pixels.
+
+    Args:
+        rows: height of the image.
+        columns: width of the image.
+        scale: minimum and maximum share of the area.
+        ratio: minimum and maximum width / height.
+        rng: generator.
+    """
     low, high = math.log(ratio[0]), math.log(ratio[1])
     for _ in range(_TRIES):
         area, shape, down, right = rng.random(4).tolist()
@@ -89,12 +97,12 @@ def _piece(
 
 
 class RandomFlip(OnImages, RandomMapTransform):
-    """Flip images at random. All frames of a clip, `[frames, height, width, channels]`, are flipped, or none.
+    """Flip images at random. Either all frames of a clip, `[frames, height, width, channels]`, are flipped, or none.
 
     Args:
         horizontal: probability that left and right are exchanged, default 0.5.
         vertical: probability that top and bottom are exchanged, default 0.
-        key: item of a dict element that is the image, default "image". Other elements are images themselves.
+        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.

@@ -16,7 +16,7 @@ INTERPOLATIONS = ("auto", "nearest", "linear", "cubic", "area", "lanczos")
 
 
 def size_of(size: Any) -> tuple[int, int]:
-    """Return (height, width). One integer stands for both.
+    """Return `size` as (height, width). One integer stands for both.
 
     Raises:
         TypeError: `size` is neither an integer nor a pair of integers.
@@ -33,10 +33,10 @@ def size_of(size: Any) -> tuple[int, int]:
 
 
 def resized(image: Image, size: tuple[int, int], interpolation: str = "auto") -> Image:
-    """Resize an image.
+    """Return an image resized to (height, width).
 
     Args:
-        image: array of any dtype that OpenCV accepts.
+        image: array of a dtype that OpenCV accepts.
         size: (height, width).
         interpolation: one of `INTERPOLATIONS`. "auto": halve the image as often as possible by averaging pixels, and then
             interpolate linearly, so that every pixel counts.
@@ -60,7 +60,7 @@ class Resize(OnImages, MapTransform):
 
     Args:
         size: (height, width), or one integer for both.
-        key: item of a dict element that is the image, default "image". Other elements are images themselves.
+        key: key of the image in elements that are dicts, default "image". Other elements are images themselves.
         interpolation: "auto" (default), "nearest", "linear", "cubic", "area" or "lanczos". "auto" halves an image as often as
             possible by averaging pixels, and then interpolates linearly: every pixel counts, at nearly the speed of "linear".
 
@@ -81,7 +81,7 @@ class Resize(OnImages, MapTransform):
         self._interpolation = one_of("interpolation", interpolation, *INTERPOLATIONS)
 
     def map(self, element: Any) -> Any:
-        """Return the element with its image in the new size.
+        """Return the element with its image resized.
 
         Raises:
             ImageError: the input is not an image.

@@ -1,7 +1,8 @@
 """Change the header of a TIFF file so that OpenCV does not change its pixels.
 
-The library under OpenCV rotates an image by the orientation in its header, and multiplies its colours by its opacity. The new
-header has no orientation, and says that colours are multiplied already, so that both stay as they are.
+The library under OpenCV rotates an image by the orientation in its header, and multiplies its
+colours by its opacity. The changed header has no orientation, and says that the colours are already
+multiplied. So the pixels are decoded unchanged.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import numpy as np
 from .library import Image
 
 _LAYOUTS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
-"""First bytes of a file: byte order, and True for BigTIFF."""
+"""First bytes of a file -> (byte order, True for BigTIFF)."""
 
 _COLOURS, _ORIENTATION, _SAMPLES, _EXTRA = 262, 274, 277, 338
 _WITH_OPACITY = ((0, 2), (1, 2), (2, 4))
-"""Photometric code and numbers per pixel of images with opacity: grey with white or black as 0, and RGB."""
+"""(photometric code, values per pixel) of images with opacity: grey with white as 0, grey with black as 0, RGB."""
 
 _FORMATS = {1: "B", 3: "H", 4: "I"}
 _UNUSED, _MULTIPLIED, _STRAIGHT = 0, 1, 2
@@ -29,9 +30,9 @@ class PlainTiff(NamedTuple):
 
     data: bytes
     has_opacity: bool
-    """True if each pixel has a number beside its grey or its red, green and blue."""
+    """True if each pixel has one more value than grey, or than red, green and blue."""
     extra: int | None
-    """Meaning of that number: 0 unused, 1 opacity by which colours are multiplied, 2 opacity. None: not told."""
+    """Meaning of that value: 0 unused; 1 opacity, by which colours are multiplied; 2 opacity. None: not stated."""
 
 
 def plain_tiff(data: bytes) -> PlainTiff | None:
@@ -59,11 +60,11 @@ def plain_tiff(data: bytes) -> PlainTiff | None:
 
 
 def straight(image: Image, extra: int | None) -> Image:
-    """Return the colours and the opacity of an image of four channels, as OpenCV reads it from a changed TIFF file.
+    """Return an image of four channels with its true colours and opacity.
 
     Args:
-        image: the image. It may be modified.
-        extra: meaning of the fourth channel in the file.
+        image: the image, as OpenCV reads it from a TIFF file with a changed header. It may be modified.
+        extra: meaning of the fourth channel in the file, see `PlainTiff.extra`.
     """
     colours, opacity, most = image[..., :3], image[..., 3:], np.iinfo(image.dtype).max
     if extra == _UNUSED:

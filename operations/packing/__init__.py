@@ -1,1 +1,1 @@
-"""Pack documents into rows of fixed length: which piece of which document goes where, and the arrays of these rows."""
+"""Pack documents into rows of one length: choose the row of each piece of a document, and make the rows' arrays."""

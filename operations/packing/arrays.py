@@ -1,4 +1,4 @@
-"""Make the arrays of rows from pieces of documents: tokens end to end, segment ids and positions."""
+"""Make the arrays of rows from pieces of documents: tokens, segment ids and positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
-    """Return the arrays of a leaf: tokens, segment ids, positions."""
+    """Return shape and dtype of the three arrays of a leaf: tokens, segment ids, positions."""
     shape = (rows, leaf.capacity)
     ids = ArraySpec(shape, np.dtype(np.int32))
     return [ArraySpec((*shape, *leaf.tail), np.result_type(leaf.dtype)), ids, ids]
@@ -27,7 +27,7 @@ def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
 
 @dataclass(frozen=True, slots=True)
 class ConcatenatedRows:
-    """Rows of one leaf, end to end: the pieces of each row, followed by a gap."""
+    """Rows of one leaf in one line: for each row its pieces, followed by a gap (padding)."""
 
     lengths: Ints  # of all of them, in order
     pieces: Ints  # which of them are pieces
@@ -35,7 +35,13 @@ class ConcatenatedRows:
 
     @classmethod
     def of(cls, sizes: Ints, pieces: Pieces, capacity: int) -> ConcatenatedRows:
-        """Lay out pieces of a leaf with these sizes in rows of a capacity."""
+        """Return the line of pieces with these sizes.
+
+        Args:
+            sizes: `int64[pieces]`, number of tokens of each piece in this leaf.
+            pieces: the pieces, by rows.
+            capacity: length of a row.
+        """
         at_pieces = np.arange(len(sizes)) + pieces.row_of_piece
         at_gaps = pieces.ends + np.arange(pieces.rows)
         until = np.concatenate([[0], np.cumsum(sizes)])[pieces.ends]
@@ -45,7 +51,13 @@ class ConcatenatedRows:
         return cls(lengths, at_pieces, at_gaps)
 
     def join(self, out: Array, parts: Sequence[Array], filler: Array) -> None:
-        """Write the parts of the pieces one after the other, and fill the gaps from `filler`."""
+        """Write the tokens of the pieces into `out`, `[rows, length, …]`, and fill the gaps from `filler`.
+
+        Args:
+            out: array to write to.
+            parts: tokens of each piece.
+            filler: padding for a whole row.
+        """
         line: list[Any] = [None] * len(self.lengths)
         for at, part in zip(self.pieces.tolist(), parts):
             line[at] = part
@@ -54,13 +66,13 @@ class ConcatenatedRows:
         np.concatenate(line, out=out.reshape(-1, *out.shape[2:]))
 
     def number(self, out: Array, segments: Ints) -> None:
-        """Write for each token the number of its segment; 0 in gaps."""
+        """Write the segment number of each token into `out`; 0 in gaps."""
         numbers = np.zeros(len(self.lengths), np.int32)
         numbers[self.pieces] = segments
         out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
 
     def begins(self, some: NDArray[np.bool_]) -> Ints:
-        """Return the starts of some of the pieces."""
+        """Return the index in the line of the first token of some pieces. `some` is `bool[pieces]`."""
         begins = np.cumsum(self.lengths) - self.lengths
         return begins[self.pieces[some]]
 
@@ -71,12 +83,12 @@ def fill(
     """Write the rows of a leaf.
 
     Args:
-        arrays: arrays as `specs_of` describes them.
+        arrays: the three arrays that `specs_of` describes.
         leaf: the leaf.
-        column: the leaf of all documents.
+        column: the leaf of each document.
         pieces: pieces in the rows.
-        at: number of the leaf among the packed ones.
-        settings: settings that tell where the leaf's bos goes.
+        at: index of the leaf among the packed leaves.
+        settings: settings of `Pack`.
     """
     tokens, ids, positions = arrays
     starts, stops = pieces.starts[:, at], pieces.stops[:, at]
@@ -98,7 +110,10 @@ def fill(
 
 
 def _put(parts: list[Array], token: Array, where: NDArray[np.bool_], last: bool) -> NDArray[np.bool_]:
-    """Insert a token at the beginning or end of some parts. Returns `where`, as the number of tokens inserted."""
+    """Insert a token at the beginning, or with `last` at the end, of the parts where `where` is True.
+
+    Return `where`, which is also the number of tokens inserted into each part.
+    """
     for number in np.flatnonzero(where).tolist():
         part = parts[number]
         one = np.broadcast_to(token, (1, *part.shape[1:]))
@@ -113,7 +128,7 @@ def segments_of(pieces: Pieces) -> Ints:
 
 
 def gathered(path: Path, values: Sequence[Any]) -> Array:
-    """Combine the passed-along values of all documents: into a numeric array if they are numbers, else into one of objects.
+    """Return the values of a leaf that is not packed, from all documents: an array of numbers, or of objects.
 
     Raises:
         PackError: the values are arrays of several shapes.
@@ -133,7 +148,14 @@ def gathered(path: Path, values: Sequence[Any]) -> Array:
 
 
 def by_segment(values: Array, pieces: Pieces, most: int | None, pad: Any) -> Sequence[Array]:
-    """Return the passed-along values of the segments of each row; with `most`, padded to that number."""
+    """Return, for each row, the values of its segments.
+
+    Args:
+        values: value of each document.
+        pieces: pieces in the rows.
+        most: number of values in each row, after padding; None: no padding.
+        pad: padding for numbers; objects are padded with None.
+    """
     values = values[pieces.documents]
     if most is None:
         return np.split(values, pieces.ends[:-1])

@@ -1,4 +1,4 @@
-"""Concatenate documents, and split one where a row is full."""
+"""Pack documents one after the other, and split a document where a row is full."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .pieces import Ints, Pieces
 
 
 def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints) -> Pieces:
-    """Return pieces such that a row ends in the first document of which a leaf does not fit. The rest begins the next row.
+    """Return pieces of documents that follow each other. A row ends when some leaf of a document does not fit.
 
-    A piece is placed if a token of it fits besides its first token.
+    The rest of this document begins the next row. A piece is only made if it has a token besides an inserted first token.
 
     Args:
         lengths: `int64[documents, leaves]`; each document has at least one token.
         capacity: `int64[leaves]`, length of a row in each leaf.
-        most: maximum number of pieces in a row; None: any.
+        most: maximum number of pieces in a row; None: no limit.
         bos: `int64[leaves]`, number of tokens inserted before each piece, 0 or 1.
     """
     before = np.where(lengths > 0, bos, 0)
@@ -35,9 +35,16 @@ def concat_then_split(lengths: Ints, capacity: Ints, most: int | None, bos: Ints
 
 
 def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int, bos: list[int]) -> tuple[Ints, Ints, Ints]:
-    """Return first document and number of pieces of each row, and `int64[rows + 1, leaves]`, the tokens at which rows begin.
+    """Return three arrays: first document of each row; number of pieces in each row; and the tokens at which rows begin.
 
-    Iterates over rows, not over documents.
+    The last one is `int64[rows + 1, leaves]`. Tokens are numbered over all documents.
+
+    Args:
+        begins: `int64[documents, leaves]`, number of each document's first token.
+        ends: `int64[documents, leaves]`, number of the token after its last one.
+        capacity: length of a row in each leaf.
+        most: maximum number of pieces in a row.
+        bos: number of tokens inserted before each piece in each leaf, 0 or 1.
     """
     begin_of, ends_of = [*begins.tolist(), ends[-1].tolist()], ends.T.tolist()
     firsts, counts, place = list[int](), list[int](), [0] * len(capacity)

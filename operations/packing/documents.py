@@ -1,4 +1,4 @@
-"""Flatten documents into the columns of their leaves, or raise a `PackError` that names the document at fault."""
+"""Flatten documents into the columns of their leaves, or raise a PackError that names the wrong document."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .pieces import Ints
 from .settings import BARE, Path, Settings, name, value_at
 
 Columns = list[Sequence[Any]]
-"""For each leaf, the leaves of all documents."""
+"""For each leaf, its values in all documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedLeaf:
-    """Leaf that is packed."""
+    """Leaf that is packed, with its settings."""
 
     number: int  # among the leaves of an element
     path: Path  # the keys that lead to it
@@ -37,7 +37,11 @@ class PackedLeaf:
 
     @classmethod
     def of(cls, number: int, path: Path, example: Any, settings: Settings) -> PackedLeaf:
-        """Describe a leaf by that of the first document."""
+        """Return the description of a leaf, from its value in the first document.
+
+        Raises:
+            PackError: the value is not an array of tokens, or a setting does not fit its dtype.
+        """
         array = _tokens(path, example)
         pad = value_at(settings.pad_value, path, 0)
         bos, eos = value_at(settings.bos, path), value_at(settings.eos, path)
@@ -53,7 +57,7 @@ class PackedLeaf:
         )
 
     def are_alike(self, column: Sequence[Any]) -> bool:
-        """Return True if all are plain arrays like the first document's."""
+        """Return True if all values are plain arrays with the dtype and token shape of the first document."""
         like = (np.ndarray, self.dtype, 1 + len(self.tail), self.tail)
         try:
             return {(type(leaf), leaf.dtype, leaf.ndim, leaf.shape[1:]) for leaf in column} == {like}
@@ -61,7 +65,7 @@ class PackedLeaf:
             return False
 
     def check(self, leaf: Any) -> None:
-        """Raise PackError if a leaf is not an array of tokens like the first document's."""
+        """Raise PackError if a value is not an array with the dtype and token shape of the first document."""
         array = _tokens(self.path, leaf)
         if array.dtype != self.dtype or array.shape[1:] != self.tail:
             raise PackError(
@@ -90,7 +94,17 @@ def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
 
 
 def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDArray[Any]:
-    """Convert a setting to the dtype of a leaf."""
+    """Return a setting in the dtype of a leaf.
+
+    Args:
+        setting: name of the setting, for the message.
+        value: its value for this leaf.
+        dtype: dtype of the leaf.
+        path: path of the leaf.
+
+    Raises:
+        PackError: the dtype cannot hold the value.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         cast = np.asarray(value).astype(dtype)
     if dtype.kind in "iub" and cast.tolist() != value:
@@ -102,21 +116,21 @@ def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDAr
 
 
 class Documents:
-    """Documents with the form of the first of them.
+    """Documents that must have the structure of the first one.
 
     Args:
         elements: the documents, at least one.
-        settings: the user's settings for their leaves.
+        settings: settings of `Pack`.
 
     Raises:
         PackError: the first document cannot be packed.
 
     Attributes:
         packed: the packed leaves.
-        meta: numbers of the other leaves.
+        meta: indices of the other leaves.
         paths: paths of all leaves.
-        order: numbers of the leaves, in the order of the first document.
-        at: number of the document being processed; after a failure, of the one at fault.
+        order: indices of the leaves, in the order in which the first document has them.
+        at: index of the document that is being processed; after a failure, of the wrong one.
     """
 
     def __init__(self, elements: Sequence[Element], settings: Settings) -> None:
@@ -137,10 +151,10 @@ class Documents:
         self.meta = [number for number, (path, _) in both if settings.is_meta(path)]
 
     def columns(self) -> Columns:
-        """Return the columns of all leaves.
+        """Return the values of each leaf in all documents.
 
         Raises:
-            PackError: a document differs from the first.
+            PackError: a document differs from the first one.
         """
         columns = [self._elements] if self._bare else self._split()
         for leaf in self.packed:
@@ -177,16 +191,19 @@ class Documents:
 
 
 def _has_fields(tree: Any, kept: Collection[Any] = ()) -> bool:
-    """Return True for a named tuple, a dataclass or another mapping, or a dict with one, except under `kept` keys."""
+    """Return True if a document has a named tuple, a dataclass or a mapping that is not a dict.
+
+    Values under the keys `kept` do not count.
+    """
     if type(tree) in DICTS:
         return any(_has_fields(value) for key, value in tree.items() if key not in kept)
     return fields_of(tree) is not None
 
 
 def _as_dicts(tree: Any, kept: Collection[Any] = ()) -> Any:
-    """Convert everything with fields in a document to dicts, except under some of its keys.
+    """Return a document with dicts in place of named tuples, dataclasses and mappings, except under the keys `kept`.
 
-    Rows have more leaves than the original classes have fields.
+    Rows need dicts, because they have more leaves than such classes have fields.
     """
     inner = tree if type(tree) in DICTS else fields_of(tree)
     if inner is None:
@@ -203,7 +220,7 @@ def _in_order(tree: Any) -> Iterator[int]:
 
 
 def leaf_paths(tree: Any) -> list[Path]:
-    """Return the paths of the leaves of a tree of dicts, in the order of the document."""
+    """Return the paths of the leaves in a tree of dicts, in the order of its keys."""
     return optree.tree_paths(tree, is_leaf=_is_no_dict, namespace=NAMESPACE)
 
 

@@ -1,4 +1,4 @@
-"""Make rows, trees of arrays of fixed length, of the documents of a window, or of those of planned rows."""
+"""Make rows, i.e. trees of arrays of fixed length, from the documents of a window or of planned rows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ from .settings import Path, Settings, name, value_at
 
 
 class Packer:
-    """Maker of rows.
+    """Make rows from documents.
+
+    Args:
+        settings: settings of `Pack`.
+        allocate: function that allocates arrays.
 
     Attributes:
-        at: after a failure, number of the document at fault.
+        at: after a failure, index of the wrong document.
     """
 
     def __init__(self, settings: Settings, allocate: Allocate = allocate_plainly) -> None:
@@ -31,7 +35,7 @@ class Packer:
         self.at = 0
 
     def rows(self, elements: Sequence[Element]) -> list[Element]:
-        """Make all rows of the documents.
+        """Return all rows that the documents make.
 
         Raises:
             PackError: a document cannot be packed.
@@ -40,10 +44,10 @@ class Packer:
         return self._made(documents, columns, self._pieces_of(documents, columns))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Return the pieces of documents in these rows, with the lengths of the documents.
+        """Return the pieces of documents in the rows that `rows` would make, with the lengths of the documents.
 
         Raises:
-            PackError: as in `rows`.
+            PackError: a document cannot be packed.
         """
         documents, columns = self._read(elements)
         pieces = self._pieces_of(documents, columns)
@@ -58,10 +62,14 @@ class Packer:
         return rules.pieces(lengths)
 
     def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
-        """Make the planned rows of the documents `pieces.documents`.
+        """Return planned rows of the documents `pieces.documents`.
+
+        Args:
+            elements: the documents, one for each piece.
+            pieces: pieces in the rows, and planned lengths of the documents.
 
         Raises:
-            PackError: a document cannot be packed, or has not the planned length.
+            PackError: a document cannot be packed, or does not have the planned length.
         """
         documents, columns = self._read(elements)
         lengths, packed = documents.lengths(columns), [leaf.path for leaf in documents.packed]
@@ -115,13 +123,13 @@ class Packer:
 
 
 def _names(path: Path) -> list[Path]:
-    """Return the names of the arrays that a leaf becomes."""
+    """Return the paths of the three arrays of a leaf: tokens, segment ids, positions."""
     *before, last = path
     return [path, (*before, f"{last}_segment_ids"), (*before, f"{last}_positions")]
 
 
 def _as_elements(found: dict[Path, Any]) -> list[Element]:
-    """Turn columns by path into rows."""
+    """Return rows from columns by path: row i has item i of each column."""
     numbers: dict[Any, Any] = {}
     for number, path in enumerate(found):
         inner = numbers

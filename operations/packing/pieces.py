@@ -1,4 +1,7 @@
-"""Pieces of documents in rows: arrays of numbers, without tokens. Plans consist of them; arrays are made from them."""
+"""Pieces of documents in rows: their places as arrays of numbers, without tokens.
+
+A plan consists of them, and arrays of rows are made from them.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """Pieces of documents, by rows.
+    """Pieces of documents, row by row.
 
     Attributes:
-        documents: `int64[pieces]`, document numbers, row by row, and in each row in the order of its segments.
-        starts: `int64[pieces, leaves]`, start of the piece in each leaf of its document.
-        stops: `int64[pieces, leaves]`, its end. A piece may be empty in some leaves, but not in all.
-        ends: `int64[rows]`, number of pieces up to the end of each row.
-        planned: `int64[pieces, leaves]`, planned lengths of the whole documents; None: the documents themselves were measured.
-        eos: `bool[pieces, leaves]`, True where an end token follows the document. None: nowhere.
+        documents: `int64[pieces]`, number of the document of each piece; pieces of a row are in the order of its segments.
+        starts: `int64[pieces, leaves]`, first token of the piece in its document, in each leaf.
+        stops: `int64[pieces, leaves]`, token after the last one. A piece may be empty in some leaves, but not in all.
+        ends: `int64[rows]`, number of pieces in this and all earlier rows.
+        planned: `int64[pieces, leaves]`, planned length of the whole document of each piece; None without a plan.
+        eos: `bool[pieces, leaves]`, True where an end token follows the piece. None: nowhere.
     """
 
     documents: Ints
@@ -45,7 +48,7 @@ class Pieces:
 
     @property
     def rows_by_document(self) -> Ints:
-        """Row of each piece, `int64[pieces]`, sorted by document, and within a document by place."""
+        """Row of each piece, `int64[pieces]`, sorted by document, and within a document by start."""
         return self.row_of_piece[np.lexsort((self.starts.sum(axis=1), self.documents))]
 
     @property
@@ -55,11 +58,16 @@ class Pieces:
 
     @property
     def sizes(self) -> Ints:
-        """Number of tokens of each piece, with its end token, `int64[pieces, leaves]`."""
+        """Number of tokens of each piece, `int64[pieces, leaves]`, with its end token if there is one."""
         return self.stops - self.starts + (0 if self.eos is None else self.eos)
 
     def with_bos(self, sizes: Ints, bos_at: str) -> NDArray[np.bool_]:
-        """Return `bool[pieces]`: True where a leaf with these sizes gets a first token, in all segments or in all rows."""
+        """Return `bool[pieces]`: True for each piece before which a first token is inserted in a leaf.
+
+        Args:
+            sizes: `int64[pieces]`, number of tokens of each piece in this leaf. Empty pieces get none.
+            bos_at: "segments": each piece gets one. "rows": the first piece of each row gets one.
+        """
         filled = sizes > 0
         if bos_at == "rows":
             places = np.flatnonzero(filled)
@@ -70,12 +78,12 @@ class Pieces:
 
     @property
     def spans(self) -> Iterator[list[list[int]]]:
-        """Yield start and end of each piece, for each leaf, with the length of its document."""
+        """For each piece, `[start, stop, length of its document]` for each leaf."""
         assert self.planned is not None, "the lengths of documents are known"
         yield from np.stack([self.starts, self.stops, self.planned], axis=-1).tolist()
 
     def in_leaves(self, count: int) -> Pieces:
-        """Return the pieces for documents with `count` leaves of the same length, from those of the single planned leaf."""
+        """Return the pieces for `count` leaves of equal length, from pieces that were planned with one leaf."""
         starts, stops = (each.repeat(count, axis=1) for each in (self.starts, self.stops))
         planned = None if self.planned is None else self.planned.repeat(count, axis=1)
         eos = None if self.eos is None else self.eos.repeat(count, axis=1)
@@ -92,7 +100,7 @@ class Pieces:
 
 
 def end_to_end(rows: Sequence[Pieces]) -> Pieces:
-    """Combine the pieces of several planned rows, at least one."""
+    """Return the pieces of several planned rows, at least one, as one `Pieces`."""
     each = zip(*((row.documents, row.starts, row.stops, row.planned) for row in rows))
     documents, starts, stops, planned = map(np.concatenate, each)
     ends = np.cumsum([count for row in rows for count in row.counts.tolist()])
@@ -101,6 +109,6 @@ def end_to_end(rows: Sequence[Pieces]) -> Pieces:
 
 
 def no_pieces(leaves: int) -> Pieces:
-    """Return an empty set of pieces."""
+    """Return `Pieces` without a piece or a row, for this number of leaves."""
     none = np.zeros(0, np.int64)
     return Pieces(none, none.reshape(0, leaves), none.reshape(0, leaves), none)

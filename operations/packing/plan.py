@@ -1,4 +1,4 @@
-"""Plan of packed rows, known before anything is read, from the lengths of documents alone."""
+"""Plan of packed rows. It is made from the lengths of documents, before any document is read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from ...common.messages import short_repr
 from .pieces import Ints, Pieces
 from .rules import Rules
 
+# About 40 MB.
 KEPT_DOCUMENTS = 1 << 20
-"""Maximum number of documents whose pieces are kept (about 40 MB). With more, all are dropped."""
+"""Maximum number of documents whose pieces are kept in memory. If there are more, all are dropped."""
 
 
 class WindowTable(NamedTuple):
-    """Facts about all windows, found once, so that the pieces of a window are computed quickly."""
+    """Facts about all windows, i.e. groups of documents that are packed together.
+
+    From them, the pieces of one window are computed quickly.
+    """
 
     rows: Ints  # `int64[windows + 1]`, rows before each window, and of all
     pieces: Ints  # `int64[windows + 1]`, and pieces
@@ -28,11 +32,11 @@ class WindowTable(NamedTuple):
 
 
 class PackPlan:
-    """Rows that `Pack` makes of documents of known lengths, in the same order.
+    """Plan of the rows that `Pack` makes of documents of known lengths.
 
     Args:
         lengths: `int64[documents, leaves]`; not copied.
-        rules: how documents are packed.
+        rules: rules of packing.
         window: number of documents that are packed together.
 
     >>> from headrace.operations import Pack
@@ -57,16 +61,20 @@ class PackPlan:
 
     @property
     def digest(self) -> str:
-        """Digest of the lengths."""
+        """Digest of the lengths, twelve hexadecimal digits."""
         return hashlib.sha256(np.ascontiguousarray(self._lengths).tobytes()).hexdigest()[:12]
 
     @property
     def rows(self) -> int:
-        """Number of rows. Computed once, window by window, in one to three seconds for a million documents."""
+        """Number of rows. The first access packs all windows: one to three seconds for a million documents."""
         return int(self._windows.rows[-1])
 
     def costs(self, cost: Cost | None = None) -> NDArray[np.float64]:
-        """Return the cost of each row, `float64[rows]`: the sum over its segments and leaves. None: of their lengths."""
+        """Return the cost of each row, `float64[rows]`: the sum of the costs of its segments in all leaves.
+
+        Args:
+            cost: function of the length of a segment, as in `costs_of`. None: the length itself.
+        """
         windows = [self._made(window) for window in range(len(self._windows.rows) - 1)]
         lengths = [np.zeros((0, self._lengths.shape[1]), np.int64), *map(self._rules.costed_sizes, windows)]
         rows = [each.row_of_piece + before for each, before in zip(windows, self._windows.rows.tolist())]
@@ -76,7 +84,7 @@ class PackPlan:
         return np.bincount(of_pieces, weights=of_segments, minlength=self.rows).astype(np.float64, copy=False)
 
     def row_of(self, document: int) -> int | None:
-        """Return the first row with a piece of a document, or None."""
+        """Return the first row with a piece of a document, or None if no row has one."""
         window, number = divmod(document, self._window)
         pieces = self._pieces(window)
         found = np.flatnonzero(pieces.documents == number)
@@ -85,7 +93,8 @@ class PackPlan:
     def row(self, row: int) -> Pieces:
         """Return the pieces of one row, with the numbers of their documents.
 
-        Takes about 10 µs; if its window of 1,000 documents was not used before, 0.1 ms ("concat_then_split": up to 1 ms).
+        Takes about 10 µs. If its window of 1,000 documents was not used before, it takes 0.1 ms
+        ("concat_then_split": up to 1 ms).
 
         Raises:
             IndexError: the row does not exist.
@@ -113,7 +122,7 @@ class PackPlan:
         return self._lengths[window * self._window : (window + 1) * self._window]
 
     def _pieces(self, window: int) -> Pieces:
-        """Return the pieces of a window. Thread-safe."""
+        """Return the pieces of all rows of a window. Thread-safe."""
         pieces = self._kept.get(window)
         if pieces is None:
             pieces = self._made(window)

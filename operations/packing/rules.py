@@ -1,4 +1,4 @@
-"""Rules of packing as a plain value, and the pieces that follow from the lengths of documents alone. Pure functions."""
+"""Rules of packing, from which the pieces in each row follow, given the lengths of the documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOO_LONG = ("split", "cut", "error")
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules by which documents are packed."""
+    """Rules of packing for documents with certain leaves."""
 
     capacity: tuple[int, ...]  # the length of a row, in each leaf
     strategy: Strategy  # which row a document goes to
@@ -34,30 +34,30 @@ class Rules:
 
     @property
     def _capacity(self) -> Ints:
-        """Length of rows in each leaf, without the first token of each row."""
+        """Length of rows in each leaf, `int64[leaves]`, without a first token that each row gets."""
         return np.array(self.capacity, np.int64) - (self._added(self.bos) if self.bos_at == "rows" else 0)
 
     @property
     def _bos(self) -> Ints:
-        """Number of tokens inserted before each piece, in each leaf."""
+        """Number of tokens that are inserted before each piece in each leaf, `int64[leaves]`, 0 or 1."""
         return self._added(self.bos if self.bos_at == "segments" else ())
 
     def _added(self, where: tuple[bool, ...]) -> Ints:
         return np.array(where or [0] * len(self.capacity), np.int64)
 
     def refused(self, lengths: Ints) -> Ints:
-        """Return the numbers of the documents that are too long to be accepted."""
+        """Return the numbers of the documents that are too long, if `too_long` is "error"; otherwise an empty array."""
         if self.too_long != "error":
             return np.zeros(0, np.int64)
         room = self._capacity - self._bos - self._added(self.eos)
         return np.flatnonzero((lengths > room).any(axis=1))
 
     def pieces(self, lengths: Ints, rows: Ints | None = None) -> Pieces:
-        """Pack documents of these lengths, `int64[documents, leaves]`. Documents without a token are in no row.
+        """Return the pieces of documents with these lengths, by rows. Documents without a token are in no row.
 
         Args:
-            lengths: lengths of the documents.
-            rows: `rows_by_document` of the same lengths, if known. Computing them takes most of the time.
+            lengths: `int64[documents, leaves]`.
+            rows: `Pieces.rows_by_document` of the same documents, if known. Otherwise computing it takes most of the time.
         """
         capacity, bos, eos = self._capacity, self._bos, self._added(self.eos)
         numbers = np.flatnonzero(lengths.any(axis=1))
@@ -80,7 +80,7 @@ class Rules:
         return dataclasses.replace(found, documents=numbers[found.documents])
 
     def costed_sizes(self, pieces: Pieces) -> Ints:
-        """Return the tokens of each piece in its row, with inserted tokens, `int64[pieces, leaves]`."""
+        """Return the number of tokens of each piece in its row, with inserted tokens, `int64[pieces, leaves]`."""
         sizes = pieces.sizes
         for leaf in np.flatnonzero(self.bos).tolist():
             sizes[:, leaf] += pieces.with_bos(sizes[:, leaf], self.bos_at)
@@ -88,7 +88,7 @@ class Rules:
 
 
 def _without_eos(found: Pieces, lengths: Ints) -> Pieces:
-    """Remove the end token, which counted as the last token of each document, from the places of pieces.
+    """Return pieces without end tokens, which had counted as the last token of each document, and mark where they go.
 
     >>> whole = Pieces(np.array([0, 0]), np.array([[0], [2]]), np.array([[2], [4]]), np.array([1, 2]))
     >>> without = _without_eos(whole, np.array([[3], [3]]))

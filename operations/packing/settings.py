@@ -1,6 +1,6 @@
 """Check the arguments of `Pack`, and derive the rules for each leaf of the documents.
 
-Some arguments are one value for all leaves, or a dict with a value for each.
+Some arguments are one value for all leaves, or a dict with a value for each leaf.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ...errors import PackError
 from .rules import STRATEGIES, TOO_LONG, Rules, Strategy, TooLong
 
 BARE = "tokens"
-"""Name of a document that is a single array."""
+"""Key in rows for documents that are single arrays."""
 
 
 Path: TypeAlias = tuple[Any, ...]
-"""Keys that lead to a leaf."""
+"""Path of a leaf: the keys that lead to it."""
 
 
 def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
-    """Return the value of a setting for a leaf, or `otherwise`.
+    """Return the value of a setting for a leaf; `otherwise` if the setting is a dict without this leaf.
 
     >>> value_at({"a": {"x": 1}, "b": 2}, ("a", "x")), value_at({"a": 1}, ("b",)), value_at(3, ("b",))
     (1, None, 3)
@@ -41,14 +41,14 @@ def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
 
 
 def mapped(setting: Any, function: Callable[[Any], Any]) -> Any:
-    """Apply a function to each value of a setting."""
+    """Return a setting with `function` applied to its value, or to each value of the dict."""
     if isinstance(setting, Mapping):
         return {key: mapped(value, function) for key, value in setting.items()}
     return function(setting)
 
 
 def paths(setting: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the leaves for which a setting has values.
+    """Yield the paths for which a setting has values.
 
     >>> list(paths({"a": {"x": 1}, "b": 2}))
     [('a', 'x'), ('b',)]
@@ -71,7 +71,7 @@ def name(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """Arguments of `Pack`, without its window. Attributes as of `Pack`.
+    """Arguments of `Pack`, except its window. The attributes have the names of the arguments.
 
     Raises:
         TypeError, ValueError: an argument has a wrong type, or is out of range.
@@ -117,16 +117,19 @@ class Settings:
             )
 
     def _puts(self, setting: str, path: Path) -> bool:
-        """Return True if rows reserve space in a leaf for a first or an end token.
+        """Return True if rows reserve space in a leaf for a first token (`setting` "bos") or an end token ("eos").
 
-        If one length is for all leaves, all reserve that space, so that documents are split at the same places in each.
+        If one length is given for all leaves, all leaves reserve this space, so that documents are split at the same places.
         """
         replaces = setting == "bos" and self.bos_replaces
         each = isinstance(self.length, Mapping)
         return not replaces and value_at(getattr(self, setting), path if each else ()) is not None
 
     def identity_parameters(self) -> dict[str, Any]:
-        """Return everything that decides the rows. Without `eos`, and with a `bos` that replaces, as older states have it."""
+        """Return all settings that the rows depend on, for the fingerprint.
+
+        `eos` is missing if it is None, and so is `bos_replaces` if it is True: older checkpoints do not have them.
+        """
         found = {name: value for name, value in vars(self).items() if name not in ("bos_replaces", "eos")}
         if self.bos is not None and not self.bos_replaces:
             found["bos_replaces"] = False
@@ -136,14 +139,18 @@ class Settings:
         object.__setattr__(self, attribute, value)
 
     def is_meta(self, path: Path) -> bool:
-        """Return True for a leaf that is passed along without packing."""
+        """Return True if a leaf is in `meta_features`, i.e. is not packed."""
         return path[0] in self.meta_features
 
     def check(self, found: Sequence[Path]) -> None:
-        """Compare the settings with the leaves of the elements.
+        """Check that the settings fit the leaves of the elements.
+
+        Args:
+            found: paths of all leaves.
 
         Raises:
-            PackError: a setting names a missing leaf; a leaf has no length; or one `bos` is given for several leaves.
+            PackError: a setting names a missing leaf; a leaf has no length; there is no leaf to pack; or one `bos`
+                or `eos` is given for several leaves.
         """
         packed = [path for path in found if not self.is_meta(path)]
         known = first_few(list(map(name, found)))
@@ -180,22 +187,27 @@ class Settings:
                 )
 
     def capacity_of(self, path: Path) -> Any:
-        """Return the length of rows in a leaf, or None."""
+        """Return the length of rows in a leaf; None if none is given."""
         return value_at(self.length, path)
 
     def rules(self, packed: Sequence[Path]) -> Rules:
-        """Return the rules for documents with these leaves."""
+        """Return the rules for documents with these packed leaves."""
         capacity = tuple(map(self.capacity_of, packed))
         bos, eos = (tuple(self._puts(setting, path) for path in packed) for setting in ("bos", "eos"))
         bos, eos = (where if any(where) else () for where in (bos, eos))
         return Rules(capacity, self.strategy, self.max_segments, self.too_long, bos, self.bos_at, eos)
 
     def _room_of(self, path: Path) -> int:
-        """Return the number of its own tokens that a document may have in a leaf of one row."""
+        """Return the maximum number of a document's own tokens in one row of a leaf."""
         return int(self.capacity_of(path)) - self._puts("bos", path) - self._puts("eos", path)
 
     def too_long_error(self, lengths: Sequence[int], packed: Sequence[Path]) -> PackError:
-        """Make the error for a document with these lengths."""
+        """Return the error for a document that is too long.
+
+        Args:
+            lengths: length of the document in each packed leaf.
+            packed: paths of these leaves.
+        """
         path, length = next(found for found in zip(packed, lengths) if found[1] > self._room_of(found[0]))
         added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
         beside = f" with {' and '.join(added)}" if added else ""
