@@ -1,4 +1,4 @@
-"""Convert data to files that can be read at random, on one machine or with Apache Beam, and verify what was written."""
+"""Convert data to files with random access, on one machine or with Apache Beam, and verify the files."""
 
 from typing import TYPE_CHECKING
 

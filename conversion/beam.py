@@ -1,7 +1,7 @@
 """Run a conversion as a pipeline of Apache Beam.
 
-Each shard is one element, and is converted by the same function that a worker process runs. So the bytes are the same, and a
-shard may be converted twice.
+Each shard is one element. It is converted by the function that worker processes run, so the files have
+the same bytes. Beam may convert a shard twice.
 """
 
 from __future__ import annotations
@@ -21,11 +21,21 @@ from .target import target_at
 def run_on_beam(
     job: ConversionJob, shards: Sequence[Shard], runner: str, options: Sequence[str], report: Report
 ) -> Generator[None, None, None]:
-    """Convert shards on a runner of Beam, as `processes.run` does in processes. Progress is reported when all shards are done.
+    """Convert shards on a runner of Beam, as `processes.run` does in processes. Yield None for each shard.
+
+    Progress is reported only at the end.
+
+    Args:
+        job: settings of the conversion.
+        shards: shards to convert.
+        runner: name of a runner of Beam.
+        options: options for Beam, as on its command line.
+        report: function that receives progress.
 
     Raises:
         MissingExtraError: apache_beam is not installed.
         ConversionError: Beam does not know the runner.
+        PicklingError: the job cannot be sent to Beam's workers.
         Exception: whatever a shard raised, as Beam passes it on.
     """
     try:

@@ -1,4 +1,4 @@
-"""`headrace.convert`: plan the shards, convert those that are missing, and write the manifest when all are complete."""
+"""`headrace.convert`: plan the shards, convert the missing ones, and write the manifest when all are complete."""
 
 from __future__ import annotations
 
@@ -52,45 +52,50 @@ def convert(
     runner_options: Sequence[str] = (),
     progress: bool = True,
 ) -> Manifest:
-    """Convert data to files that can be read at random. Each input file becomes a file of the same name.
+    """Convert data to files with random access. Each input file becomes a file of the same name.
 
-    Files appear when they are complete, `manifest.json` last. If a conversion is killed, run it again to resume. The result is
-    the same bytes, whatever the number of workers.
+    A file appears when it is complete; `manifest.json` appears last. If a conversion is killed, run it again to resume. The
+    number of workers does not change the bytes that are written.
 
     Args:
         source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source.
-        target: a folder. It may contain what an earlier run of the same conversion wrote.
+        target: a folder. It may contain files of an earlier run of the same conversion.
         to: "array_record" (default), "bytes" for `BytesSource`, "parquet", or "tokens" for `TokenSource`.
         source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "images",
-            "huggingface" or "tfds". Default: by the names of the files.
+            "huggingface" or "tfds". Default: determined from the names of the files.
         split: split of a TFDS or Hugging Face dataset.
-        shards: number of output files, of about the same number of records. Default: one for each input file, or one for a
-            source.
+        shards: number of output files, with about the same number of records each. Default: one for each input file, or one
+            for a source.
         workers: number of processes, default one for each core. 0 converts in the calling thread.
-        on_error: "raise" (default), or "skip" to skip damaged records, which the manifest counts.
-        decode: what records of bytes contain: "example" for `tf.train.Example`, "json", or "bytes" to keep them. Default:
-            TFRecord contains examples, which are decoded for Parquet and tokens, and kept for ArrayRecord and bytes.
+        on_error: "raise" (default), or "skip" to skip damaged records; the manifest has their number.
+        decode: how records of bytes are decoded: "example" (`tf.train.Example`), "json", or "bytes" (not at all). Default:
+            TFRecord files contain examples, which are decoded for Parquet and tokens, and copied for ArrayRecord and bytes;
+            other bytes are not decoded.
         transform: function that is applied to each record after decoding.
-        encode: how other records become bytes for ArrayRecord and bytes: "example" (default, except for JSON lines), "json",
-            or a function for all records.
-        options: of the writer. ArrayRecord: options that replace `{"group_size": 1}`; Parquet: `row_group_size`, `compression`
-            and so on; tokens: `dtype`, `add_special_tokens`, `end_of_text`, and `document_length` for `.npy` files of tokens.
-        tokenizer: path of a tokenizer file of the library tokenizers. Default: records already are tokens.
+        encode: how records that are not bytes are encoded for ArrayRecord and bytes: "example" (default, except for JSON
+            lines), "json", or a function, which is then applied to all records.
+        options: options of the writer. ArrayRecord: options that replace `{"group_size": 1}`; Parquet: `row_group_size`,
+            `compression` and so on; tokens: `dtype`, `add_special_tokens`, `end_of_text`, and `document_length` for `.npy`
+            files of tokens.
+        tokenizer: path of a tokenizer file of the library tokenizers. Default: records are tokens already.
         column: field of a dict record that has its text, default "text", or its tokens, default "tokens".
-        omit: records to leave out, as in a `DataLoader`: their keys in the source, in the order of its files; the path of a
-            file of keys; or a predicate of file and row. Runs on the source can resume on the new files. Default: none.
+        omit: records to omit, as in a `DataLoader`: their keys in the source, in the order of its files; the path of a file of
+            keys; or a predicate of file and row. A run on the source can resume on the new files. Default: none.
         storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
-        max_expansion: maximum ratio of unpacked to compressed size of a file that unpacks to more than 1 GiB; default 200. It
+        max_expansion: maximum ratio of unpacked to compressed size, for files that unpack to more than 1 GiB; default 200. It
             protects against small files that would fill the memory.
-        runner: runner of Apache Beam, such as "DirectRunner". Default: processes on this machine.
+        runner: name of a runner of Apache Beam, such as "DirectRunner". Default: processes on this machine.
         runner_options: options for Beam, as on its command line.
         progress: True (default): show progress on standard error.
+
+    Returns:
+        The manifest: number of records and list of files.
 
     Raises:
         SourceError: the source cannot be read, or a record is damaged. The message names file and offset.
         ExpansionError: a compressed file unpacks to more than `max_expansion` allows, also with `on_error="skip"`.
-        ConversionError: the target contains something else, is in use by another conversion, or cannot be written; or the
-            arguments do not fit together. Complete files stay.
+        ConversionError: the target contains other files, is in use by another conversion, or cannot be written; or the
+            arguments do not fit together. Complete files are kept.
         MissingExtraError: a library is not installed.
         WorkerCrashedError: a worker process ended.
 
@@ -167,7 +172,7 @@ def convert(
 
 @contextmanager
 def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
-    """Remove what was begun if a library is missing, or arguments do not fit together, and no file was written yet."""
+    """On ConversionError or MissingExtraError within the block, remove the traces of the conversion if it wrote no file."""
     try:
         yield
     except (ConversionError, MissingExtraError):
@@ -180,7 +185,19 @@ def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
 def _plan(
     target: Target, job: ConversionJob, identity: dict[str, Any], shards: int | None, workers: int, anew: bool
 ) -> list[Shard]:
-    """Return the plan that an earlier run stored, or a new one."""
+    """Return the stored plan of an earlier run of this conversion; without one, make a plan and store it.
+
+    Args:
+        target: target folder.
+        job: settings of the conversion.
+        identity: JSON values that identify the conversion.
+        shards: the user's `shards=`.
+        workers: number of processes that count records.
+        anew: True: the target has no manifest, so existing files of the same names are an error.
+
+    Raises:
+        ConversionError: the target contains another conversion, or other files that would be overwritten.
+    """
     kept = target.plan()
     if kept is not None and (kept["identity"] == identity or target.there([shard["name"] for shard in kept["shards"]])):
         _check_same(target, kept["identity"], identity)
@@ -203,7 +220,11 @@ def _plan(
 
 
 def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> list[Shard]:
-    """Return the shards of a stored plan, after a check that its input files are those of this run."""
+    """Return the shards of a stored plan, with the input files of this run.
+
+    Raises:
+        ConversionError: the plan has an input file that this run does not have.
+    """
     names = list(job.input.names())
     known = {**labelled(names), **{name: name for name in names}}
     foreign: list[str] = []
@@ -235,12 +256,15 @@ def _planned(target: Target, job: ConversionJob, shards: int | None, workers: in
 
 
 def count_records(job: ConversionJob, name: str, report: Report) -> tuple[str, int]:
-    """Count the records of a file. Damaged records are handled when they are converted."""
+    """Return the name of an input file, and its number of records. A `Work` function for processes.
+
+    Damaged records that will be skipped are not counted.
+    """
     return name, job.input.count(name, (lambda error: None) if job.skips else None)
 
 
 def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise ConversionError if an earlier run had other arguments."""
+    """Raise ConversionError if an earlier run had another source or other options."""
     before, now = plain(before), plain(now)
     different = [
         name
@@ -256,4 +280,7 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
 
 
 _STRICTER = ("on_error", "raise")
-"""Complete files of this setting are also right for the other one, which may skip damaged records of the rest."""
+"""Difference between an earlier and this run that is allowed: (option, earlier value).
+
+With "raise", the earlier run wrote only files without damaged records. They are also right if this run skips damaged ones.
+"""

@@ -14,18 +14,14 @@ from ..files.storage_options import StorageOptions
 from ..files.urls import stays_inside
 
 OnDamage: TypeAlias = Callable[[Exception], None] | None
-"""Function that is called with the reason why a record is skipped. None: the error is raised."""
+"""Type of a function that is called with the error for each record that is skipped. None: the error is raised."""
 
 Report: TypeAlias = Callable[[int, float], None]
-"""Function that receives progress: records written, and weight of the input read, since the last call."""
+"""Type of a function that receives progress since the last call: records written, and input read in `RecordInput.unit`s."""
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Check file names in the target that another file lists.
-
-    Raises:
-        ValueError: a name leads out of the target.
-    """
+    """Raise ValueError if a file name from a manifest or plan leads out of the target folder."""
     outside = [name for name in names if not stays_inside(name)]
     if outside:
         raise ValueError(f"{short_repr(outside[0])} leads out of the folder")
@@ -33,7 +29,7 @@ def check_names(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class InputPart:
-    """Records `[start, stop)` of one input file or of a source. `stop` None: up to the end."""
+    """Records `[start, stop)` of one input file or of a source. If `stop` is None, the part ends with the file."""
 
     name: str
     start: int = 0
@@ -42,13 +38,13 @@ class InputPart:
 
     @property
     def is_whole(self) -> bool:
-        """True if no other part takes records of the file."""
+        """True if the part contains all records of the file."""
         return self.start == 0 and self.stop is None
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of the target, and the parts that it is made of."""
+    """One file of the target, and the parts of the input that it contains."""
 
     name: str  # its path in the target, with `/` between the folders
     parts: tuple[InputPart, ...]
@@ -56,7 +52,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """Complete file of the target."""
+    """Complete file of the target: name, size in bytes, and SHA-256."""
 
     name: str
     bytes: int
@@ -65,14 +61,14 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Receipt:
-    """Result of one shard."""
+    """Result of the conversion of one shard, which is stored when its files are complete."""
 
     name: str
     records: int
     left_out: int
     """Number of damaged records that were skipped."""
     damage: tuple[str, ...]
-    """Reasons for the first of them."""
+    """Errors of the first few skipped records."""
     files: tuple[WrittenFile, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +76,11 @@ class Receipt:
 
     @classmethod
     def from_json(cls, values: Any) -> Receipt:
-        """Read a receipt that `to_json` returned. Raises ValueError, TypeError or LookupError if it is not a receipt."""
+        """Return the receipt from values that `to_json` returned.
+
+        Raises:
+            ValueError, TypeError, LookupError: the values are not a receipt.
+        """
         files = tuple(WrittenFile(**file) for file in values["files"])
         check_names([str(file.name) for file in files])
         counts = int(values["records"]), int(values["left_out"])
@@ -96,48 +96,51 @@ class Chunk:
 
 
 class RecordInput(Protocol):
-    """Protocol of the records to convert. Picklable: each worker reads other parts."""
+    """Protocol of the input of a conversion. Picklable, because each worker reads other parts."""
 
     unit: str  # of the weights: "B" or "records"
     format: str  # of files; "" for a source
     encode: str  # how records that are no bytes become bytes: "example" or "json"
 
     def names(self) -> Sequence[str]:
-        """Return the files in order, or the one name of a source."""
+        """Return the names of all files in order; for a source, one name."""
 
     def identity(self) -> dict[str, Any]:
-        """Return plain JSON values that identify the data."""
+        """Return JSON values that identify the data."""
 
     def data_source(self) -> Any:
-        """Return a source of all records, as a loader reads them, or None."""
+        """Return a source of all records, as a loader would read them; None if there is none."""
 
     def schema(self) -> Any:
-        """Return the Arrow schema of the records if it is known without reading them, or None."""
+        """Return the Arrow schema of the records; None if it is unknown without reading them."""
 
     def count(self, name: str, on_damage: OnDamage) -> int:
-        """Count the records of a file without the damaged ones. May read the whole file."""
+        """Return the number of records in a file, without damaged ones. May read the whole file."""
 
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
-        """Yield the records of a part."""
+        """Yield the records of a part in chunks."""
 
     def weight(self, part: InputPart) -> float:
-        """Return the amount of input in a part, in units of progress."""
+        """Return the size of a part, in the units of progress."""
 
     def place(self, part: InputPart, place: int) -> str:
-        """Describe the place of a record for a message."""
+        """Return a text that names the place of a record, for messages.
+
+        `place` is the number that the record has in its `Chunk`.
+        """
 
 
 class ShardWriter(Protocol):
-    """Protocol of the writer of one shard. One thread calls it. Its memory is bounded."""
+    """Protocol of a writer of one shard. It is used by one thread, and its memory is bounded."""
 
     def extend(self, encoded: Any) -> None:
-        """Write what `Output.encode` returned."""
+        """Write records that `Output.encode` returned."""
 
     def close(self) -> None:
         """Finish the file."""
 
     def discard(self) -> None:
-        """Close the file without finishing it; the caller removes it. Raises nothing."""
+        """Close the file without finishing it. The caller removes it. Raises nothing."""
 
 
 class Output(Protocol):
@@ -146,26 +149,26 @@ class Output(Protocol):
     suffix: str  # what the names of shards end in
 
     def identity(self) -> dict[str, Any]:
-        """Return plain JSON values for all that the bytes depend on."""
+        """Return JSON values for everything, besides the records, that the bytes of the files depend on."""
 
     def encode(self, records: list[Any]) -> Any:
-        """Encode records as they are written.
+        """Return records in the form that the writer's `extend` takes.
 
         Raises:
             Exception: a record cannot be encoded. The caller then encodes one record at a time to find it.
         """
 
     def open(self, path: str) -> ShardWriter:
-        """Begin a shard."""
+        """Return a writer for a new shard, at a path."""
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the files of a shard in the order in which they appear. The last one is the shard's own."""
+        """Return the names of the files of a shard, in the order in which they appear. The last one is the shard's own name."""
         return (name,)
 
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """Settings that all shards share. Picklable."""
+    """Settings that all shards of a conversion share. Picklable."""
 
     input: RecordInput
     output: Output
@@ -176,4 +179,7 @@ class ConversionJob:
 
 
 Work: TypeAlias = Callable[[ConversionJob, Any, Report], Any]
-"""Function that does one part of a job in any process: job, argument and report in, result out. It may run twice."""
+"""Type of a function that does one part of a job, in any process. It may run twice.
+
+It takes the job, an argument for the part, and a function that receives progress. It returns the result.
+"""

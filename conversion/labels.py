@@ -1,4 +1,4 @@
-"""Labels of input files in a plan and a manifest: names without credentials, and the way back to the names."""
+"""Labels of input files in a plan and a manifest: names without credentials, from which the names can be found again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..files.urls import is_remote, unsigned
 
 
 def label_of(name: str) -> str:
-    """Return a URL without its signature and credentials, which may differ the next time. Other names are unchanged.
+    """Return a URL without its signature and credentials, which may differ in the next run. Other names are unchanged.
 
     >>> label_of("https://host/a.npy?id=7&X-Amz-Signature=9"), label_of("s3://AK:SECRET@bucket/a")
     ('https://host/a.npy?id=7', 's3://***@bucket/a')
@@ -19,7 +19,7 @@ def label_of(name: str) -> str:
 
 
 def labelled(names: Sequence[str]) -> dict[str, str]:
-    """Map labels to names. A label that several names share gets a number.
+    """Return a dict of label to name. If several names have the same label, a number is added to it.
 
     >>> labelled(["https://host/a?token=1", "https://host/a?token=2"])
     {'https://host/a': 'https://host/a?token=1', 'https://host/a#1': 'https://host/a?token=2'}
@@ -32,7 +32,7 @@ def labelled(names: Sequence[str]) -> dict[str, str]:
 
 
 def plain(values: Any) -> Any:
-    """Replace URLs in JSON values by labels."""
+    """Return JSON values with all URLs replaced by their labels."""
     if isinstance(values, dict):
         return {name: plain(value) for name, value in values.items()}
     if isinstance(values, list):

@@ -41,12 +41,12 @@ def measure_lengths(
 
     Args:
         source: anything that `DataLoader` accepts as a source.
-        function: function of a record that returns its length, a whole number; or the name of a field. The length of a field
-            is that of its array, list or text, or the number in it.
-        path: file to store the lengths in. If it exists and belongs to this source and function, it is read instead of the
-            records; otherwise it is replaced. Pass it on as `lengths=pathlib.Path(path)`. None (default): no file.
-        worker_count: as in `DataLoader`. 0 (default) works in the calling thread.
-        progress: True (default): show a bar if standard error is a terminal.
+        function: function that takes a record and returns its length, a whole number; or the name of a field. The length of a
+            field is that of its array, list or text, or the number in it.
+        path: file in which the lengths are stored. If it contains the lengths of this source and function, no record is read;
+            otherwise it is replaced. Pass it to other functions as `lengths=pathlib.Path(path)`. None (default): no file.
+        worker_count: as in `DataLoader`. 0 (default): the calling thread reads the records.
+        progress: True (default): show a progress bar if standard error is a terminal.
 
     Returns:
         `int64[len(source)]`, in the order of keys.
@@ -57,8 +57,8 @@ def measure_lengths(
             record.
         OutputError: the file cannot be written.
 
-    A source is recognised by its fingerprint. The fingerprint of your own source class is its name and number of records,
-    unless it has an attribute `fingerprint`.
+    The source of a stored file is recognised by its fingerprint. If your own source class has no attribute `fingerprint`, that
+    is the name of the class and the number of records.
 
     >>> import headrace
     >>> headrace.measure_lengths(["one", "three"], len)
@@ -111,22 +111,22 @@ def _by(function: Callable[[Any], Any], element: Any, key: int) -> int:
 
 
 LENGTHS = f"lengths{SUFFIX}"
-"""File of lengths in a folder of converted files."""
+"""Name of the file of lengths in a folder of converted files."""
 
 
 def measure_converted(target: str, to: str, name: str, worker_count: int | None = 0, progress: bool = True) -> str:
-    """Measure the lengths of converted records, and store them beside the files, unless they are already there.
+    """Measure the lengths of converted records, and store them beside the files, unless they are stored already.
 
     Args:
-        target: the folder.
-        to: format of its files.
+        target: folder of the converted files.
+        to: format of the files: "array_record", "bytes", "parquet" or "tokens".
         name: name of a field. If records are bytes, "bytes" means their sizes, and any other name needs records that are
-            `tf.train.Example`s or JSON. Documents of tokens have one length, whatever the name.
+            `tf.train.Example`s or JSON. For tokens, the name is not used: a length is the number of tokens.
         worker_count: as in `measure_lengths`.
         progress: as in `measure_lengths`.
 
     Returns:
-        The path of the file.
+        The path of the file of lengths.
 
     Raises:
         ConversionError: the target is in a store.
@@ -148,7 +148,7 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
 
 
 class _ConvertedField:
-    """Function that returns the length of a field of a record of bytes, which is JSON or an example."""
+    """Function that takes a record of bytes, i.e. JSON or an example, and returns the length of one of its fields."""
 
     def __init__(self, name: str) -> None:
         self.name = name

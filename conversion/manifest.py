@@ -25,11 +25,11 @@ class Manifest:
     """Result of `headrace.convert`.
 
     Attributes:
-        source: what was converted: files with sizes and modification times, or the fingerprint of a source.
-        options: everything else that the bytes depend on.
+        source: description of the converted data: files with sizes and modification times, or the fingerprint of a source.
+        options: everything else that the bytes of the files depend on.
         shards: receipt of each shard: name, records, left_out, damage, and files with bytes and sha256.
-        omitted: sources that this folder was rewritten from without some records. For each: its number of records, its
-            fingerprint, and the file of the omitted keys.
+        omitted: if records were omitted, the sources from which this folder was rewritten. For each: its number of records,
+            its fingerprint, and the name of the file of omitted keys.
     """
 
     source: Mapping[str, Any]
@@ -49,12 +49,12 @@ class Manifest:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files."""
+        """Size of all files together, in bytes."""
         return sum(file.bytes for shard in self.shards for file in shard.files)
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """Reasons why records were skipped, for a few records of each shard."""
+        """Errors of skipped records, for the first few of each shard."""
         return tuple(text for shard in self.shards for text in shard.damage)
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +66,11 @@ class Manifest:
 
     @classmethod
     def from_json(cls, values: Any) -> Manifest:
-        """Read a manifest that `to_json` returned. Raises ValueError, TypeError or LookupError if it is not a manifest."""
+        """Return the manifest from values that `to_json` returned.
+
+        Raises:
+            ValueError, TypeError, LookupError: the values are not a manifest.
+        """
         if values["kind"] not in (KIND, formerly(KIND)) or values["version"] != VERSION:
             raise ValueError(f"kind {values['kind']}, version {values['version']}")
         shards = tuple(map(Receipt.from_json, values["shards"]))
@@ -78,7 +82,7 @@ class Manifest:
 
 
 def manifest_in(target: Target) -> Manifest | None:
-    """Return the manifest of a folder, or None.
+    """Return the manifest of a folder, or None if there is none.
 
     Raises:
         ConversionError: the manifest cannot be read.
@@ -100,8 +104,8 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
         storage_options: how a folder in a store (`s3://…`) is reached.
 
     Returns:
-        One line for each difference; an empty list if there is none. A file that is not in the manifest counts if its suffix
-        is that of the shards, because readers of the folder would read it.
+        One line for each difference; an empty list if there is none. An additional file is a difference if it has the suffix
+        of the shards, because sources would read it.
 
     Raises:
         ConversionError: there is no manifest, or it cannot be read.

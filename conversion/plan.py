@@ -1,4 +1,4 @@
-"""Divide the records of input files among shards. Pure functions."""
+"""Divide the records of input files among shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from .job import InputPart, Shard
 
 
 def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
-    """Plan one shard for each file, with the same name. Folders that all files have in common are dropped.
+    """Return one shard for each input file, with the same name. Folders that all files have in common are left out.
+
+    Args:
+        names: paths or URLs of the input files.
+        suffix: suffix of the shards.
 
     Raises:
         ConversionError: two files would have the same name, or a file would lie in the folder that a conversion works in.
@@ -63,6 +67,12 @@ def _common(folders: Mapping[str, str]) -> str:
 def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> list[Shard]:
     """Divide records into shards of about equal size, in the order of the files.
 
+    Args:
+        counts: number of records of each input file, by name.
+        shards: number of shards.
+        stem: beginning of the shards' names.
+        suffix: end of the shards' names.
+
     Raises:
         ConversionError: there are fewer records than shards.
 
@@ -80,7 +90,7 @@ def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> l
 
 
 def _between(counts: Mapping[str, int], start: int, stop: int) -> tuple[InputPart, ...]:
-    """Return the parts of files that contain the records `[start, stop)` of all files together."""
+    """Return the parts of files that contain the records `[start, stop)`, numbered over all files."""
     ends = np.cumsum(list(counts.values())).tolist()
     parts = []
     for (name, count), end in zip(counts.items(), ends):

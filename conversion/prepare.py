@@ -1,4 +1,4 @@
-"""Turn the user's arguments into a job, and into its identity in plain JSON values."""
+"""Turn the user's arguments into a job, and into JSON values that identify the conversion."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from .steps import DECODERS, SingleNumbers, Step, identity_of, raised_at
 from .target import target_at
 
 _OF_BYTES = ("array_record", "bytes")
-"""The formats whose records are bytes."""
+"""Formats whose records are bytes."""
 
 _BEGIN = 60
-"""Number of characters of a value that are kept to infer types, and for messages."""
+"""Number of characters or bytes of a value that are kept to infer its type."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Arguments of `convert` that the result depends on."""
+    """Arguments of `convert` on which the result depends."""
 
     source: Any
     to: str
@@ -60,7 +60,11 @@ class Wanted:
 
 
 def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]]:
-    """Check the arguments, and return the job and its identity. Jobs with the same identity write the same bytes.
+    """Check the arguments. Return the job, and JSON values that identify it: equal ones mean that the same bytes are written.
+
+    Args:
+        wanted: arguments of `convert`.
+        target: path or URL of the target folder.
 
     Raises:
         ConversionError: arguments do not fit together, or the input cannot be converted as requested.
@@ -104,10 +108,9 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
 
 
 def _check_apart(source: Any, target: str) -> None:
-    """Check that the target is not inside the source. A source that is not a path is nowhere.
+    """Raise ConversionError if the target is a folder of the source, or lies in one: its files would be read as input.
 
-    Raises:
-        ConversionError: the target is a folder of the source, or lies in one, so that its files would be read as input.
+    Does nothing if the source is not a path.
     """
     paths = source if isinstance(source, (list, tuple)) else [source]
     for path in map(text_of, paths if is_paths(source) else ()):
@@ -170,7 +173,7 @@ def _output(wanted: Wanted, found: RecordInput, records: Iterator[Any], is_chang
 
 
 def _begins(records: Iterator[Any]) -> list[Any]:
-    """Return the first records. Long values are cut to what tells their types."""
+    """Return the first records. Long values are cut; what remains shows their type."""
     return [
         {name: _begin(value) for name, value in record.items()}
         if isinstance(record, dict)
@@ -188,7 +191,13 @@ def _begin(value: Any) -> Any:
 
 
 def _prepared(found: RecordInput, on_damage: OnDamage, steps: tuple[Step, ...]) -> Iterator[Any]:
-    """Yield all records after some steps."""
+    """Yield all records of an input after some steps.
+
+    Args:
+        found: the input.
+        on_damage: function that is called with the error for each record that is skipped. None: the error is raised.
+        steps: functions that are applied to each record, in order.
+    """
     for part in map(InputPart, found.names()):
         for chunk in found.read(part, on_damage):
             for place, record in chunk.records:

@@ -1,13 +1,12 @@
 """Run parts of a job in this process or in worker processes, and yield results as they arrive.
 
-Threads of `concurrent.futures` distribute the parts. Each thread gives a part to its worker, and waits for the result.
-`ProcessPoolExecutor` does not fit: its workers import the user's `__main__`, survive a killed parent, and die without telling
-by which signal and at which part. A process of `multiprocessing` also survives.
+Each worker is a fresh interpreter. Threads of `concurrent.futures` distribute the parts: a thread
+sends a part to a free worker, and waits for its result.
 
     parent → worker: the function and the job, once; then an argument for each part; end of file to stop
     worker → parent: `Said` messages; the last one of a part has its result
 
-Workers are fresh interpreters. They end with their parent, because a thread in each always waits for the next part.
+A worker ends with its parent, because a thread in it waits for the next part, and sees the end of file.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _GRACE_SECONDS = 5
 
 @dataclass(frozen=True)
 class Said:
-    """Message of a worker: progress since the last message and, at the end of a part, its result, or its error as bytes."""
+    """Message of a worker: progress since the last message; at the end of a part also its result, or its error as bytes."""
 
     records: int = 0
     weight: float = 0.0
@@ -56,17 +55,17 @@ class Said:
 def run(
     work: Work, job: ConversionJob, arguments: Sequence[Any], workers: int, report: Report
 ) -> Generator[Any, None, None]:
-    """Run a function for each argument, in worker processes.
+    """Call a function for each argument, in worker processes, and yield the results as they arrive.
 
     Args:
-        work: importable function that does one part.
+        work: importable function that does one part of the job.
         job: settings that all parts share.
-        arguments: one for each part.
-        workers: number of processes. 0: the calling thread.
-        report: receives progress, from one thread at a time.
+        arguments: one argument for each part.
+        workers: number of processes. 0: the calling thread does all parts.
+        report: function that receives progress, from one thread at a time.
 
     Raises:
-        Exception: whatever a part raised. The other parts are cancelled.
+        Exception: whatever a part raised. All other parts are cancelled.
         WorkerCrashedError: a worker process ended.
         PicklingError: the job cannot be sent to workers.
     """
@@ -112,8 +111,14 @@ def run(
                 worker.channel.close()
 
 
+# `ProcessPoolExecutor` does not fit: its workers import the user's `__main__`, survive a killed parent, and die without telling
+# by which signal and at which part. A process of `multiprocessing` also survives.
 class _Interpreter:
-    """Parent's side of a worker process, used by one thread at a time. It adds itself to a team."""
+    """The parent's side of a worker process. One thread at a time uses it.
+
+    Args:
+        team: list of all workers, to which this one is added.
+    """
 
     def __init__(self, team: list[_Interpreter]) -> None:
         with Uninterrupted():
@@ -123,14 +128,27 @@ class _Interpreter:
             team.append(self)
 
     def send(self, data: bytes, part: Any = None) -> None:
-        """Send the data of a part to the worker."""
+        """Send bytes to the worker.
+
+        Args:
+            data: the bytes.
+            part: argument of the part that they belong to, for the message.
+
+        Raises:
+            WorkerCrashedError: the worker process ended.
+        """
         try:
             self.channel.send_bytes(data)
         except OSError:
             raise self._crashed(part) from None
 
     def do(self, part: Any, report: Report) -> Any:
-        """Run a part in the worker, and return its result."""
+        """Run a part in the worker, and return its result.
+
+        Raises:
+            Exception: whatever the part raised.
+            WorkerCrashedError: the worker process ended.
+        """
         self.send(cloudpickle.dumps(part), part)
         while True:
             try:
@@ -153,13 +171,13 @@ class _Interpreter:
         )
 
     def kill(self) -> None:
-        """Kill the worker."""
+        """Kill the worker process."""
         self._process.kill()
         self._process.wait(_GRACE_SECONDS)
 
 
 def _started(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start a fresh interpreter with SIGINT blocked, until it ignores the signal itself."""
+    """Start a fresh interpreter that works on this descriptor. SIGINT is blocked in it until it ignores the signal itself."""
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "TOKENIZERS_PARALLELISM": "false"}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -171,7 +189,7 @@ def _started(descriptor: int) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Run as a worker, on the descriptor in the first command line argument."""
+    """Work on parts until the parent closes the pipe. The first command line argument is the pipe's descriptor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     channel = Connection(int(sys.argv[1]))

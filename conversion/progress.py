@@ -1,4 +1,4 @@
-"""Show the progress of a conversion: as a bar on a terminal, or as a line from time to time.
+"""Show the progress of a conversion: as a bar on a terminal, otherwise as a line every ten seconds.
 
 Both show shards, records and their rate, the share of the input that was read, and the remaining time.
 """
@@ -15,13 +15,14 @@ LINE_SECONDS = 10.0
 
 
 class ConversionProgress:
-    """Context manager that shows progress.
+    """Context manager that shows the progress of a conversion.
 
     Args:
         shards: number of shards to make, and number of all shards.
-        total: total weight of their input, in units.
-        unit: "B" or "records".
+        total: size of the input of the shards to make, in `unit`s.
+        unit: "B" (bytes) or "records".
         shown: False: show nothing.
+        to: where to write. None (default): standard error.
     """
 
     def __init__(self, shards: tuple[int, int], total: float, unit: str, shown: bool, to: TextIO | None = None) -> None:
@@ -35,7 +36,7 @@ class ConversionProgress:
             self._bar = tqdm(total=total, file=self._to, desc=self._shards_done(), smoothing=0.05, **scaled)
 
     def advance(self, records: int, weight: float) -> None:
-        """Add records that were written, and weight of the input that was read."""
+        """Add a number of records that were written, and a size of input that was read, in units."""
         self._records += records
         self._weight += weight
         now = time.monotonic()

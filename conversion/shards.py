@@ -1,4 +1,4 @@
-"""Convert one shard: from its input to complete files and a receipt."""
+"""Convert one shard: read its input, write its files, and store a receipt."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .steps import raised_at
 from .target import Target, target_at
 
 REASONS = 3
-"""Number of skipped records whose reasons a receipt keeps."""
+"""Number of skipped records of which a receipt keeps the errors."""
 
 
 def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> None:
-    """Write one shard. It may run again, and in several processes at the same time: the bytes are the same.
+    """Write one shard. It may run again, and in several processes at the same time: all write the same bytes.
 
     Raises:
         SourceError: a record is damaged, and damaged records are not skipped.
@@ -70,7 +70,10 @@ class _Writing:
             self.damage.append(shorten(why, 300))
 
     def _encoded(self, chunk: Chunk, part: InputPart) -> tuple[Any, int]:
-        """Encode records, and count them. After a failure, encode one at a time to find the record."""
+        """Return encoded records and their number.
+
+        If encoding fails, the records are encoded one by one. A wrong one is skipped, or its error is raised.
+        """
         try:
             return self._prepare([record for _, record in chunk.records]), len(chunk.records)
         except Exception:

@@ -1,4 +1,4 @@
-"""Steps between reading and writing a record, and plain values that identify them."""
+"""Steps between reading and writing a record, and values that identify these steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ Step: TypeAlias = Callable[[Any], Any]
 
 
 def raised_at(error: Exception, where: str) -> NoReturn:
-    """Raise an error with the place of its record. A user's error stays the same, with a note."""
+    """Raise an error again, with the place of the record in its message. An error of a user's function gets a note instead.
+
+    Raises:
+        HeadraceError: a new error of the same class, if `error` is one of ours.
+        StopIterationError: a user's function raised StopIteration.
+        Exception: `error` itself, with a note.
+    """
     if isinstance(error, HeadraceError):
         raise type(error)(f"{where}: {shorten(error, 400)}") from error
     if isinstance(error, StopIteration):  # it would end whoever reads the records
@@ -30,14 +36,18 @@ def raised_at(error: Exception, where: str) -> NoReturn:
 
 
 def decode_example(record: Any) -> Any:
-    """Decode a serialised `tf.train.Example`."""
+    """Return a serialised `tf.train.Example` as a dict of its features."""
     from ..formats.example import decode_example as decode
 
     return decode(_bytes(record, "example"))
 
 
 def decode_json(record: Any) -> Any:
-    """Decode JSON text."""
+    """Return the value of a JSON text.
+
+    Raises:
+        ConversionError: the record is not JSON, or neither text nor bytes.
+    """
     try:
         return json.loads(_bytes(record, "json"))
     except (ValueError, RecursionError) as error:
@@ -57,9 +67,9 @@ def _bytes(record: Any, name: str) -> Any:
 
 
 def identity_of(function: Any) -> Any:
-    """Return plain values that identify a function by its values and its code. Names are returned unchanged.
+    """Return a digest that identifies a function by its code and the values that it uses. Names are returned unchanged.
 
-    Unlike in a loader's state, code counts: files made by two versions of a function must not be mixed.
+    Unlike in a checkpoint, the code counts: files that two versions of a function wrote must not be mixed.
 
     >>> one, same, other = map(identity_of, (lambda x: x + 1, lambda x: x + 1, lambda x: x + 2))
     >>> one == same, one == other
@@ -76,7 +86,7 @@ def identity_of(function: Any) -> Any:
 
 
 def _code(value: Any) -> Any:
-    """Describe code in plain values, without line numbers."""
+    """Return JSON values that describe compiled code, without line numbers."""
     if isinstance(value, CodeType):
         return [value.co_code.hex(), list(value.co_names), [_code(constant) for constant in value.co_consts]]
     if isinstance(value, (tuple, frozenset)):
@@ -86,10 +96,12 @@ def _code(value: Any) -> Any:
 
 
 class SingleNumbers:
-    """Step that takes single numbers out of their arrays. An example contains arrays only, also for a label.
+    """Step that replaces arrays of one number by the number, in those fields that are expected to have one number.
+
+    An example contains only arrays, even for a label.
 
     Args:
-        records: the first records. A field that has one number in each of them is expected to have one in all records.
+        records: the first records. A field with one number in each of them is expected to have one number in all records.
     """
 
     def __init__(self, records: Sequence[Any]) -> None:

@@ -4,8 +4,9 @@
     TARGET/manifest.json               appears last: the conversion is done
     TARGET/.conversion/                during the conversion: plan.json, receipts of complete shards, files being written
 
-The files of a shard are renamed first; then its receipt is written. A shard whose process is killed in between is converted
-again, to the same bytes. Every shard may be converted twice at the same time, as Beam does.
+The files of a shard are renamed before its receipt is written. If the process is killed in between,
+the shard is converted again, to the same bytes. A shard may be converted twice at the same time, as
+Beam does.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def target_at(path: str, storage: StorageOptions | None = None) -> Target:
 
 
 class Target(ABC):
-    """Target folder. Names of files in it have `/` between their parts.
+    """Target folder of a conversion. Names of files in it use `/` between folders.
 
     Attributes:
         path: path or URL of the folder.
@@ -69,7 +70,11 @@ class Target(ABC):
 
     @abstractmethod
     def opened(self, name: str) -> io.BufferedReader[Any]:
-        """Open a file for reading. Raises FileNotFoundError if it does not exist."""
+        """Open a file for reading.
+
+        Raises:
+            FileNotFoundError: the file does not exist.
+        """
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
@@ -77,7 +82,7 @@ class Target(ABC):
 
     @abstractmethod
     def put(self, path: str, name: str) -> None:
-        """Move a file from `scratch` to its name."""
+        """Move a file from the folder of `scratch` to a name in the target."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -85,22 +90,22 @@ class Target(ABC):
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[str]:
-        """Yield a local folder for files that are being written. It is removed afterwards."""
+        """Yield a local folder for files that are being written. The folder is removed afterwards."""
 
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes from converting to this folder, as far as the storage has locks."""
+        """Prevent other processes from converting to this folder during the block, if the storage has locks."""
 
     @abstractmethod
     def clean(self) -> None:
         """Remove the files that exist only during a conversion."""
 
     def undo(self) -> None:
-        """Remove the traces of a conversion that wrote no file."""
+        """Remove all traces of a conversion that wrote no file."""
         self.clean()
 
     def place(self, name: str) -> str:
-        """Return the path of a file."""
+        """Return the path or URL of a file."""
         return os.path.join(self.path, name)
 
     def size(self, name: str) -> int:
@@ -111,19 +116,19 @@ class Target(ABC):
             return -1
 
     def digest(self, name: str) -> str:
-        """Return the SHA-256 of a file. A remote file is downloaded for it."""
+        """Return the SHA-256 of a file in hexadecimal. A remote file is downloaded for it."""
         with self.opened(name) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def names_in(self, folder: str) -> list[str]:
-        """Return the sorted base names of the files in a subfolder, or in the folder itself for ""."""
+        """Return the sorted names of the files in a subfolder; "" is the target folder itself."""
         try:
             return sorted(file_system_of(self.path, self._storage).names_in(self.place(folder)))
         except FileNotFoundError:
             return []
 
     def manifest(self) -> dict[str, Any] | None:
-        """Return the content of `manifest.json`, or None.
+        """Return the content of `manifest.json`, or None if it does not exist.
 
         Raises:
             ConversionError: it cannot be read.
@@ -131,11 +136,14 @@ class Target(ABC):
         return self._read(MANIFEST, dict)
 
     def plan(self) -> dict[str, Any] | None:
-        """Return the plan of an unfinished conversion, or None."""
+        """Return the plan of an unfinished conversion, or None if there is none."""
         return self._read(PLAN, _plan_of)
 
     def receipts(self) -> dict[str, Receipt]:
-        """Return the receipts of complete shards whose files exist."""
+        """Return the receipts of all complete shards, by the names of the shards.
+
+        A shard is complete if its files exist with the sizes in its receipt.
+        """
         found = of_each(lambda name: self._read(name, Receipt.from_json), self._receipt_names())
         return self.held([receipt for receipt in found if receipt is not None])
 
@@ -143,12 +151,12 @@ class Target(ABC):
         return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith(RECEIPT)]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
-        """Return those receipts whose files exist with the right sizes."""
+        """Return, by the names of the shards, those receipts whose files exist with the right sizes."""
         found = of_each(lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts)
         return {receipt.name: receipt for receipt, is_there in zip(receipts, found) if is_there}
 
     def there(self, names: Sequence[str]) -> list[str]:
-        """Return those of some files that exist."""
+        """Return those of some names that exist as files."""
         return [name for name, size in zip(names, of_each(self.size, names)) if size >= 0]
 
     def forget(self) -> None:
@@ -160,7 +168,7 @@ class Target(ABC):
         self._write(PLAN, plan)
 
     def keep_omitted(self, former: Sequence[FormerSource]) -> tuple[dict[str, Any], ...]:
-        """Write the keys of omitted records. Returns what the manifest says about them."""
+        """Write the files of omitted keys, and return the entries about them for the manifest."""
         entries = []
         for number, source in enumerate(former):
             entry, name, data = source.to_files(number)
@@ -174,12 +182,12 @@ class Target(ABC):
         self.clean()
 
     def publish(self, folder: str, files: Sequence[str], receipt: Receipt) -> None:
-        """Move complete files to their names, in this order, and write their receipt.
+        """Move the complete files of a shard to their names, in this order, and write the shard's receipt.
 
         Args:
-            folder: folder that they were written to, under their base names.
+            folder: folder that contains the files, under their base names.
             files: their names in the target.
-            receipt: receipt, still without the files.
+            receipt: receipt, still without the list of files.
         """
         paths = [os.path.join(folder, os.path.basename(file)) for file in files]
         written = [WrittenFile(file, os.path.getsize(path), _digest_of(path)) for file, path in zip(files, paths)]
@@ -189,7 +197,7 @@ class Target(ABC):
 
     @contextmanager
     def writes(self, name: str) -> Iterator[None]:
-        """Turn system errors into a ConversionError that names the file and the remedy.
+        """Turn system errors within the block into a ConversionError that names the file and the remedy.
 
         Raises:
             ConversionError: the file cannot be written.
@@ -222,7 +230,7 @@ class Target(ABC):
 
 
 class LocalTarget(Target):
-    """Target on this machine."""
+    """Target folder on this machine."""
 
     def __init__(self, path: str, storage: StorageOptions) -> None:
         self.path, self._storage = os.path.abspath(local_path(path)), storage
@@ -255,7 +263,7 @@ class LocalTarget(Target):
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
-        """Yield a folder inside the target, because files can be renamed only within one file system."""
+        """Yield a folder inside the target, because files can only be renamed within one file system."""
         folder = self.place(f"{WORKPLACE}/{_SCRATCH}{secrets.token_hex(8)}")
         os.makedirs(folder)
         try:
@@ -265,7 +273,11 @@ class LocalTarget(Target):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lock that ends with the process, and remove what killed processes were writing."""
+        """Hold a lock, and remove unfinished files that killed processes left. The lock ends with the process.
+
+        Raises:
+            ConversionError: another process converts to this folder, or the folder cannot be written.
+        """
         try:
             os.makedirs(self.place(WORKPLACE), exist_ok=True)
             file = os.open(self.place(f"{WORKPLACE}/lock"), TO_CHANGE)
@@ -294,7 +306,7 @@ class LocalTarget(Target):
         shutil.rmtree(self.place(WORKPLACE), ignore_errors=True)
 
     def undo(self) -> None:
-        """Remove the folder too, if it is empty."""
+        """Remove all traces of a conversion that wrote no file, and the folder if it is empty."""
         self.clean()
         with suppress(OSError):
             os.rmdir(self.path)
@@ -307,7 +319,7 @@ class LocalTarget(Target):
 
 
 class StoreTarget(Target):
-    """Target in a store. A file appears when all of it was sent. There are no locks."""
+    """Target folder in a store. A file appears when all of it was sent. There are no locks."""
 
     def __init__(self, path: str, storage: StorageOptions) -> None:
         self.path, self._storage = path.rstrip("/"), storage
@@ -346,7 +358,11 @@ def _digest_of(path: str) -> str:
 
 
 def _plan_of(values: Any) -> dict[str, Any]:
-    """Check plain values of a plan. Raises ValueError, TypeError or LookupError if they are not a plan."""
+    """Return the values of a plan after a check.
+
+    Raises:
+        ValueError, TypeError, LookupError: the values are not a plan.
+    """
     check_names([str(shard["name"]) for shard in values["shards"]])
     shards = [
         {"name": str(shard["name"]), "parts": [asdict(InputPart(**part)) for part in shard["parts"]]}

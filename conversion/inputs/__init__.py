@@ -1,1 +1,1 @@
-"""Inputs of a conversion: files of many formats, and sources."""
+"""Inputs of a conversion: files of several formats, and sources."""

@@ -1,7 +1,8 @@
-"""Read rows of CSV files as dicts, with the number of their line.
+"""Read the rows of CSV files as dicts.
 
-The first line names the columns. CSV has no types: they are guessed once, from the first rows of the first file that has rows,
-and hold for all files, so that all shards have the same columns. Format: https://www.rfc-editor.org/rfc/rfc4180.
+The first line names the columns. CSV has no types. They are guessed once, from the first rows of the
+first file that has rows, and are used for all files, so that all shards have the same columns.
+Format: https://www.rfc-editor.org/rfc/rfc4180.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ GUESSED_FROM = 1000
 """Number of rows from which types are guessed."""
 
 FIELD_CHARACTERS = 1 << 28
-"""Maximum characters of a value, so that a quote without its end does not fill the memory."""
+"""Maximum number of characters in a value. Without a limit, a quote that is not closed would fill the memory."""
 
 
 def _number(kind: type) -> Callable[[str], Any]:
-    """Return a parser of numbers. Python also accepts `12_34` and digits of all scripts; here these are text."""
+    """Return a parser of numbers. It rejects `12_34` and digits of other scripts, which Python accepts."""
 
     def number(value: str) -> Any:
         if "_" in value or not value.isascii():
@@ -36,11 +37,18 @@ def _number(kind: type) -> Callable[[str], Any]:
 
 
 _TYPES: dict[str, Callable[[str], Any]] = {"int": _number(int), "float": _number(float), "text": str}
-"""Types from the narrowest to the widest."""
+"""Types of columns, from the narrowest to the widest, each with its parser."""
 
 
 def guessed_types(stream: BinaryIO, name: str) -> tuple[dict[str, str], int]:
-    r"""Return the narrowest type that fits all first values of each column, and the number of rows. Empty values do not count.
+    r"""Guess the type of each column from the first rows: the narrowest type that fits. Empty values do not count.
+
+    Args:
+        stream: file at its beginning.
+        name: name of the file, for messages.
+
+    Returns:
+        Type of each column, "int", "float" or "text"; and the number of rows that were read.
 
     >>> guessed_types(io.BytesIO(b"a,b,c\n1,2.5,x\n2,,\n"), "x.csv")
     ({'a': 'int', 'b': 'float', 'c': 'text'}, 2)
@@ -57,13 +65,13 @@ def guessed_types(stream: BinaryIO, name: str) -> tuple[dict[str, str], int]:
 def read_records(
     stream: BinaryIO, name: str, types: Mapping[str, str], on_damage: OnDamage = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    r"""Yield each row as a dict, with the number of its first line.
+    r"""Yield `(line, row)` for each row: the number of its first line, and the row as a dict.
 
     Args:
-        stream: at its beginning.
+        stream: file at its beginning.
         name: name of the file, for messages.
-        types: "int", "float" or "text" for each column, in order. An empty number is None.
-        on_damage: called for each row that is skipped. Default: such a row is an error.
+        types: type of each column in order: "int", "float" or "text". An empty number becomes None.
+        on_damage: function that is called with the error for each row that is skipped. None (default): the error is raised.
 
     Raises:
         SourceError: the columns differ from `types`, or a row does not fit them.

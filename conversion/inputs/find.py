@@ -1,4 +1,4 @@
-"""Find the input that a user means by paths, a dataset name or an object."""
+"""Find the input of a conversion from paths, the name of a dataset, or an object."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .from_files import FileInput
 from .from_source import SourceInput
 
 OTHER_FORMATS = ("images", "huggingface", "tfds")
-"""Formats that a path or a name may have, besides files of records."""
+"""Formats of a path or a name, besides files of records."""
 
 
 def find_input(
     source: Any, source_format: str | None, split: str | None, as_bytes: bool, opening: Opening
 ) -> RecordInput:
-    """Return the input that `source` means.
+    """Return the input for a user's `source`.
 
     Args:
         source: paths of files; a folder of images or a Hugging Face dataset; a name or folder of TFDS; or any source.
-        source_format: format of files, "images", "huggingface" or "tfds". None: by the names of the files.
+        source_format: format of files, "images", "huggingface" or "tfds". None: determined from the names of the files.
         split: split of a dataset that has several.
-        as_bytes: True: leave the examples of TFDS as they are in its files.
-        opening: arguments to open files.
+        as_bytes: True: do not decode the examples of TFDS.
+        opening: arguments for opening files.
 
     Raises:
         ConversionError: the format is unknown, or cannot be determined.
@@ -78,7 +78,7 @@ def _nothing_in(folder: str, source_format: str | None, suffixes: list[str]) -> 
 
 
 def is_paths(source: Any) -> bool:
-    """Return True for a path, or a list of paths, which are names of files and not a source."""
+    """Return True if `source` is a path or a non-empty list of paths."""
     paths = (str, os.PathLike)
     return isinstance(source, paths) or (
         isinstance(source, (list, tuple)) and bool(source) and all(isinstance(item, paths) for item in source)
@@ -86,7 +86,7 @@ def is_paths(source: Any) -> bool:
 
 
 def _is_hugging_face(source: Any) -> bool:
-    """Return True for a folder that `save_to_disk` of a dataset, or of a dict of datasets, wrote."""
+    """Return True if `source` is a folder that `save_to_disk` of a Hugging Face dataset, or of a dict of them, wrote."""
     if isinstance(source, (list, tuple)):
         return False
     folder = text_of(source)

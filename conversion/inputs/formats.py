@@ -1,4 +1,4 @@
-"""Input file formats: find the format by its name or by a file name, and open files of it.
+"""Formats of input files: find the format of a file by its name, and open files.
 
 The library of a format is imported when its first file is opened.
 """
@@ -29,12 +29,12 @@ from ..job import OnDamage
 COMPRESSED = (".gz", ".gzip", ".zst", ".zstd")
 
 Records = Iterator[tuple[int, Any]]
-"""Records, each with its place in the file."""
+"""Iterator of records, each with its place in the file."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """Arguments to open files, besides their paths."""
+    """Arguments for opening files, besides their paths."""
 
     types: Mapping[str, str]  # of the columns of CSV files
     index_dir: str  # where indices are kept, of files that are read at random
@@ -45,7 +45,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Format:
-    """File format that is read as a stream, by a source with random access, or by both."""
+    """File format. It is read as a stream, by a source with random access, or in both ways."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -54,22 +54,28 @@ class Format:
     stream: str | None = None  # the module whose `read_records` reads a stream
     source: Callable[[Any, Opening], Any] | None = None
     schema: Callable[[str, Opening], Any] | None = None
-    """Returns the Arrow schema of a file, or None. For formats whose schema is known without reading records."""
+    """Function that returns the Arrow schema of a file, or None. For formats whose schema is known without reading records."""
     encode: str = "example"  # how records that are no bytes become bytes: "example" or "json"
 
     @property
     def all_files(self) -> Callable[[list[str], Opening], Any] | None:
-        """Function that opens several files as one source, as a loader reads them."""
+        """Function that opens several files as one source, as a loader would read them; None if there is none."""
         return _tokens if self.name == "npy" else self.source
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Patterns of the files in a folder that count."""
+        """Patterns of the files that are read from a folder."""
         ends = ("", "-*-of-*", *(COMPRESSED if self.stream is not None else ()))
         return tuple(f"*{suffix}{end}" for suffix in self.suffixes for end in ends)
 
     def records(self, path: str, opening: Opening, on_damage: OnDamage) -> Records:
-        """Return the records of a stream from its beginning."""
+        """Yield all records of a file that is read as a stream.
+
+        Args:
+            path: path or URL of the file.
+            opening: arguments for opening files.
+            on_damage: function that is called with the error for each record that is skipped. None: the error is raised.
+        """
         assert self.stream is not None, self.name
         read = import_module(self.stream, __package__).read_records
         types = {"types": opening.types} if self.name == "csv" else {}
@@ -94,14 +100,14 @@ def _parquet_schema(path: str, opening: Opening) -> Any:
 
 
 def _npy(path: str, opening: Opening) -> Any:
-    """Open a `.npy` file: as documents if a `TokenWriter` wrote it, or as rows or pieces."""
+    """Open a `.npy` file as a source: documents if a `TokenWriter` wrote it; otherwise rows, or pieces of one length."""
     if file_system_of(path, opening.storage).is_file(offsets_path(path)):
         return sources.TokenSource(path, storage_options=opening.storage)
     return (NpyRows if opening.document_length is None else NpyPieces)(path, opening)
 
 
 def _tokens(paths: list[str], opening: Opening) -> Any:
-    """Open files of tokens as documents. None for arrays that no loader reads as they are."""
+    """Open `.npy` files as one source of documents. Return None if a `TokenWriter` did not write them."""
     system = file_system_of(paths[0], opening.storage)
     if not all(system.is_file(offsets_path(path)) for path in paths):
         return None
@@ -115,7 +121,7 @@ def _npy_schema(path: str, opening: Opening) -> Any:
 
 
 class NpyRows:
-    """Rows of an array in a mapped `.npy` file.
+    """Source of the rows of an array in a mapped `.npy` file.
 
     Raises:
         SourceError: the file is not a `.npy` file, is cut off, or contains a single number or Python objects.
@@ -144,7 +150,7 @@ class NpyRows:
 
 
 class NpyPieces:
-    """Array of one axis in pieces of one length. The last piece may be shorter.
+    """Source of pieces of one length of an array with one axis. The last piece may be shorter.
 
     Raises:
         ConversionError: the array has several axes.
@@ -212,7 +218,7 @@ def split_name(name: str) -> tuple[str, str, str]:
 
 
 def format_of(names: list[str]) -> Format:
-    """Return the format of files, by their names.
+    """Return the format of files, determined from their names.
 
     Raises:
         ConversionError: the format cannot be determined, or the files have several formats.

@@ -1,4 +1,4 @@
-"""Read the records of files, from beginning to end, or from any record if the format allows random access."""
+"""Read the records of files: from beginning to end, or from any record if the format has random access."""
 
 from __future__ import annotations
 
@@ -24,7 +24,16 @@ from .from_source import CHUNK_BYTES, CHUNK_RECORDS, read_source
 
 
 class FileInput(RecordInput):
-    """Input from files of one format."""
+    """Input from files of one format.
+
+    Args:
+        paths: paths or URLs of the files.
+        form: their format.
+        opening: arguments for opening files.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
 
     unit = "B"
 
@@ -48,7 +57,7 @@ class FileInput(RecordInput):
 
     @cached_property
     def _opening(self) -> Opening:
-        """Arguments to open files, with the types of CSV columns. The first file with rows decides the types for all files."""
+        """Arguments for opening files, with the types of CSV columns from the first file that has rows."""
         if self.format != "csv":
             return self._given
         from .comma_separated import guessed_types
@@ -76,7 +85,11 @@ class FileInput(RecordInput):
         return sum(len(chunk.records) for chunk in self._from_stream(InputPart(name), on_damage))
 
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
-        """Yield the records of a part. `part` names a file of the conversion."""
+        """Yield the records of a part in chunks.
+
+        Raises:
+            SourceError: the file was modified, or a record cannot be read and `on_damage` is None.
+        """
         before = self._stamps[part.name]
         check_unchanged(part.name, before, _stamp(part.name, self._given.storage))
         as_stream = self.form.stream is not None and part.is_whole
@@ -96,7 +109,7 @@ class FileInput(RecordInput):
         return f"{shorten(part.name)}, {self.form.place if part.is_whole else 'record'} {place}"
 
     def _at_random(self, name: str, on_damage: OnDamage) -> Any:
-        """Return a source of one file, or None if the format or damage allows only reading from the beginning."""
+        """Return a source of one file, or None if its format or damage only allows reading from its beginning."""
         if self.form.source is None or compression_of(name) is not None:
             return None
         try:
@@ -109,7 +122,10 @@ class FileInput(RecordInput):
             return None
 
     def _from_stream(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
-        """Yield chunks of a number of records, or of bytes if the places of records tell their size."""
+        """Yield the records of a part in chunks, from a file that is read as a stream.
+
+        A chunk is limited in records, and in bytes if the places of records are offsets in the file.
+        """
         tells = self.form.place == "byte" and compression_of(part.name) is None
         records = self._records_of(part, on_damage)
         first: int | None = None
@@ -133,7 +149,10 @@ class FileInput(RecordInput):
         return found
 
     def _records_of(self, part: InputPart, on_damage: OnDamage) -> Records:
-        """Yield the records of a part. The file is read from its beginning; damage before the part belongs to another part."""
+        """Yield the records of a part, from a file that is read as a stream from its beginning.
+
+        Damage before the part is not reported, because it belongs to another part.
+        """
         passed = False
 
         def tell(error: Exception) -> None:

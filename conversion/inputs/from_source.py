@@ -14,7 +14,7 @@ from ..outputs.parquet import LOOKED_AT, VALUE, schema_of
 
 CHUNK_RECORDS = 256
 CHUNK_BYTES = 1 << 22
-"""Maximum records or bytes in a chunk, which a worker holds in memory at a time."""
+"""Maximum number of records, and of bytes, in a chunk. A worker holds one chunk in memory."""
 
 
 class SourceInput(RecordInput):
@@ -29,7 +29,7 @@ class SourceInput(RecordInput):
         return (type(self._source).__name__,)
 
     def identity(self) -> dict[str, Any]:
-        """Describe the source by its fingerprint and the meaning of its labels."""
+        """Return the fingerprint of the source, and the names of its classes if it has any."""
         classes = getattr(self._source, "classes", None)
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
@@ -37,7 +37,10 @@ class SourceInput(RecordInput):
         return self._source
 
     def schema(self) -> Any:
-        """Return the schema of a Hugging Face dataset. Types that files do not keep are found from the first values."""
+        """Return the Arrow schema of the source; None if it is unknown without reading records.
+
+        For a Hugging Face dataset, types that files cannot hold are inferred from the first values.
+        """
         source = self._source
         if not isinstance(source, HuggingFaceDataSource):
             return schema_of_columns(getattr(source, "columns", None))
@@ -69,8 +72,8 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
         source: a source with random access.
         part: range of keys.
         chunk: number of records in a chunk.
-        weight: weight of one record, for progress.
-        on_damage: called for each record that cannot be read.
+        weight: size of one record, in units of progress.
+        on_damage: function that is called with the error for each record that is skipped. None: the error is raised.
     """
     read = reader_of(source)
     stop = len(source) if part.stop is None else part.stop
@@ -92,13 +95,13 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
 
 
 def schema_of_columns(columns: Any) -> Any:
-    """Return the types of columns whose first axis counts records. Further axes become lists of fixed size.
+    """Return the Arrow schema of columns whose first axis counts records. Further axes become lists of fixed size.
 
     Args:
         columns: an array, which becomes the column `value`, or a dict of arrays.
 
     Returns:
-        An Arrow schema. None for anything else, and if Arrow does not know a dtype.
+        An Arrow schema; None for anything else, and if Arrow does not know a dtype.
 
     >>> print(schema_of_columns(np.zeros((5, 2, 3), np.float32)))
     value: fixed_size_list<item: fixed_size_list<item: float>[3]>[2]

@@ -1,4 +1,4 @@
-"""Leave records out of an input."""
+"""Omit records from the input of a conversion."""
 
 from __future__ import annotations
 
@@ -22,10 +22,18 @@ Int64s = npt.NDArray[np.int64]
 
 
 class WithoutRecords(RecordInput):
-    """Input without some of its records. Its parts still count all records.
+    """Input without some of its records. The `start` and `stop` of its parts still count all records.
+
+    Args:
+        given: the whole input.
+        omit: records to omit, as the user passes them.
+        storage: how a file of keys in a store is reached.
+
+    Raises:
+        ConversionError: all records would be omitted.
 
     Attributes:
-        former: the input as states know it, and the sources that it was itself rewritten from.
+        former: the whole input, as checkpoints know it, and the sources from which that was itself rewritten.
     """
 
     def __init__(self, given: RecordInput, omit: Any, storage: Any) -> None:
@@ -54,7 +62,7 @@ class WithoutRecords(RecordInput):
         return {**self._given.identity(), "omitted": f"{len(omitted)} {digest_of(omitted)}"}
 
     def data_source(self) -> None:
-        """Return None: a source without these records does not exist yet."""
+        """Return None: no source has these records before the conversion."""
 
     def schema(self) -> Any:
         return self._given.schema()
@@ -82,7 +90,7 @@ class WithoutRecords(RecordInput):
 
 
 class _Numbered:
-    """Files whose records are numbered from the first file to the last, as in a source on all of them."""
+    """Stand-in for a source on several files: record keys count from the first file to the last."""
 
     def __init__(self, names: Sequence[str], counts: Sequence[int]) -> None:
         self._names, self._counts = names, counts

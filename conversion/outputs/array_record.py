@@ -12,12 +12,15 @@ from .encoding import Encode, Encoding
 
 
 class ArrayRecordOutput(Encoding):
-    """ArrayRecord output.
+    """Output format ArrayRecord.
 
     Args:
         encode: as in `Encoding`.
         encode_identity: as in `Encoding`.
         options: options of ArrayRecord's writer. They replace `group_size:1`, which is best for random access.
+
+    Raises:
+        MissingExtraError: the library array_record is not installed.
     """
 
     suffix = ".array_record"
@@ -62,7 +65,7 @@ class _ArrayRecordWriter:
             self._writer.close()
 
     def _check(self) -> None:
-        """Raise the error of the library, which accepts records after a failure and reports it when it is closed."""
+        """Raise the library's error after a failure. The library itself reports it only when the writer is closed."""
         if not self._writer.ok():
             self.close()
             raise OSError(f"{shorten(self._path)} cannot be written")

@@ -1,10 +1,12 @@
-"""Convert values of one column to an Arrow array of a given type, if that changes no value.
+"""Convert the values of one column to an Arrow array of a given type, if that changes no value.
 
-Arrow silently converts what a type cannot hold: 2.5 becomes 2, a time becomes its day, a number becomes a date. Here a value is
-accepted only if reading the array returns an equal value of the same kind: a number (2 and 2.0 are equal), a bool, text, bytes,
-a date, a time of day, a time span, or a point in time, with or without a time zone.
+Arrow silently changes values that a type cannot hold: 2.5 becomes 2, a time becomes its day, a
+number becomes a date. This module accepts a value only if reading the array returns an equal value of
+the same kind: a number (2 and 2.0 are equal), a bool, text, bytes, a date, a time of day, a time
+span, or a point in time, with or without a time zone.
 
-Most columns are known to be exact by the types of their values, or are compared as whole arrays; the rest value by value.
+For most columns the types of the values prove this, or the column is compared as a whole array. All
+others are compared value by value.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ...errors import ConversionError, MissingExtraError
 
 
 def pyarrow() -> Any:
-    """Import pyarrow.
+    """Return the module pyarrow.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
@@ -38,6 +40,11 @@ def pyarrow() -> Any:
 
 def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
     """Return the values of a column as an Arrow array.
+
+    Args:
+        name: name of the column, for the message.
+        values: values of the column.
+        kind: Arrow type of the array.
 
     Raises:
         ConversionError: the type cannot hold a value, or would change it.
@@ -60,7 +67,7 @@ def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
 
 
 def holds(array: Any, values: Sequence[Any]) -> bool:
-    """Return True if an array has exactly these values, in order.
+    """Return True if an Arrow array has exactly these values, in order.
 
     >>> import pyarrow
     >>> [holds(pyarrow.array([value], kind), [value]) for value in (2.0, 2.5) for kind in ("int64", "float64")]
@@ -127,12 +134,12 @@ _EXACT: dict[str, frozenset[type]] = {
     **dict.fromkeys(("string", "large_string", "string_view"), frozenset({str, np.str_})),
     **dict.fromkeys(("binary", "large_binary", "binary_view"), frozenset({bytes, bytearray, np.bytes_})),
 }
-"""Value types that an Arrow type holds exactly, or refuses: Arrow raises for integers that are too large."""
+"""Value types that an Arrow type holds without change. For integers that are too large, Arrow raises an error."""
 
 _FLOATS = frozenset({float, np.float16, np.float32, np.float64})
 _NUMBERS = _FLOATS.union(*(kinds for name, kinds in _EXACT.items() if "int" in name))
 _LARGEST_WHOLE = 2.0**53
-"""Largest magnitude of integers that are all exact as floats."""
+"""Integers up to this magnitude are exact as 64-bit floats."""
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -163,7 +170,7 @@ def _same(given: Any, held: Any) -> bool:
 
 
 def _plain(value: Any) -> tuple[str, Any]:
-    """Return the kind of a value, and a comparable form of it; for times, seconds."""
+    """Return the kind of a value, and a form of it that can be compared; for times, seconds as a fraction."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         unit, count = np.datetime_data(value.dtype)
         kind = "span" if isinstance(value, np.timedelta64) else "date" if unit == "D" else "instant"
@@ -194,12 +201,12 @@ def _plain(value: Any) -> tuple[str, Any]:
 
 
 def _seconds(span: datetime.timedelta) -> Fraction:
-    """Return a time span in exact seconds. A span of pandas has nanoseconds."""
+    """Return a time span in exact seconds. A span of pandas has nanoseconds, too."""
     return Fraction(span // _MICROSECOND, 10**6) + Fraction(getattr(span, "nanoseconds", 0), 10**9)
 
 
 def _held(array: Any) -> Sequence[Any]:
-    """Return the values of an array. Dates and times come as kinds and seconds, because Python has no nanoseconds."""
+    """Return the values of an Arrow array. Dates and times are pairs of kind and seconds: Python's have no nanoseconds."""
     import pyarrow.types as types
 
     kind = array.type

@@ -14,12 +14,15 @@ from .encoding import Encode, Encoding
 
 
 class BytesOutput(Encoding):
-    """Output of records of bytes, with offsets in a second file.
+    """Output format for `BytesSource`: records of bytes, with offsets in a second file.
 
     Args:
         encode: as in `Encoding`.
         encode_identity: as in `Encoding`.
         options: must be empty.
+
+    Raises:
+        ConversionError: there are options.
     """
 
     suffix = ".npy"
@@ -38,7 +41,7 @@ class BytesOutput(Encoding):
         return _BytesWriter(path)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the offsets first. They have no effect until the file of bytes appears."""
+        """Return the file of offsets, then the file of bytes. No source reads offsets without the other file."""
         return (f"{name}.offsets", name)
 
 

@@ -17,11 +17,12 @@ Encode: TypeAlias = Callable[[Any], bytes]
 
 
 class Encoding(Output):
-    """Base of output formats whose records are bytes.
+    """Base class of output formats whose records are bytes.
 
     Args:
-        encode: how records that are not bytes become bytes: "example", "json", or a function for all records.
-        encode_identity: description of the function, for the identity of the conversion.
+        encode: how records that are not bytes are encoded: "example", "json", or a function, which is then applied to all
+            records.
+        encode_identity: JSON values that identify the function.
     """
 
     def __init__(self, encode: str | Encode, encode_identity: Any) -> None:
@@ -41,7 +42,12 @@ def _checked(encoded: Any) -> bytes:
 
 
 def as_example(record: Any) -> bytes:
-    """Encode a record: text as UTF-8, an array or a NumPy number as a `.npy` file, a dict as `tf.train.Example`.
+    """Return a record as bytes: text as UTF-8, an array or a NumPy number as a `.npy` file, a dict as `tf.train.Example`.
+
+    Bytes are unchanged.
+
+    Raises:
+        ConversionError: the record is something else, or an array in a dict has several axes.
 
     >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
     (b'a', 131)
@@ -80,7 +86,7 @@ def _example(record: Mapping[str, Any]) -> bytes:
 
 
 def _has_axes(value: Any) -> bool:
-    """Return True if a value has several axes. An image of Pillow counts, because NumPy takes it for an array."""
+    """Return True if a value has several axes. An image of Pillow has, because NumPy converts it to an array."""
     if isinstance(value, (list, tuple)):
         return bool(value) and isinstance(value[0], (list, tuple))
     axes = getattr(value, "ndim", None)
@@ -88,7 +94,10 @@ def _has_axes(value: Any) -> bool:
 
 
 def as_json(record: Any) -> bytes:
-    """Encode a value as JSON in UTF-8. Bytes are unchanged.
+    """Return a value as JSON in UTF-8. Bytes are unchanged.
+
+    Raises:
+        ConversionError: the value cannot be JSON.
 
     >>> as_json({"x": np.float64(0.5), "t": [np.int8(1)], "a": np.arange(2)})
     b'{"x":0.5,"t":[1],"a":[0,1]}'

@@ -1,6 +1,6 @@
 """Write records as rows of Parquet files, in row groups that are small enough for random reads.
 
-Records are dicts with the columns of a schema, or arrays and numbers, which become a single column.
+Records are dicts with the columns of a schema. Arrays and numbers become the single column "value".
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from ..job import Output
 from .arrow_values import array_of, pyarrow
 
 VALUE = "value"
-"""Column of records that are arrays or numbers."""
+"""Name of the column for records that are arrays or numbers."""
 
 LOOKED_AT = 1000
-"""Number of records that decide the columns if no schema does."""
+"""Number of records from which the columns are inferred if there is no schema."""
 
 GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
-"""Maximum rows, and bytes, of a row group. A random read decodes a whole group."""
+"""Maximum rows, and maximum bytes, of a row group. A random read decodes a whole group."""
 
 
 class ParquetOutput(Output):
-    """Parquet output.
+    """Output format Parquet.
 
     Args:
         schema: Arrow schema of all shards.
         options: options of `pyarrow.parquet.ParquetWriter`, and `row_group_size`.
 
     Raises:
-        ConversionError: the writer does not accept the options.
+        ConversionError: the writer does not accept the columns or the options.
     """
 
     suffix = ".parquet"
@@ -115,7 +115,7 @@ class _ParquetWriter:
 
 
 def schema_of(records: Sequence[Any]) -> Any:
-    """Infer the Arrow schema from the values of the first records.
+    """Return the Arrow schema that fits the values of the first records.
 
     Raises:
         ConversionError: records are not dicts or have no columns, or a column has values of several types.
@@ -129,7 +129,7 @@ def schema_of(records: Sequence[Any]) -> Any:
             )
         values = [_plain(row.get(name)) for row in rows]
         try:
-            _check_times(values)
+            _check_times(values)  # pyarrow crashes when it infers their type
             fields.append(pyarrow().field(name, pyarrow().array(values).type))
         except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ConversionError(
@@ -144,7 +144,7 @@ def schema_of(records: Sequence[Any]) -> Any:
 
 
 def _check_times(values: Sequence[Any]) -> None:
-    """Refuse NumPy times mixed with numbers or text, at any depth: pyarrow crashes when it infers their type."""
+    """Raise TypeError if NumPy times are mixed with numbers or text, at any depth."""
     kinds = set(map(type, values))
     if np.datetime64 in kinds and any(issubclass(kind, np.generic) for kind in kinds - {np.datetime64}):
         raise TypeError("values of datetime64 stand beside others of NumPy")
@@ -159,7 +159,11 @@ def _check_times(values: Sequence[Any]) -> None:
 
 
 def _row(record: Any) -> Mapping[str, Any]:
-    """Return the columns of a record."""
+    """Return the columns of a record, by name.
+
+    Raises:
+        ConversionError: the record is neither a dict nor an array or number.
+    """
     if isinstance(record, Mapping):
         return record
     if isinstance(record, (np.ndarray, np.generic, int, float)):
@@ -171,7 +175,7 @@ def _row(record: Any) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for Arrow, which accepts arrays of one axis only: more axes become lists, none becomes the number."""
+    """Return a value in a form that Arrow accepts: an array with several axes as nested lists, one without axes as a number."""
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]
     if isinstance(value, np.datetime64) and value.dtype == np.dtype("datetime64[D]"):

@@ -17,14 +17,19 @@ from ..job import Output
 
 
 class TokensOutput(Output):
-    """Output of files of tokens.
+    """Output format for `TokenSource`: files of tokens.
 
     Args:
-        tokenizer: path of a tokenizer file of the library `tokenizers`. None: records already are tokens.
-        column: field of records that are dicts. Default "text", or "tokens" without a tokenizer.
-        options: `dtype`, default what the vocabulary needs, or uint32; `add_special_tokens`, default True;
-            `document_length`, of documents that the input is divided into; `end_of_text`, a token that is appended to each
-            document that does not end with it.
+        tokenizer: path of a tokenizer file of the library `tokenizers`. None: records are tokens already.
+        column: field of dict records that has the text or tokens. Default "text", or "tokens" without a tokenizer.
+        options: `dtype`, by default uint16 if the vocabulary fits, otherwise uint32; `add_special_tokens`, default True;
+            `document_length`, length of the documents into which the input is divided; `end_of_text`, ID of a token that is
+            appended to each document that does not end with it.
+
+    Raises:
+        ConversionError: an option is unknown or has a wrong value, or the file is not a tokenizer.
+        SourceNotFoundError: the tokenizer file does not exist.
+        MissingExtraError: the library tokenizers is not installed.
     """
 
     suffix = ".npy"
@@ -88,8 +93,12 @@ class TokensOutput(Output):
         return record[self._column]
 
     def _fitting(self, tokens: Any) -> Any:
-        """Check tokens, and convert them to the dtype of the file. `TokenWriter` would refuse them too, but would end."""
-        try:
+        """Return a document's tokens in the dtype of the file, with the `end_of_text` token.
+
+        Raises:
+            ConversionError: the tokens are not integers with one axis, or do not fit the dtype.
+        """
+        try:  # `TokenWriter` would refuse them too, but would end
             found = np.asarray(tokens)
         except ValueError:  # lists of several lengths
             found = np.empty((0, 0))
@@ -115,7 +124,7 @@ class TokensOutput(Output):
         return TokenWriter(path, self._dtype, may_be_empty=True)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """Return the offsets first. They have no effect until the file of tokens appears."""
+        """Return the file of offsets, then the file of tokens. No source reads offsets without the other file."""
         return (f"{name}.offsets", name)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,7 +132,11 @@ class TokensOutput(Output):
 
 
 def _token(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a token as a number of the files' dtype."""
+    """Return a token as a number of the files' dtype.
+
+    Raises:
+        ConversionError: it is not a number, or does not fit the dtype.
+    """
     text, limits = str(value), np.iinfo(dtype)
     if not text.isdecimal() or int(text) > limits.max:
         raise ConversionError(
