@@ -1,1 +1,1 @@
-"""Files by path: find them, notice changes, and lend open ones."""
+"""Files by path: find them, open them, and notice if they are modified."""

@@ -1,6 +1,7 @@
 """Read, write and lock open files by descriptor, also on Windows, which has no `pread` and no `fcntl`.
 
-Without `fcntl` nothing is locked. Then only one process at a time may use a folder that headrace writes to.
+Without `fcntl` nothing is locked. Then only one process at a time may use a folder that headrace
+writes to.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TO_CHANGE = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "
 """Flags of `os.open` to read and write a file, and create it if it is missing."""
 
 _one_at_a_time = threading.Lock()
-"""Lock for systems without `pread`: moving a descriptor and reading from it must not be interrupted by another thread."""
+"""Lock for systems without `pread`, where a descriptor is first moved and then read."""
 
 
 def _moved_and_read(descriptor: int, length: int, offset: int) -> bytes:
@@ -38,13 +39,17 @@ read_at = getattr(os, "pread", _moved_and_read)
 """`read_at(descriptor, length, offset)`: return `length` bytes, or fewer at the end of the file."""
 
 write_at = getattr(os, "pwrite", _moved_and_written)
-"""`write_at(descriptor, data, offset)`: write bytes, and return how many were written."""
+"""`write_at(descriptor, data, offset)`: write bytes, and return the number of bytes written."""
 
 
 def lock(descriptor: int, wait: bool = True) -> bool:
-    """Lock a file against other processes. Returns False if another process has the lock and `wait` is False.
+    """Lock a file against other processes. Return True if this process has the lock.
 
     The lock ends when the descriptor is closed.
+
+    Args:
+        descriptor: descriptor of the file.
+        wait: True (default): wait until other processes release the lock. False: return False if one has it.
     """
     if fcntl is None:
         return True

@@ -1,7 +1,8 @@
 """Map files into memory without a descriptor that stays open.
 
-Python's `mmap` takes no address, and keeps a descriptor for each mapping. So it is used to reserve addresses alone, and the
-system is asked to map the file to these addresses. They are released like any mapping.
+Python's `mmap` takes no address, and keeps a descriptor for each mapping. So it only reserves
+addresses here, and the system is asked to map the file to these addresses. They are released like
+any mapping.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ def map_to(address: int, size: int, access: int, descriptor: int) -> None:
     """Map the beginning of a file to addresses that are already mapped. On Linux and macOS.
 
     Args:
-        address: a multiple of the page size.
-        size: bytes.
+        address: first address, a multiple of the page size.
+        size: number of bytes.
         access: `mmap.PROT_READ`, optionally with `mmap.PROT_WRITE`.
-        descriptor: of the file. It may be closed after the call.
+        descriptor: descriptor of the file. It may be closed after the call.
 
     Raises:
-        OSError: the system refuses.
+        OSError: the system cannot map the file.
     """
     if _system_map()(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0) != address:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -46,13 +47,23 @@ def _system_map() -> Callable[..., int]:
 
 
 def map_readable(path: str) -> NDArray[np.uint8]:
-    """Map a file that is not empty: its bytes, read-only, as long as the array lives. Raises OSError."""
+    """Return the bytes of a file, which must not be empty, as a mapped read-only array `uint8[size]`.
+
+    The mapping ends with the array.
+
+    Raises:
+        OSError: the file cannot be mapped.
+    """
     with open(path, "rb") as file:
         return np.frombuffer(mapping_of(file.fileno(), os.fstat(file.fileno()).st_size), np.uint8)
 
 
 def mapping_of(descriptor: int, size: int) -> mmap.mmap:
-    """Map the first `size` bytes of an open file, read-only, for the life of the object. `size` is at least 1."""
+    """Return a read-only mapping of the first `size` bytes of an open file, at least 1. It ends with the object.
+
+    Raises:
+        OSError: the file cannot be mapped.
+    """
     if sys.platform != "linux":
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     mapping = mmap.mmap(-1, size, mmap.MAP_PRIVATE, mmap.PROT_READ)

@@ -22,33 +22,50 @@ from .urls import is_remote, local_path
 
 
 class OpenFile(Protocol):
-    """Protocol of an open file that is read at offsets. Thread-safe, picklable, safe to fork. Its version never changes."""
+    """Protocol of an open file that is read at offsets. Thread-safe, picklable, safe to fork.
+
+    It stays at the version of the file that was opened.
+    """
 
     path: str
     size: int
     """Size in bytes."""
     stamp: Stamp
     storage_options: StorageOptionsLike
-    """Options of the store that the file is in, also for files beside it."""
+    """Options of the store that the file is in, also for files beside it; None for a local file."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the bytes `[offset, offset + length)`. Raises SourceError, which names the file and the offset."""
+        """Return the bytes `[offset, offset + length)`.
+
+        Raises:
+            SourceError: the bytes cannot be read. The message names the file and the offset.
+        """
         ...
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
-        """Return the bytes of each range, in order. Remote ranges that are close share a request; requests run in parallel."""
+        """Return the bytes of each range, in order.
+
+        Remote ranges that are close together are fetched by one request. Requests run in parallel.
+
+        Args:
+            offsets: first byte of each range.
+            lengths: number of bytes of each range.
+
+        Raises:
+            SourceError: a range cannot be read.
+        """
         ...
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
-        """Start to fetch these ranges, if that helps. Does not wait, and raises nothing."""
+        """Start to fetch these ranges if the file is remote. Does not wait, and raises nothing."""
         ...
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if the file was modified since it was opened. A file that was deleted can still be read."""
+        """Raise SourceError if the file was modified since it was opened. A deleted file can still be read."""
         ...
 
     def close(self) -> None:
-        """Close the file, after the last thread has finished reading. May be called twice."""
+        """Close the file. May be called twice. No thread may be reading it."""
         ...
 
 
@@ -58,11 +75,11 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
     Args:
         path: a path or a URL.
         storage_options: how a remote file is reached and cached.
-        stamp: the expected version, from an earlier look. Then the store is not asked for it. Default: any version.
+        stamp: expected version of the file. For a remote file, this saves a request. None (default): any version.
 
     Raises:
         SourceNotFoundError: the file does not exist.
-        SourceError: the file cannot be opened, or is another version.
+        SourceError: the file cannot be opened, or has another version.
     """
     if is_remote(path):
         remote: OpenFile = _remote(path, storage_options, stamp)
@@ -75,7 +92,9 @@ def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stam
 
 @contextmanager
 def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None) -> Iterator[str]:
-    """Yield the path of a local copy of a file: of the file itself, or of a copy in the cache, which is kept during the block.
+    """Yield the path of a local copy of a file; for a local file, its own path.
+
+    A copy of a remote file is in the cache, and is kept during the block.
 
     Raises:
         SourceNotFoundError: the file does not exist.
@@ -89,7 +108,12 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
 
 
 def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptionsLike) -> None:
-    """Start to make the copies that `local_copy` will need. Does not wait, and raises nothing."""
+    """Start to make the copies that later calls of `local_copy` need. Does not wait, and raises nothing.
+
+    Args:
+        files: URL and expected stamp of each remote file.
+        storage_options: how the files are reached and cached.
+    """
     from .remote.parallel import in_background
 
     remote = [_remote(path, storage_options, stamp) for path, stamp in files]
@@ -97,7 +121,12 @@ def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptio
 
 
 def stamp_of(path: str, storage_options: StorageOptionsLike = None) -> Stamp:
-    """Return the stamp of a file. Raises OSError for local files, and SourceError for remote ones."""
+    """Return the stamp (size and modification time or version) of a file.
+
+    Raises:
+        OSError: a local file does not exist or cannot be read.
+        SourceError: a remote file does not exist or cannot be read.
+    """
     return _remote(path, storage_options, None).stamp if is_remote(path) else local_stamp(path)
 
 
@@ -108,9 +137,13 @@ def _remote(path: str, storage_options: StorageOptionsLike, stamp: Stamp | None)
 
 
 def check_open_file(path: str, before: Stamp) -> None:
-    """Check that an open file has not changed, as `check_unchanged` does. A deleted file passes: it stays readable.
+    """Raise SourceError if an open local file was modified. A deleted file can still be read, and passes.
 
-    A remote file is not checked here: each answer of the store contains the version of the file.
+    Does nothing for a remote file: each answer of a store contains the version of the file.
+
+    Args:
+        path: path or URL of the file.
+        before: its stamp when it was opened.
     """
     if is_remote(path):
         return
@@ -124,7 +157,7 @@ def check_open_file(path: str, before: Stamp) -> None:
 
 
 class LocalFile:
-    """Open local file. See `OpenFile`."""
+    """Open local file, see `OpenFile`."""
 
     path: str
     size: int
@@ -161,7 +194,7 @@ class LocalFile:
         return found
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
-        """Read each range with one system call. The page cache makes anything else unnecessary."""
+        """Return the bytes of each range, in order, by one system call for each."""
         starts, sizes = (np.asarray(given, np.int64).tolist() for given in (offsets, lengths))
         try:
             found = list(map(read_at, repeat(self._descriptor), sizes, starts))
@@ -174,8 +207,8 @@ class LocalFile:
         """Do nothing: the system reads ahead."""
 
     def check_unchanged(self) -> None:
-        """Check the open file, which takes a tenth of the time of a check by path."""
-        now = os.fstat(self._descriptor)
+        """Raise SourceError if the open file was modified."""
+        now = os.fstat(self._descriptor)  # takes a tenth of the time of a check by path
         if (now.st_size, now.st_mtime_ns) != self.stamp:
             check_unchanged(self.path, self.stamp, Stamp(now.st_size, now.st_mtime_ns))
 

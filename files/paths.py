@@ -1,7 +1,7 @@
-"""Turn what a user passes as paths (a path, list, glob or directory) into a list of existing files, in a defined order.
+"""Turn paths that a user passes (a path, list, glob or folder) into a list of existing files.
 
-The files of a glob or a directory are sorted by name. A list keeps its order. The file system is used through a small
-protocol, so that local paths and stores expand in the same way.
+The files of a glob or a folder are sorted by name. A list keeps its order. Local paths and URLs are
+expanded in the same way, through the protocol `FileSystem`.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
 
 _LOST_SLASH = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
-"""Beginning of a URL that was passed through `Path`, which removes one of the two slashes."""
+"""Pattern of a URL that lost one of its two slashes, because it was passed through `Path`."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Sequence[PathLike]
 
 
 class FileSystem(Protocol):
-    """Protocol of a file system, as far as the expansion of paths needs it. Paths are strings with `/` between their parts."""
+    """Protocol of a file system, with what the expansion of paths needs. Paths are strings with `/` between folders."""
 
     def is_file(self, path: str) -> bool: ...
 
     def is_directory(self, path: str) -> bool: ...
 
     def names_in(self, directory: str) -> list[str]:
-        """Return the base names of the files directly in `directory`, in any order."""
+        """Return the names of the files directly in `directory`, in any order."""
         ...
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the files that match a shell pattern, in any order. `**` matches any number of directories."""
+        """Return the files that match a shell pattern, in any order. `**` matches any number of folders."""
         ...
 
 
@@ -63,7 +63,11 @@ class LocalFileSystem:
 
 
 def path_list(paths: Any) -> list[Any]:
-    """Return one path, or a sequence of paths, as a list. Strings and `os.PathLike` count as one path.
+    """Return one path, or a sequence of paths, as a list. A string or `os.PathLike` is one path.
+
+    Raises:
+        TypeError: `paths` is neither a path nor iterable.
+        ValueError: `paths` is empty.
 
     >>> path_list("a.parquet")
     ['a.parquet']
@@ -79,17 +83,17 @@ def path_list(paths: Any) -> list[Any]:
 
 
 def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOptionsLike = None) -> list[str]:
-    """Return the files that paths stand for. A path is a file, a glob, a directory or a URL, and may begin with `~`.
+    """Return the files that paths mean. A path is a file, a glob, a folder or a URL, and may begin with `~`.
 
     Args:
-        paths: one path, or a list. Files of a glob or a directory are sorted by name; a list keeps its order. Hidden names,
-            which begin with a dot, and files in a folder `__MACOSX` are found only if they are named.
-        patterns: base names that count in a directory, such as `("*.tfrecord*",)`.
+        paths: one path, or a list. Files of a glob or a folder are sorted by name; a list keeps its order. Hidden files, whose
+            names begin with a dot, and files in a folder `__MACOSX` are found only if the path names them.
+        patterns: patterns of the files that are read from a folder, such as `("*.tfrecord*",)`.
         storage_options: how a store is reached.
 
     Raises:
         SourceNotFoundError: a path matches no file.
-        SourceError: a directory cannot be listed, or a file name is not UTF-8.
+        SourceError: a folder cannot be listed, or a file name is not UTF-8.
         TypeError: a path is neither a string nor a `pathlib.Path`.
         ValueError: `paths` is an empty list.
 
@@ -114,7 +118,17 @@ def file_system_of(path: str, storage_options: StorageOptionsLike = None) -> Fil
 
 
 def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
-    """Return the files that one path, glob or directory stands for, sorted by name. Raises as `find_files` does."""
+    """Return the files that one path, glob or folder means, sorted by name.
+
+    Args:
+        path: a path, glob or folder.
+        file_system: file system of the path.
+        patterns: patterns of the files that are read from a folder.
+
+    Raises:
+        SourceNotFoundError: the path matches no file.
+        SourceError: a folder cannot be listed, or a file name is not UTF-8.
+    """
     name = text_of(path)
     try:
         found = _found(name, file_system, patterns)
@@ -157,6 +171,9 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
 
 def text_of(path: Any) -> str:
     """Return a path as a string, with `~` at its beginning expanded, and without `file://`.
+
+    Raises:
+        TypeError: `path` is neither a string nor `os.PathLike`.
 
     >>> text_of(b"digits.parquet")
     'digits.parquet'

@@ -9,13 +9,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 MACOS_FOLDER = "__MACOSX"
-"""Folder in archives in which macOS keeps a companion of each file, with the same extension."""
+"""Folder that macOS adds to archives. It has a companion of each file, with the same extension."""
 
 
 def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """Return True if the parts of a path match those of a pattern. `**` matches any number of parts.
+    """Return True if the parts of a path match the parts of a pattern. `**` matches any number of parts.
 
     As in a shell, `*` and `**` do not match names that begin with a dot.
+
+    Args:
+        pattern: parts of the pattern, split at `/`.
+        parts: parts of the path, split at `/`.
 
     >>> matches(["**", "*.rec"], ["a", "b", "c.rec"]), matches(["**", "*.rec"], ["a", ".b", "c.rec"])
     (True, False)
@@ -29,7 +33,7 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Return True for a name that searches skip: it begins with a dot, or is the folder that macOS adds to archives.
+    """Return True if searches skip this name: it begins with a dot, or is the folder that macOS adds to archives.
 
     >>> is_hidden(".ipynb_checkpoints"), is_hidden("__MACOSX"), is_hidden("_a")
     (True, True, False)
@@ -38,10 +42,9 @@ def is_hidden(name: str) -> bool:
 
 
 def found_locally(pattern: str) -> list[str]:
-    """Return the files that match a pattern, like `glob.glob(pattern, recursive=True)`, but each path once.
+    """Return the files that match a pattern, like `glob.glob(pattern, recursive=True)`, but each path only once.
 
-    `**` follows links, but enters no folder that it is already inside of. Otherwise a few circular links would lead to more
-    paths than can be listed.
+    `**` follows links, but does not enter a folder inside itself. So circular links do not lead to endless paths.
     """
     parts = pattern.split("/")
     fixed = parts.index("**") if "**" in parts else len(parts)
@@ -54,7 +57,13 @@ def found_locally(pattern: str) -> list[str]:
 
 
 def _matching(folder: str, parts: Sequence[str], inside: frozenset[tuple[int, int]]) -> Iterator[str]:
-    """Yield the matching paths below a folder. `inside`: the folders that `**` has entered on the way."""
+    """Yield the matching paths below a folder.
+
+    Args:
+        folder: path of the folder.
+        parts: parts of the pattern that are still to be matched.
+        inside: device and inode of the folders that `**` has entered on the way.
+    """
     part, rest = parts[0], parts[1:]
     if part == "**":
         here = _identity(folder)
@@ -81,7 +90,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 def _names(folder: str, hidden: bool = False) -> list[str]:
-    """Return the names in a folder, as far as permissions allow; hidden names only on request."""
+    """Return the names in a folder, without hidden ones unless `hidden` is True; [] if the folder cannot be listed."""
     with suppress(OSError):
         return [name for name in os.listdir(folder or ".") if hidden or not name.startswith(".")]
     return []

@@ -1,19 +1,26 @@
-"""Lend open readers by file number. A bounded number stays open, and a reader is closed only when no thread uses it.
+"""Pool of open readers of files. The number of open ones is limited. No reader is closed while a thread uses it.
 
-A reader may serve several threads at the same time, so there is one per file. Pools without a limit of their own share one
-table, so that a thousand sources keep no more files open than one. Pools of mapped files, which cost no descriptor, share
-another table. The race to avoid is closing a reader while another thread still reads; counting settles it:
+A reader may serve several threads at the same time, so there is one for each file. All pools without
+a limit of their own share one table of readers. So a thousand sources keep no more files open than
+one. Pools of mapped files, which need no descriptor, share another table.
 
-* a loan raises the reader's `users`, its end lowers it, both under the table's lock;
-* only a reader without users is closed, least recently used first. It has left the table before, so that no new loan can
-  find it;
-* a reader that a pool drops after an exception leaves the table at once, and its last user closes it;
-* if all readers are in use, the table grows past its limit, by at most one reader per reading thread, and shrinks later;
-* files are opened outside the lock. If two threads open the same file, the second closes its own reader;
-* a pool may be destroyed on any thread, even on one that holds the lock. It only records that, and the next thread that can
-  take the lock closes its readers.
+No reader may be closed while another thread reads. Therefore:
 
-After a fork the child starts with an empty table and a new lock: the old lock may be held by a thread that no longer exists.
+* lending a reader raises its count of users, and the end of the loan lowers it; both hold the
+  table's lock;
+* only a reader without users is closed, the least recently used first. It is removed from the table
+  before, so it cannot be lent again;
+* a reader that is dropped after an exception is removed from the table at once. Its last user closes
+  it;
+* if all readers are in use, the table exceeds its limit, by at most one reader for each reading
+  thread, and shrinks later;
+* files are opened without holding the lock. If two threads open the same file, the second one closes
+  its own reader;
+* a pool may be destroyed on any thread, even on one that holds the lock. This is only recorded; the
+  next thread that gets the lock closes the pool's readers.
+
+After a fork, the child has an empty table and a new lock, because a thread that does not exist there
+may hold the old one.
 """
 
 from __future__ import annotations
@@ -32,14 +39,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 ReaderT = TypeVar("ReaderT")
 
 Place: TypeAlias = tuple[int, int]
-"""Number of a pool, and number of a file in it."""
+"""Key of a reader: number of the pool, and number of the file in it."""
 
 _MOST_OPEN = 256
 
+# Each has one or two mappings, and Linux allows 65,530 in a process. Documents that a user holds keep theirs besides.
 MOST_MAPPED = 4096
-"""Maximum number of mapped readers. Each has one or two mappings, and Linux allows 65,530 in a process. Documents that a user
-holds keep their mappings beside these.
-"""
+"""Maximum number of mapped readers in a process."""
 
 
 @dataclass
@@ -48,20 +54,20 @@ class _Loan(Generic[ReaderT]):
     nbytes: int
     users: int = 0
     retired: bool = False
-    """True once the reader has left the table. Then its last user closes it."""
+    """True if the reader was removed from the table. Then its last user closes it."""
 
 
 class ReaderPool(Generic[ReaderT]):
-    """Open readers by file number. Thread-safe.
+    """Pool of open readers by file number. Thread-safe.
 
     Args:
-        open_reader: opens the file of a number, without the lock, on the thread that asks. The reader's `close` is called
-            once, when no thread uses it.
-        limit: number of unused readers that stay open, at least 1. None: all pools without a limit together keep as many as
-            `open_file_limit` returns.
-        limit_bytes: maximum memory of the readers of this pool, by their `nbytes`. A single reader may exceed it. Default:
-            no limit.
-        keep_failed: True (default): lend a reader again after a loan that ended in an exception.
+        open_reader: function that takes the number of a file and opens it. It is called on the thread that borrows the reader,
+            without the lock. The reader needs a method `close`, which is called once, when no thread uses the reader.
+        limit: maximum number of unused readers that stay open, at least 1. None: all pools without a limit together keep at
+            most `open_file_limit()` readers open.
+        limit_bytes: maximum memory of the readers of this pool, by their attribute `nbytes`. A single reader may exceed it.
+            Default: no limit.
+        keep_failed: True (default): keep a reader after a loan that ended with an exception. False: close it.
         mapped: True: readers hold no descriptor. Default False.
 
     >>> import io
@@ -90,7 +96,11 @@ class ReaderPool(Generic[ReaderT]):
 
     @contextmanager
     def lend(self, number: int) -> Iterator[ReaderT]:
-        """Lend the reader of a file, opening it if necessary. It stays open during the `with` block."""
+        """Lend the reader of a file. It is opened if necessary, and stays open during the `with` block.
+
+        Raises:
+            Exception: whatever `open_reader` raises.
+        """
         place, table = (self._number, number), self._table
         loan: _Loan[ReaderT] = table.borrow(place) or table.insert(place, self._open(number), self._limit_bytes)
         try:
@@ -103,19 +113,19 @@ class ReaderPool(Generic[ReaderT]):
             table.give_back(loan)
 
     def close(self) -> None:
-        """Close every reader now, or when its last user is done. The pool stays usable."""
+        """Close each reader now, or when its last user is done. The pool stays usable."""
         self._table.drop(self._number, wait=True)
 
 
 class _Table:
-    """Open readers of several pools by `Place`, least recently used first."""
+    """Open readers of several pools by `Place`, the least recently used first."""
 
     loans: OrderedDict[Place, _Loan[Any]]
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._dropped: deque[int] = deque()
-        """Numbers of pools whose readers are still to be closed."""
+        """Numbers of destroyed pools whose readers must still be closed."""
         self._empty()
         forget_after_fork(self)
 
@@ -123,10 +133,10 @@ class _Table:
         self._lock, self.loans = threading.Lock(), OrderedDict()
 
     def forget(self) -> None:
-        """Drop all readers of the parent process without closing them. Called in a child right after a fork.
+        """Remove all readers of the parent process without closing them. Called in a child right after a fork.
 
-        The threads that use them do not exist in the child, and a reader may have been forked in the middle of a read, with
-        its locks held. So readers are neither closed nor destroyed; the child loses their memory and descriptors.
+        The threads that use them do not exist in the child, and a reader may have been copied in the middle of a read, with its
+        locks held. So readers are neither closed nor destroyed; the child does not get back their memory and descriptors.
         """
         _inherited.append(self.loans)
         self._empty()
@@ -144,7 +154,7 @@ class _Table:
             return loan
 
     def insert(self, place: Place, reader: Any, limit_bytes: float) -> _Loan[Any]:
-        """Lend a reader that was just opened, or another reader of the same file that was opened meanwhile."""
+        """Lend a reader that was just opened, or the reader of a thread that has opened the same file meanwhile."""
         mine, limit = _Loan(reader, getattr(reader, "nbytes", 0)), self._limit or open_file_limit()
         with self._lock:
             loan = self.loans.setdefault(place, mine)
@@ -173,7 +183,12 @@ class _Table:
         self._sweep()
 
     def drop(self, pool: int, wait: bool = False) -> None:
-        """Close all readers of a pool, those in use when they are done. Without `wait`, the thread with the lock may do it."""
+        """Close all readers of a pool; those in use are closed when they are returned.
+
+        Args:
+            pool: number of the pool.
+            wait: True: wait for the lock. False: if another thread has the lock, that thread closes the readers.
+        """
         self._dropped.append(pool)
         self._sweep(wait)
 
@@ -191,7 +206,10 @@ class _Table:
             _close_all(idle)
 
     def _surplus(self, limit: int) -> list[_Loan[Any]]:
-        """Remove the readers over the limit from the table. The caller holds the lock, and closes them after releasing it."""
+        """Remove unused readers above the limit from the table, and return them.
+
+        The caller holds the lock, and closes the readers after releasing it.
+        """
         return self._taken(len(self.loans) - limit, self.loans) if len(self.loans) > limit else []
 
     def _surplus_bytes(self, pool: int, limit: float) -> list[_Loan[Any]]:
@@ -211,7 +229,7 @@ class _Table:
 
 
 def open_file_limit() -> int:
-    """Return how many files all sources of a process may keep open: a quarter of the process's limit, between 16 and 256."""
+    """Return the number of files that all sources of a process may keep open: a quarter of its limit, from 16 to 256."""
     try:
         import resource
 
@@ -227,7 +245,7 @@ def _close_all(loans: list[_Loan[Any]]) -> None:
 
 
 def forget_after_fork(thing: Any) -> None:
-    """Call `thing.forget()` in each child right after a fork, as long as `thing` lives."""
+    """Call `thing.forget()` in each child right after a fork, as long as `thing` exists."""
     _forgetful.add(thing)
 
 

@@ -1,7 +1,8 @@
 """Stamps of files: notice that a file was modified after its source was made.
 
-A file that is rewritten while a source reads it would give other records under the same keys. So its size and modification
-time are kept from the moment at which the source was made, and compared wherever that costs nothing.
+If a file is rewritten while a source reads it, its keys lead to other records. So size and
+modification time are kept from the moment when the source was made, and compared wherever that takes
+little time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..errors import SourceError
 
 
 class Stamp(NamedTuple):
-    """Size in bytes and modification time in ns. For a remote file, what tells its versions apart, or None."""
+    """Size in bytes, and modification time in ns; for a remote file, a text that identifies its version, or None."""
 
     size: int
     modified: int | str | None
@@ -31,7 +32,7 @@ class Stamps:
 
     @classmethod
     def of(cls, stamps: Sequence[Stamp]) -> Self:
-        """Pack the stamps of a list of files."""
+        """Return the stamps of a list of files in this compact form."""
         plain = all(isinstance(stamp.modified, int) for stamp in stamps)
         modified = np.array([stamp.modified for stamp in stamps], np.int64 if plain else object)
         return cls(np.array([stamp.size for stamp in stamps], np.int64), modified)
@@ -47,13 +48,23 @@ class Stamps:
 
 
 def local_stamp(file: str | int) -> Stamp:
-    """Return the stamp of a local file, by path or descriptor. Raises OSError."""
+    """Return the stamp of a local file, by path or descriptor.
+
+    Raises:
+        OSError: the file does not exist or cannot be accessed.
+    """
     found = os.stat(file)
     return Stamp(found.st_size, found.st_mtime_ns)
 
 
 def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
-    """Raise SourceError if the stamp of a file has changed since its source was made."""
+    """Raise SourceError if two stamps of a file differ, i.e. the file was modified since its source was made.
+
+    Args:
+        path: name of the file, for the message.
+        before: stamp from the time when the source was made.
+        now: present stamp.
+    """
     if now == before:
         return
     told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"

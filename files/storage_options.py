@@ -20,14 +20,14 @@ StorageOptionsLike: TypeAlias = "Mapping[str, Any] | StorageOptions | None"
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """Checked options, made by `storage_options_of`. Picklable.
+    """Checked options of remote files, made by `storage_options_of`. Picklable.
 
     Attributes:
         cache_dir: folder of the cache on disk, which all processes of a host share.
-        cache_bytes: budget of the cache; 0 for no cache.
-        tries: number of times that a request is made before it is an error.
+        cache_bytes: maximum size of the cache in bytes; 0: no cache.
+        tries: number of times that a request is made before its failure is an error.
         timeout: seconds without a byte after which a request is repeated.
-        store: all other options, for the store's library.
+        store: `(name, value)` of all other options, for the store's library.
     """
 
     cache_dir: str
@@ -43,12 +43,12 @@ class StorageOptions:
 
 
 def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
-    """Check the options of remote files.
+    """Return the options of remote files after a check.
 
     Args:
         options: a dict. headrace uses the keys `cache_dir` (default `$HEADRACE_CACHE_DIR`, or `~/.cache/headrace/files`),
             `cache_bytes` (default `$HEADRACE_CACHE_BYTES`, or 32 GiB; 0: no cache), `tries` (default 8) and `timeout`
-            (seconds, default 15). All other keys go to the library of the store.
+            (seconds, default 15). All other keys are passed to the library of the store. None: defaults.
 
     Raises:
         TypeError: `options` is not a dict with string keys, or a value has a wrong type.

@@ -17,11 +17,12 @@ from .urls import name_of
 
 Decompress: TypeAlias = Literal["auto", "gzip", "zstd"] | None
 
+# Text reaches about 20.
 MAX_EXPANSION = 200
-"""Maximum ratio of unpacked to compressed size. Text reaches about 20."""
+"""Default maximum ratio of unpacked to compressed size."""
 
 EXPECTED_BYTES = 1 << 30
-"""Unpacked size that is allowed for any file."""
+"""Unpacked size in bytes that is allowed whatever the compressed size."""
 
 _BUFFER_BYTES = 1 << 20
 _SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
@@ -37,16 +38,16 @@ def open_stream(
 
     Args:
         path: path or URL of the file.
-        decompress: "gzip" or "zstd"; "auto" chooses by the ending `.gz` or `.zst`. Default: the bytes as they are.
+        decompress: "gzip" or "zstd"; "auto": chosen by the suffix `.gz` or `.zst`. None (default): the bytes are unchanged.
         storage_options: how a remote file is reached and cached.
         max_expansion: maximum ratio of unpacked to compressed size, if the file unpacks to more than 1 GiB. Default 200.
 
     Raises:
         SourceNotFoundError: the file does not exist.
-        ExpansionError: (when reading) the file unpacks to more than is allowed.
-        SourceError: the file cannot be opened. Reads raise it, too, if the file is damaged.
-        CutOffError: (when reading) a compressed file is cut off or damaged after its beginning. `read1` and lines return all
-            that comes before the damage.
+        ExpansionError: when reading: the file unpacks to more than is allowed.
+        SourceError: the file cannot be opened; or, when reading, it is damaged.
+        CutOffError: when reading: a compressed file is cut off, or damaged after its beginning. `read1` and lines first
+            return everything before the damage.
         MissingExtraError: "zstd" needs a package that is not installed.
         ValueError: `decompress` has another value.
 
@@ -69,12 +70,12 @@ def open_stream(
 
 
 def stream_of(file: OpenFile) -> BinaryIO:
-    """Return an open file as a stream from its beginning. Closing the stream leaves the file open."""
+    """Return an open file as a stream from its beginning. Closing the stream does not close the file."""
     return io.BufferedReader(RawFile(file), _BUFFER_BYTES)
 
 
 def compression_of(path: str) -> str | None:
-    """Return the compression that a file name ends in: "gzip", "zstd" or None.
+    """Return the compression by the suffix of a file name: "gzip", "zstd" or None.
 
     >>> compression_of("train.jsonl.zst")
     'zstd'
@@ -83,7 +84,11 @@ def compression_of(path: str) -> str | None:
 
 
 def zstd_library() -> Any:
-    """Return the zstd module of Python 3.14, or its backport."""
+    """Return the zstd module of Python 3.14, or its backport.
+
+    Raises:
+        MissingExtraError: neither is available.
+    """
     try:
         from compression import zstd
     except ImportError:
@@ -95,7 +100,12 @@ def zstd_library() -> Any:
 
 
 class RawFile(io.RawIOBase):
-    """Open file with a position. Closing it closes the file only if it owns the file."""
+    """Open file with a position, as an `io.RawIOBase`.
+
+    Args:
+        file: the open file.
+        owned: True: closing this object also closes the file. Default False.
+    """
 
     def __init__(self, file: OpenFile, owned: bool = False) -> None:
         self._file, self._owned, self._place = file, owned, 0
@@ -129,7 +139,7 @@ class RawFile(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """Decompression with errors that name the file. They are raised after all bytes that can be unpacked."""
+    """Stream that decompresses. Its errors name the file, and are raised after all bytes that can be unpacked."""
 
     _begun = False
     _failure: SourceError | None = None
@@ -162,7 +172,7 @@ class _Unpacked(io.RawIOBase):
         return filled
 
     def _unpack(self, room: memoryview) -> int:
-        """Unpack some bytes. A failure is raised after the bytes before it have been read."""
+        """Unpack bytes into `room`, and return their number. A failure is kept, and is raised by a later read."""
         try:
             return cast(int, self._inner.readinto1(room))
         except SourceError as error:

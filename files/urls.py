@@ -1,4 +1,4 @@
-"""Classify paths and URLs, and take them apart."""
+"""Classify paths and URLs, and split them into their parts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _OF_SIGNATURES = re.compile(
     "x-(amz|goog)-.*|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id|token|"
     "sig|se|st|sp|spr|sv|sr|sip|ss|srt|skoid|sktid|skt|ske|sks|skv"
 )
-"""Signature parameters in URLs of S3, Google, CloudFront and Azure."""
+"""Names of signature parameters in URLs of S3, Google, CloudFront and Azure."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def scheme_of(path: str) -> str:
-    """Return the scheme of a URL, or "" for a local path or a `file://` URL.
+    """Return the scheme of a URL; "" for a local path or a `file://` URL.
 
     >>> scheme_of("s3://bucket/a.parquet"), scheme_of("file:///a.parquet"), scheme_of("a.parquet")
     ('s3', '', '')
@@ -26,12 +26,12 @@ def scheme_of(path: str) -> str:
 
 
 def is_remote(path: str) -> bool:
-    """Return True if a path leads to a store."""
+    """Return True if a path is a URL of a store."""
     return bool(scheme_of(path))
 
 
 def any_remote(paths: Sequence[str]) -> bool:
-    """Return True if one of many paths leads to a store.
+    """Return True if at least one of many paths is a URL of a store.
 
     >>> any_remote(["a.parquet", "s3://bucket/a.parquet"]), any_remote(["a.parquet"] * 100_000)
     (True, False)
@@ -53,9 +53,9 @@ def local_path(path: str) -> str:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Split a URL into its store and the key in it.
+    """Split a URL into the URL of its store, and the key of the file in the store.
 
-    The query of an `https://` URL (after `?`) is sent with each request, and so belongs to the store.
+    The query of an `https://` URL (after `?`) is sent with each request, so it belongs to the store.
 
     >>> split_url("s3://bucket/train/a.parquet"), split_url("https://host/a%20b.parquet?Signature=9")
     (('s3://bucket', 'train/a.parquet'), ('https://host?Signature=9', 'a b.parquet'))
@@ -80,7 +80,7 @@ def name_of(path: str) -> str:
 
 
 def unsigned(url: str) -> str:
-    """Return an `https://` URL without its signature, which lets everybody read it for a while. Other paths are unchanged.
+    """Return an `https://` URL without its signature, which gives access to anyone for a while. Other paths are unchanged.
 
     >>> unsigned("https://host/a.parquet?id=7&X-Amz-Expires=600&X-Amz-Signature=9")
     'https://host/a.parquet?id=7'
@@ -93,7 +93,7 @@ def unsigned(url: str) -> str:
 
 
 def stays_inside(name: str) -> bool:
-    """Return True if a name with `/` between its parts, from a store or a file, stays below its folder.
+    """Return True if a relative name, from a store or a file, does not lead out of its folder.
 
     >>> [stays_inside(name) for name in ("a/b.txt", "../b.txt", "a/../../b.txt", "/b.txt", "")]
     [True, False, False, False, False]

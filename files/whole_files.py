@@ -1,7 +1,7 @@
-"""Write files atomically: a file appears complete, or not at all.
+"""Write files atomically: a file appears when it is complete.
 
-Indices, shards, tokens, states and pictures are written through this module. The standard library has nothing like it. The
-cache of remote files has its own protocol (`remote/cache.py`), in which the unfinished file is also the lock.
+Indices, shards, tokens, checkpoints and pictures are written through this module. The cache of remote
+files has its own protocol (`remote/cache.py`), in which the unfinished file is also a lock.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _BUFFER_BYTES = 1 << 20
 
 @contextmanager
 def written_whole(path: str) -> Iterator[BinaryIO]:
-    """Yield a file to write to. When the block ends, it appears at `path`, complete and on disk, replacing what was there.
+    """Yield a file to write to. When the block ends, it appears at `path`, complete and on disk, in place of an existing file.
 
-    If the block ends in an exception, nothing is left. A killed process leaves at most a file whose name ends in
-    `.unfinished`.
+    If the block ends with an exception, no file is left. If the process is killed, a file whose name ends in `.unfinished` may
+    be left.
 
     Raises:
         OSError: the file system reports an error, such as a full disk.
@@ -44,7 +44,7 @@ def written_whole(path: str) -> Iterator[BinaryIO]:
 
 
 class WholeFile:
-    """File that is written under a temporary name beside `path`, with permissions `mode` less the umask."""
+    """File that is written under a temporary name beside `path`. Its permissions are `mode` less the umask."""
 
     file: BinaryIO
 
@@ -54,13 +54,17 @@ class WholeFile:
         self.file = open(self._beside, "xb", _BUFFER_BYTES, opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
 
     def finish(self) -> None:
-        """Flush all bytes to disk, still under the temporary name."""
+        """Flush all bytes to disk. The file keeps its temporary name."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()
 
     def appear(self, durable: bool = True) -> None:
-        """Rename the file to its name. If `durable`, flush the folder too, so that the file survives a crash of the machine."""
+        """Rename the file to its final name.
+
+        Args:
+            durable: True (default): flush the folder, too, so that the file survives a crash of the machine.
+        """
         os.replace(self._beside, self._path)
         if durable:
             sync(os.path.dirname(self._path) or ".")
@@ -73,7 +77,7 @@ class WholeFile:
 
 
 def put_whole(written: str, path: str) -> None:
-    """Move a written file to its name on the same file system, after flushing it. Missing folders are created."""
+    """Flush a written file to disk, and rename it to `path` on the same file system. Missing folders are created."""
     sync(written)
     folder = os.path.dirname(path) or "."
     os.makedirs(folder, exist_ok=True)
@@ -93,7 +97,11 @@ def sync(path: str) -> None:
 
 
 def private_folder(path: str) -> None:
-    """Create a folder that is missing, for its user alone (mode 0700). An existing folder is left as it is. Raises OSError."""
+    """Create a missing folder that only its user can access (mode 0700). An existing folder is not changed.
+
+    Raises:
+        OSError: the folder cannot be created.
+    """
     if not path or os.path.isdir(path):
         return
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)

@@ -1,6 +1,6 @@
-"""Sources: record keys in, records out.
+"""Sources: they return records by key.
 
-Importing this package imports no library of a file format. Each is imported when a source of its kind is made.
+Importing this package does not import the library of any file format. It is imported when a source on such files is made.
 """
 
 from typing import TYPE_CHECKING

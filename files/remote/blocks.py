@@ -1,8 +1,9 @@
-"""Read ranges of one remote file by blocks, from memory, from the cache on disk, or from the store.
+"""Read ranges of a remote file by blocks, from memory, from the cache on disk, or from the store.
 
-A thread that needs a block which another thread or process is fetching waits for it. Blocks that were announced close together
-stay mapped into memory for a while; of other blocks, only the wanted bytes are read from disk. Each read is checked against
-the block's checksums, also a read of mapped memory, because the file may change under it. A damaged block is fetched again.
+If another thread or process is already fetching a block, a thread waits for it. Blocks that are
+announced stay mapped into memory for a while; of other blocks, only the requested bytes are read from
+disk. Each read is checked with the block's checksums, also a read of mapped memory, because the file
+may change. A damaged block is fetched again.
 """
 
 from __future__ import annotations
@@ -23,42 +24,52 @@ from .hot import HOT, HOT_BYTES
 from .parallel import in_background, in_parallel
 
 Range = tuple[int, int]
-"""Offset and length in bytes."""
+"""Offset and length of a range, in bytes."""
 
+# A request takes as long as the transfer of more bytes than this.
 GAP_BYTES = 64 << 10
-"""Maximum gap between two ranges that share a request. A request takes as long as the transfer of more bytes than that."""
+"""Maximum gap in bytes between two ranges that are fetched by one request."""
 
+# Enough to amortize a request, and few enough for several to run at the same time.
 REQUEST_BYTES = 8 << 20
-"""Maximum bytes of one request: enough to amortize it, and few enough for several to run at the same time."""
+"""Maximum bytes of one request."""
 
+# Few enough not to fetch much that is not wanted, and enough to justify a file.
 BLOCK_BYTES = 1 << 19
-"""Bytes of a cache block: few enough not to fetch much that is not wanted, and enough to justify a file."""
+"""Size of a block of the cache, in bytes."""
 
 AT_ONCE = 64
-"""Maximum blocks of one call that are open, or in memory, at the same time."""
+"""Maximum number of blocks of one call that are open, or in memory, at the same time."""
 
 _SCATTERED = 8
-"""Maximum ratio of fetched to wanted bytes for fetching ahead of time."""
+"""Maximum ratio of fetched to requested bytes. If announced ranges exceed it, they are not prefetched."""
 
 Bring = Callable[[int, int], memoryview]
-"""Function that fetches the bytes `[start, stop)` from the store."""
+"""Type of a function that fetches the bytes `[start, stop)` from the store."""
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 class CachedBlock(Protocol):
-    """Protocol of a block on this machine."""
+    """Protocol of a block on this machine. A slice returns its bytes."""
 
     def __getitem__(self, part: slice, /) -> bytes: ...
 
 
 class CachedBlocks:
-    """Blocks of one version of a file, kept in a folder of the cache. `bring` fetches bytes from the store."""
+    """Blocks of one version of a file, which are kept in a folder of the cache.
+
+    Args:
+        cache: the cache.
+        folder: name of the folder.
+        size: size of the file in bytes.
+        bring: function that fetches the bytes `[start, stop)` from the store.
+    """
 
     def __init__(self, cache: Cache, folder: str, size: int, bring: Bring) -> None:
         self._cache, self._folder, self._size, self._bring = cache, folder, size, bring
         self._announced: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
-        """Blocks of the last two announcements that fit into memory."""
+        """Blocks of the last two announcements, if they fit into memory."""
 
     def read(self, offsets: Int64s, lengths: Int64s) -> list[bytes]:
         blocks = blocks_of(offsets, lengths)
@@ -79,10 +90,14 @@ class CachedBlocks:
                 self._cache.remove(self._name(damaged.block))
 
     def announce(self, blocks: Sequence[int], wanted: int) -> None:
-        """Start to fetch blocks of which `wanted` bytes will be needed soon. Errors are left to the later read.
+        """Start to fetch blocks that will be needed soon. Errors are raised by the later read.
 
-        Nothing is fetched if the wanted bytes are so scattered that fetching blocks would bring many times as much, or most of
-        the cache.
+        Nothing is fetched if the needed bytes are so scattered that the blocks are many times as large, or if they
+        would fill most of the cache.
+
+        Args:
+            blocks: numbers of the blocks.
+            wanted: number of bytes that will be read from them.
         """
         size = len(blocks) * BLOCK_BYTES
         if size > min(_SCATTERED * wanted + 2 * BLOCK_BYTES, self._cache.budget // 2):
@@ -136,7 +151,7 @@ class CachedBlocks:
         return mapping
 
     def _from_store(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Return blocks that are not in the cache, fetched by this thread or by another one that was faster."""
+        """Return the mappings of blocks that are not in the cache, by block. This or another thread fetches them."""
         brought = self._claimed(blocks) if blocks else {}
         for block in blocks:
             while block not in brought:
@@ -144,7 +159,10 @@ class CachedBlocks:
         return brought
 
     def _claimed(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
-        """Fetch those of the blocks that nobody else is fetching, by a few parallel requests."""
+        """Fetch those of the blocks that no other thread or process is fetching. Return their mappings by block.
+
+        A few requests run in parallel.
+        """
         claims: dict[int, Claim] = {}
         try:
             for block in blocks:
@@ -158,7 +176,12 @@ class CachedBlocks:
                 claim.give_up()
 
     def _fill(self, run: Sequence[int], claims: dict[int, Claim]) -> dict[int, mmap.mmap]:
-        """Fetch consecutive blocks by one request, and write them to the cache. Return their mappings by block."""
+        """Fetch consecutive blocks by one request, and write them to the cache. Return their mappings by block.
+
+        Args:
+            run: numbers of the blocks, consecutive.
+            claims: right to write each of them.
+        """
         first = run[0] * BLOCK_BYTES
         data = self._bring(first, min((run[-1] + 1) * BLOCK_BYTES, self._size))
         brought = {}
@@ -172,7 +195,7 @@ class CachedBlocks:
         return brought
 
     def _from_others(self, block: int) -> dict[int, mmap.mmap]:
-        """Return a block that another thread or process was writing, or an empty dict if it did not arrive."""
+        """Return a block that another thread or process is writing, as `{block: mapping}`; {} if it did not arrive."""
         claim = self._cache.claim(self._name(block), wait=True)
         if claim is not None:
             try:
@@ -193,7 +216,7 @@ class CachedBlocks:
         return f"{self._folder}/{block:08x}"
 
     def _hot_name(self, block: int) -> tuple[str, str]:
-        """Return the key of a mapped block. It includes the cache folder: several caches may have the same file."""
+        """Return the key of a mapped block in `HOT`: several caches may have the same file, so it names the cache folder."""
         return self._cache.folder, self._name(block)
 
 
@@ -224,7 +247,7 @@ class _Mapped:
 
 
 class _OnDisk:
-    """Block of which little is wanted, read from its file. The file is closed when the object is destroyed."""
+    """Block of which only few bytes are read, directly from its file. The file is closed with the object."""
 
     def __init__(self, descriptor: int, block: int, size: int) -> None:
         self._descriptor, self._block, self._size = descriptor, block, size
@@ -240,7 +263,14 @@ class _OnDisk:
 
 
 def _joined(found: dict[int, CachedBlock], block: int, start: int, stop: int) -> bytes:
-    """Join the bytes of a range that begins in `block` from all the blocks it touches."""
+    """Return the bytes of a range that spans several blocks.
+
+    Args:
+        found: all blocks of the range, by number.
+        block: first block of the range.
+        start: first byte, counted from the beginning of that block.
+        stop: byte after the last one, counted in the same way.
+    """
     parts = []
     while start < stop:
         parts.append(found[block][start : min(stop, BLOCK_BYTES)])
@@ -264,7 +294,7 @@ def together(ranges: Sequence[Range]) -> list[Range]:
 
 
 def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
-    """Return the numbers of the blocks that ranges touch, ascending.
+    """Return the numbers of the blocks that contain a byte of the ranges, ascending.
 
     >>> blocks_of([BLOCK_BYTES - 1, 0, 5 * BLOCK_BYTES], [2, 1, 0])
     [0, 1]
@@ -280,7 +310,7 @@ def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
 
 
 def runs_of(blocks: Sequence[int]) -> list[list[int]]:
-    """Group consecutive blocks into runs of at most one request each.
+    """Group consecutive blocks into runs, each of which is fetched by one request.
 
     >>> runs_of([0, 1, 2, 7])
     [[0, 1, 2], [7]]

@@ -1,18 +1,20 @@
-"""Cache of pieces of remote files in a folder that all processes of a host share.
+"""Cache of pieces of remote files, in a folder that all processes of a host share.
 
-A piece is stored as `<folder>/<file>/<piece>`. Several threads and processes may want the same piece at the same time, and any
-of them may be killed at any moment:
+A piece is stored as `<folder>/<file>/<piece>`. Several threads and processes may request the same
+piece at the same time, and each of them may be killed at any moment:
 
-* A piece is written as `<piece>.part`, and is renamed when it is complete. Its writer holds a lock on that file (`flock`, which
-  ends with the process). Others wait for the lock, find the piece, and fetch nothing.
-* While a process waits for the lock, the file may be renamed or removed. So after it gets the lock, it checks that the name
-  still leads to the locked file.
-* Before a piece is written, its size is added to the number in `<folder>/used`; after one is dropped, it is subtracted. A
-  process that is killed in between leaves a number that is too high, never one that is too low.
-* The checksums of a copy of a whole file are in `<piece>.sums`, and do not count. They are written before the piece is
-  renamed, and removed before it is.
-* When the number would exceed the budget, the files are counted under a lock, and those that were not used for longest are
-  removed.
+* A piece is written as `<piece>.part`, and is renamed when it is complete. Its writer holds a lock on
+  that file (`flock`, which ends with the process). Others wait for the lock, find the piece, and
+  fetch nothing.
+* While a process waits for the lock, the file may be renamed or removed. So after it gets the lock, it
+  checks that the name still leads to the locked file.
+* Before a piece is written, its size is added to the number in `<folder>/used`; after a piece is
+  removed, its size is subtracted. If a process is killed in between, the number is too high, not too
+  low.
+* The checksums of a copy of a whole file are in `<piece>.sums`, and do not count. They are written
+  before the piece is renamed, and removed before it is removed.
+* If the number would exceed the budget, the files are counted under a lock, and the least recently
+  used ones are removed.
 """
 
 from __future__ import annotations
@@ -30,27 +32,36 @@ from ..descriptors import TO_CHANGE, TO_READ, lock, read_at, unlock, write_at
 from ..whole_files import private_folder
 
 _FILLED = 0.96
-"""Share of the budget that is kept when pieces are removed, so that not every new piece needs another count."""
+"""Share of the budget that stays in use when pieces are removed. The free rest makes removals rarer."""
 
 _WAIT_SECONDS = 0.02
 _TOUCH_SECONDS = 1.0
-"""Precision of the time of last use. A piece is not marked more often than this."""
+"""Minimum seconds between two updates of a piece's time of last use."""
 
 _PART = ".part"
 _SUMS = ".sums"
 
 _TRIES = 100
-"""Attempts to create a file while others may remove its folder."""
+"""Maximum attempts to create a file while other processes may remove its folder."""
 
 
 class Cache:
-    """Folder of pieces, created when needed, with a budget in bytes. Safe for threads, processes and forks."""
+    """Cache of pieces in a folder. Safe for threads, processes and forks.
+
+    Args:
+        folder: path of the folder, which is created when needed.
+        budget: maximum size of all pieces together, in bytes.
+    """
 
     def __init__(self, folder: str, budget: int) -> None:
         self.folder, self.budget = folder, budget
 
     def open(self, name: str, size: int) -> int | None:
-        """Open a piece of `size` bytes, and return its descriptor, which the caller closes. None if it is not there."""
+        """Open a piece of `size` bytes, and return its descriptor, which the caller closes; None if it is missing.
+
+        Raises:
+            SourceError: the cache cannot be used.
+        """
         try:
             descriptor = os.open(self.path(name), TO_READ)
         except (FileNotFoundError, NotADirectoryError):
@@ -70,7 +81,7 @@ class Cache:
         return os.path.join(self.folder, name)
 
     def sums(self, name: str) -> bytes:
-        """Return the checksums beside a piece, or empty bytes if there are none."""
+        """Return the checksums beside a piece; b"" if there are none."""
         try:
             with open(self.path(name) + _SUMS, "rb") as file:
                 return file.read()
@@ -86,7 +97,7 @@ class Cache:
             raise self.unusable(error) from error
 
     def touch(self, name: str) -> bool:
-        """Mark a piece as used now. Returns False if it is not there."""
+        """Mark a piece as recently used. Return True if it exists."""
         try:
             os.utime(self.path(name))
         except FileNotFoundError:
@@ -96,7 +107,15 @@ class Cache:
         return True
 
     def claim(self, name: str, wait: bool) -> Claim | None:
-        """Claim the right to write a piece. None if it is there, or (without `wait`) if another process is writing it."""
+        """Claim the right to write a piece. Return None if the piece exists.
+
+        Args:
+            name: name of the piece.
+            wait: True: wait for another process that is writing the piece. False: return None in this case.
+
+        Raises:
+            SourceError: the cache cannot be used.
+        """
         path = self.path(name)
         try:
             while not os.path.exists(path):
@@ -114,7 +133,15 @@ class Cache:
         return None
 
     def reserve(self, descriptor: int, size: int) -> None:
-        """Count `size` bytes for a file. Waits while others write too much. Raises SourceError if the budget is too small."""
+        """Reserve `size` bytes of the budget for a file. Wait while other writers have reserved too much.
+
+        Args:
+            descriptor: descriptor of the file, which gets this size.
+            size: number of bytes.
+
+        Raises:
+            SourceError: the budget is smaller than `size`.
+        """
         if size > self.budget:
             raise SourceError(
                 f"{size} bytes are to be kept at once in {shorten(self.folder)}, whose budget is {self.budget} bytes; raise "
@@ -142,7 +169,7 @@ class Cache:
 
     @contextmanager
     def _used(self) -> Iterator[int]:
-        """Yield the file with the number of used bytes, locked."""
+        """Yield the descriptor of the file with the number of used bytes. The file is locked during the block."""
         descriptor = _opened(os.path.join(self.folder, "used"), self.folder)
         try:
             lock(descriptor)
@@ -151,7 +178,7 @@ class Cache:
             os.close(descriptor)
 
     def _make_room(self, size: int) -> int:
-        """Remove the least recently used pieces. Returns the bytes that are left, including pieces that are being written."""
+        """Remove the least recently used pieces. Return the bytes that remain, including pieces that are being written."""
         pieces = sorted(_pieces(self.folder))
         total = sum(bytes_ for _, bytes_, _ in pieces)
         goal = min(int(self.budget * _FILLED), self.budget - size)
@@ -171,14 +198,18 @@ class Cache:
 
 
 class Claim:
-    """Right to write one piece. It ends with `file` or `give_up`."""
+    """Right to write one piece. It ends with the block of `file`, or with `give_up`."""
 
     def __init__(self, cache: Cache, path: str, descriptor: int) -> None:
         self._cache, self._path, self._descriptor, self._size = cache, path, descriptor, 0
 
     @contextmanager
     def file(self, size: int) -> Iterator[BinaryIO]:
-        """Yield a file to which `size` bytes are to be written. It gets its name when the block ends."""
+        """Yield a file to which the caller writes `size` bytes. It gets its name when the block ends.
+
+        Raises:
+            SourceError: the cache cannot be used, or the budget is too small.
+        """
         try:
             if os.fstat(self._descriptor).st_size:  # of someone who was killed
                 os.ftruncate(self._descriptor, 0)
@@ -197,7 +228,7 @@ class Claim:
             self.give_up()
 
     def keep_sums(self, sums: bytes) -> None:
-        """Store checksums beside the piece. Call it inside the block of `file`."""
+        """Store checksums beside the piece. Must be called within the block of `file`."""
         beside = self._path + _SUMS
         with suppress(FileNotFoundError):  # somebody has cleared the folder
             with open(beside + _PART, "wb") as out:
@@ -205,7 +236,7 @@ class Claim:
             os.replace(beside + _PART, beside)
 
     def give_up(self) -> None:
-        """Release the claim. May be called twice."""
+        """Release the claim, and remove an unfinished file. May be called twice."""
         if self._descriptor < 0:
             return
         with suppress(OSError):
@@ -218,7 +249,7 @@ class Claim:
 
 
 def _locked(path: str, wait: bool) -> int | None:
-    """Return the descriptor of a locked file, or None if another process has the lock."""
+    """Return the descriptor of a locked file; None if `wait` is False and another process has the lock."""
     descriptor = _opened(path, os.path.dirname(os.path.dirname(path)))
     if lock(descriptor, wait):
         return descriptor
@@ -238,7 +269,7 @@ def _opened(path: str, folder: str) -> int:
 
 
 def _unlock(descriptor: int) -> None:
-    """Unlock explicitly. Closing is not enough: a process that was forked meanwhile also has the file open."""
+    """Unlock a file explicitly, and close it. A process that was forked meanwhile also has it open and locked."""
     unlock(descriptor)
     os.close(descriptor)
 
@@ -251,7 +282,7 @@ def _leads_to(path: str, descriptor: int) -> bool:
 
 
 def _removed(path: str) -> bool:
-    """Remove a piece, or what a killed writer left of it. Returns False if it is being written."""
+    """Remove a piece, or what a killed writer left of it. Return False if it is being written."""
     if not path.endswith(_PART):
         for each in (path + _SUMS, path):
             with suppress(FileNotFoundError):
@@ -268,7 +299,7 @@ def _removed(path: str) -> bool:
 
 
 def _pieces(folder: str) -> Iterator[tuple[float, int, str]]:
-    """Yield the time of last use, the size and the path of each piece."""
+    """Yield `(time of last use, size, path)` for each piece."""
     for file in _entries(folder):
         if file.is_dir(follow_symlinks=False):
             for piece in _entries(file.path):

@@ -1,7 +1,7 @@
-"""Keep blocks that are read again and again mapped into memory.
+"""Keep blocks that are read repeatedly mapped into memory.
 
-The mapped files are those of the cache on disk, so that all processes of a host share the memory. A block that the cache
-removes takes space on the disk until it is dropped here.
+The mapped files are the files of the cache on disk, so all processes of a host share this memory. If
+the cache removes a block, it still takes space on the disk until it is dropped here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 
 HOT_BYTES = 128 << 20
-"""Maximum bytes in one process."""
+"""Maximum bytes of mapped blocks in one process."""
 
 
 class HotBlocks:
-    """Most recently used blocks. Thread-safe, safe to fork.
+    """Most recently used blocks, as mappings by name. Thread-safe, safe to fork.
+
+    Args:
+        limit: maximum number of bytes.
 
     >>> kept = HotBlocks(10)
     >>> kept.put("a", mmap.mmap(-1, 5)), kept.put("b", mmap.mmap(-1, 5)), kept.get("a") is None
@@ -41,7 +44,7 @@ class HotBlocks:
             return block
 
     def put(self, name: Hashable, block: mmap.mmap) -> None:
-        """Keep a block, and drop the least recently used ones over the limit."""
+        """Keep a block, and drop the least recently used ones above the limit."""
         with self._lock:
             self._held += len(block) - len(self._blocks.pop(name, b""))
             self._blocks[name] = block
@@ -53,13 +56,13 @@ class HotBlocks:
             self._held -= sum(len(self._blocks.pop(name, b"")) for name in names)
 
     def clear(self) -> None:
-        """Drop all blocks. In a child that was just forked it takes no lock, which a thread that no longer exists may hold."""
+        """Drop all blocks. Takes no lock: in a child after a fork, a thread that does not exist may hold it."""
         self._lock = threading.Lock()
         self._blocks, self._held = OrderedDict(), 0
 
 
 HOT = HotBlocks(HOT_BYTES)
-"""The blocks of this process."""
+"""Blocks of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=HOT.clear)

@@ -1,4 +1,4 @@
-"""List the files of a store, through the protocol of `files/paths.py`."""
+"""List the files of a store, through the protocol `FileSystem`."""
 
 from __future__ import annotations
 

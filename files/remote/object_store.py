@@ -23,7 +23,7 @@ _ASK_AGAIN = {"408", "409", "425", "429"}
 """HTTP status codes after which a request is repeated."""
 
 _CREDENTIALS = ("/latest/api/token", "169.254.169.254", "metadata.google", "/metadata/identity", "MissingCredential")
-"""Hosts in error messages that appear if no credentials were found: cloud machines would get credentials from them."""
+"""Words in error messages that mean: no credentials were found, also not by the services of cloud machines."""
 
 _LOGIN = (
     "access is refused; set credentials that allow it in the environment (AWS_ACCESS_KEY_ID, GOOGLE_SERVICE_ACCOUNT, "
@@ -36,18 +36,19 @@ _SIGNATURE = (
 
 
 _PANIC = "PanicException"
-"""Exception that obstore raises for an internal failure. It is not a subclass of `Exception`."""
+"""Name of the exception that obstore raises for an internal failure. It is not a subclass of `Exception`."""
 
+# obstore panics if they are mixed with the store's.
 _OF_CLIENT = re.compile(
     "allow_http|allow_invalid_certificates|(connect|read|pool_idle)_timeout|default_(content_type|headers)|http1_only|"
     "http2_(keep_alive_interval|keep_alive_timeout|keep_alive_while_idle|only)|pool_max_idle_per_host|"
     "proxy_(url|ca_certificate|excludes)|root_certificate|randomize_addresses|user_agent"
 )
-"""Options of connections. obstore takes them apart from those of the store, and panics if they are mixed."""
+"""Pattern of options for connections. obstore takes them separately from the options of the store."""
 
 
 class ObjectStore:
-    """One bucket, container or host. See `FileStore`."""
+    """One bucket, container or host, see `FileStore`."""
 
     def __init__(self, root: str, url: str, options: StorageOptions) -> None:
         for module in ("obstore.exceptions", "obstore.store", "obstore"):
@@ -127,7 +128,7 @@ def _first_process() -> int:
 
 
 def _check_process() -> None:
-    """Raise SourceError if this process was forked from one that used obstore, whose threads do not survive a fork."""
+    """Raise SourceError if this process was forked from one that used obstore: obstore's threads do not survive a fork."""
     if _first_process() != os.getpid():
         raise SourceError(
             "this process was forked from one that had read remote files, whose threads are lost in a fork, so that it cannot "
@@ -137,7 +138,11 @@ def _check_process() -> None:
 
 
 def _of_client(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the options of connections from the user's options, and return them."""
+    """Remove the options for connections from the user's options, and return them.
+
+    Raises:
+        SourceError: `client_options` is not a dict.
+    """
     inner = given.pop("client_options", {})
     if not isinstance(inner, Mapping):
         raise SourceError(
@@ -147,7 +152,11 @@ def _of_client(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _client_options(root: str, given: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Return options of connections. A request without progress for `timeout` seconds fails; its total time has no limit."""
+    """Return options for connections.
+
+    A request fails after `timeout` seconds without progress, and after 20 times as long in any case.
+    `http://` is allowed if the URL or the endpoint begins with it.
+    """
     seconds = {"read_timeout": timeout, "connect_timeout": timeout, "timeout": 20 * timeout}
     times: dict[str, Any] = {name: timedelta(seconds=value) for name, value in seconds.items()}
     endpoints = [str(value) for name, value in given.items() if name.lower().endswith(("endpoint", "endpoint_url"))]

@@ -1,4 +1,4 @@
-"""Stores that fsspec knows, such as Hugging Face, memory and FTP."""
+"""Stores that fsspec supports, such as Hugging Face, memory and FTP."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..storage_options import StorageOptions
 from ..urls import scheme_of
 
 _VERSIONS = ("ETag", "etag", "oid", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
-"""Attributes by which file systems tell versions of a file apart."""
+"""Attributes by which file systems distinguish versions of a file."""
 
 KNOWN_SECONDS = 30.0
 """Seconds for which the commit of a branch is remembered when a file is looked up."""
 
 
 class OtherStore:
-    """File system of fsspec. See `FileStore`. A key is the whole URL."""
+    """File system of fsspec, see `FileStore`. A key is the whole URL."""
 
     def __init__(self, url: str, options: StorageOptions) -> None:
         optional_library("fsspec.core", "files of this scheme need fsspec", "remote")
@@ -92,18 +92,18 @@ def _not_opened(url: str, scheme: str, told: str, known: bool, error: Exception)
 
 
 class HubStore(OtherStore):
-    """Repositories of Hugging Face. See `FileStore`. A key is the whole URL.
+    """Repositories of Hugging Face, see `FileStore`. A key is the whole URL.
 
-    A branch moves while files are read, and an answer does not name its commit. So files are read at the commit that the
-    branch had when this process first read from it. The stamp of a file shows if another process knew another version.
+    A branch may move while files are read, and an answer does not name its commit. So files are read at the commit that the
+    branch had when this process first read from it. If another process reads another version, the stamp of the file shows it.
     """
 
     def __init__(self, url: str, options: StorageOptions) -> None:
         super().__init__(url, options)
         self._commits: dict[Any, tuple[str, float]] = {}
-        """Commit of each branch, and the time at which it was looked up."""
+        """Commit of each branch, and the time at which it was looked up (`time.monotonic`)."""
         self._stamps: dict[str, Stamp] = {}
-        """Stamps of files at a commit, which never change."""
+        """Stamps of files at a commit. They do not change."""
 
     def stamp(self, key: str) -> Stamp:
         at = self._at_commit(key, time.monotonic() - KNOWN_SECONDS)
@@ -119,7 +119,12 @@ class HubStore(OtherStore):
         return self._stamps[at]
 
     def _at_commit(self, key: str, since: float = 0.0) -> str | None:
-        """Return the URL of a file at the commit of its branch, looked up after `since`. None for a bucket: no commits."""
+        """Return the URL of a file at the commit of its branch; None for a bucket, which has no commits.
+
+        Args:
+            key: URL of the file.
+            since: the commit must have been looked up after this time.
+        """
         from huggingface_hub import HfApi
 
         found = self.system.resolve_path(key)

@@ -1,4 +1,4 @@
-"""Run work that waits for a store on several threads, or in the background."""
+"""Run functions that wait for a store on several threads, or in the background."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TypeVar
 from ...errors import HeadraceError
 
 _AT_ONCE = 16
-"""Maximum requests at the same time."""
+"""Maximum number of requests at the same time."""
 
 _MOST_SHARES = 1024
-"""Maximum number of shares that items are divided into."""
+"""Maximum number of shares into which items are divided."""
 
 _MANY = 1000
-"""Number of items from which it is first measured whether they wait or keep the processor busy."""
+"""Minimum number of items for which it is first measured whether they wait, or keep the processor busy."""
 
 _GLANCE_SECONDS = 0.005
 
@@ -26,7 +26,9 @@ ResultT = TypeVar("ResultT")
 
 
 def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-    """Return the result of `work` for each item, in order. Several run at the same time, unless they keep the processor busy.
+    """Return the result of `work` for each item, in order.
+
+    Several items are processed at the same time, unless they keep the processor busy.
 
     >>> in_parallel(len, ["a", "bc"])
     [1, 2]
@@ -43,7 +45,10 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
 
 
 def _while_busy(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-    """Return the results of the first items, until some wait. Threads that do not wait would only slow each other down."""
+    """Return the results of the first items, up to items that wait.
+
+    Items that do not wait are processed on this thread, because threads would only slow each other down.
+    """
     done: list[ResultT] = []
     while len(done) < len(items):
         began, busy = time.perf_counter(), time.thread_time()
@@ -68,10 +73,9 @@ def _in_threads(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
 
 
 def in_background(works: Sequence[Callable[[], object]]) -> None:
-    """Start to run functions one after the other in the background. Errors of headrace are ignored; the later reader gets them.
+    """Start to run functions one after the other on a background thread. Errors of headrace are ignored.
 
-    The thread is not a daemon: if it returned from a store's library after Python has ended, it would end the process by a
-    signal. The end of the program stops it.
+    The end of the program stops the thread after the current function.
     """
 
     def run() -> None:
@@ -81,4 +85,5 @@ def in_background(works: Sequence[Callable[[], object]]) -> None:
                     work()
 
     if works:
+        # No daemon: one that returned from a store's library after Python has ended would end the process by a signal.
         threading.Thread(target=run, name="headrace-prefetch").start()

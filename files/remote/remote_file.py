@@ -1,7 +1,7 @@
-"""An open file in a store. Ranges are read by few requests, several at a time.
+"""Open file in a store. Ranges are read by few requests, several at a time.
 
-With a cache, whole blocks are fetched once for all processes of a host, and kept (`blocks.py`). Without a cache, ranges that
-are close to one another share a request.
+With a cache, whole blocks are fetched once for all processes of a host, and kept (`blocks.py`).
+Without a cache, ranges that are close to one another share a request.
 """
 
 from __future__ import annotations
@@ -28,29 +28,35 @@ from .parallel import in_parallel
 from .store import FileStore, ask
 
 _AHEAD_BYTES = 8 << 20
-"""Bytes that are fetched ahead in a file that is read from beginning to end."""
+"""Number of bytes that are prefetched in a file that is read from beginning to end."""
 
 _PORTION_BYTES = AT_ONCE * BLOCK_BYTES
-"""Maximum bytes that are read at a time."""
+"""Maximum number of bytes that are read at a time."""
 
 _COPIED_BYTES = 8 * REQUEST_BYTES
-"""Bytes of a copy that are fetched at a time."""
+"""Number of bytes of a copy that are fetched at a time."""
 
 _COPY_TRIES = 3
-"""How often a copy may be damaged before that is an error."""
+"""Number of times that a copy may be damaged before this is an error."""
 
 checked_copies: set[tuple[str, int]] = set()
-"""Path and inode of copies that this process has checked against their checksums."""
+"""Path and inode of each copy that this process has checked against its checksums."""
 
 
 class RemoteFile:
-    """Open remote file. See `OpenFile`. Only the connections of the store stay open. `stamp`: expected version; default any."""
+    """Open remote file, see `OpenFile`. Only the connections of the store stay open.
+
+    Args:
+        path: URL of the file.
+        options: how the store is reached, and the cache.
+        stamp: expected version of the file. None (default): the present version.
+    """
 
     path: str
     size: int
     stamp: Stamp
     _blocks: CachedBlocks | None = None
-    """None without a cache."""
+    """Blocks in the cache; None without a cache."""
 
     def __init__(self, path: str, options: StorageOptions, stamp: Stamp | None = None) -> None:
         self.path, self.storage_options = path, options
@@ -65,7 +71,7 @@ class RemoteFile:
             self._blocks = CachedBlocks(self._cache, self._folder, self.size, self._ask)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the bytes `[offset, offset + length)`. If it begins where the last read ended, more is fetched ahead."""
+        """Return the bytes `[offset, offset + length)`, and prefetch the next ones if the last read ended at `offset`."""
         if offset == self._follows and offset + length + _AHEAD_BYTES > self._asked_for:
             self._asked_for = min(offset + length + 2 * _AHEAD_BYTES, self.size)
             self.prefetch([offset], [max(self._asked_for - offset, 0)])
@@ -93,13 +99,16 @@ class RemoteFile:
             self._blocks.announce(blocks_of(offsets, lengths), int(np.sum(lengths)))
 
     def check_unchanged(self) -> None:
-        """Do nothing: each answer of a store tells the version."""
+        """Do nothing: each answer of a store contains the version of the file."""
 
     @contextmanager
     def copied(self) -> Iterator[str]:
-        """Yield the path of a local copy, which is kept during the `with` block.
+        """Yield the path of a local copy, which is kept during the block.
 
         A process checks the copy against its checksums when it first uses it. A damaged copy is made again.
+
+        Raises:
+            SourceError: there is no cache, or the copy was damaged several times.
         """
         if self._blocks is None:
             raise SourceError(
@@ -113,7 +122,7 @@ class RemoteFile:
             os.close(descriptor)
 
     def _opened_copy(self) -> int:
-        """Return a descriptor of the copy, whose checksums are right."""
+        """Return a descriptor of the copy after a check of its checksums. The caller closes it."""
         for _ in range(_COPY_TRIES):
             while (descriptor := self._cache.open(self._copy_name, self.size)) is None:
                 self.keep_copy(wait=True)
@@ -129,11 +138,15 @@ class RemoteFile:
         )
 
     def has_copy(self) -> bool:
-        """Return True if the copy exists. It is then marked as recently used."""
+        """Return True if the cache has a copy of the file. It is then marked as recently used."""
         return self._cache.touch(self._copy_name)
 
     def keep_copy(self, wait: bool = False) -> None:
-        """Make a copy in the cache. Without `wait`, return at once if another process is making it."""
+        """Make a copy of the file in the cache, unless it exists.
+
+        Args:
+            wait: True: wait if another process is making it. False (default): return at once in this case.
+        """
         claim = self._cache.claim(self._copy_name, wait)
         if claim is None:
             return

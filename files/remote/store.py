@@ -1,7 +1,8 @@
 """Stores on the network: open the store of a URL once in each process, and repeat requests that fail.
 
-A store raises the exceptions of its library. `FileNotFoundError` and those for which `is_final` returns a remedy are answers.
-All others are faults on the way, after which the same request is repeated.
+A store raises the exceptions of its library. `FileNotFoundError`, and exceptions for which
+`is_final` returns a remedy, are answers of the store. All others are failures of the network, after
+which the request is repeated.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from ..urls import scheme_of, split_url, unsigned
 
 
 class FileStore(Protocol):
-    """Protocol of a store. Any thread may call it. Each call is one request, except for lists."""
+    """Protocol of a store. Thread-safe. Each call is one request, except for lists of files."""
 
     def stamp(self, key: str) -> Stamp: ...
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """Return the bytes `[start, stop)`, and the stamp of the file if the answer contains it."""
+        """Return the bytes `[start, stop)` of a file, and its stamp if the answer contains it, otherwise None."""
         ...
 
     def files_under(self, prefix: str) -> list[str]:
@@ -42,7 +43,7 @@ class FileStore(Protocol):
     def has_folders(self) -> bool: ...
 
     def put(self, key: str, content: bytes | Path) -> None:
-        """Write bytes or a local file, replacing what was there. It appears when it is complete."""
+        """Write bytes or a local file, replacing an existing one. It appears when it is complete."""
         ...
 
     def remove(self, key: str) -> None:
@@ -50,15 +51,17 @@ class FileStore(Protocol):
         ...
 
     def is_final(self, error: Exception) -> str | None:
-        """Return the remedy for an error that a retry would not change, or None for other errors."""
+        """Return the remedy for an error that a retry would not change; None for other errors."""
         ...
 
 
+# Each pause is twice the one before, less a random part, so that many workers do not retry at the same time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-"""Seconds. Each pause is twice the one before, less a random part, so that many workers do not retry at the same time."""
+"""Seconds before the second try, and maximum seconds between two tries."""
 
+# Its own: reading must not change the user's random numbers.
 _own_random = random.Random()
-"""Separate generator: reading must not change the user's random numbers."""
+"""Random generator for pauses."""
 
 ResultT = TypeVar("ResultT")
 
@@ -69,7 +72,12 @@ _lock = threading.Lock()
 
 
 def store_of(url: str, options: StorageOptions) -> tuple[FileStore, str]:
-    """Return the store of a URL and the key in it. Raises MissingExtraError, or SourceError for an unknown option or scheme."""
+    """Return the store of a URL, and the key of the file in it.
+
+    Raises:
+        MissingExtraError: the library of the store is not installed.
+        SourceError: an option or the scheme is unknown.
+    """
     root, key = split_url(url)
     if scheme_of(url) not in _OBJECT_STORES:
         key = url  # fsspec splits URLs itself
@@ -94,7 +102,12 @@ def _open(root: str, url: str, options: StorageOptions) -> FileStore:
 
 
 def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]) -> ResultT:
-    """Ask a store about a file, with retries as the options allow.
+    """Return the answer of a store to a question about a file. The request is repeated as often as the options say.
+
+    Args:
+        url: URL of the file.
+        options: how the store is reached.
+        question: function that takes the store and the key of the file, and makes a request.
 
     Raises:
         SourceNotFoundError: the store answers that the file does not exist.
@@ -122,7 +135,15 @@ def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], 
 
 
 def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int) -> SourceError | None:
-    """Return the error for an answer of a store, or None if the request may be repeated."""
+    """Return the error for a failed request, or None if the request may be repeated.
+
+    Args:
+        store: the store.
+        url: URL of the file.
+        error: exception of the store.
+        told: the exception as a text, without secrets.
+        tries: number of tries if this was the last one; otherwise 0.
+    """
     if isinstance(error, FileNotFoundError):
         return SourceNotFoundError(f"no file {short_repr(url, TEXT)}")
     if (remedy := store.is_final(error)) is not None:

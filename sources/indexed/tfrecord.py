@@ -30,26 +30,26 @@ def _fits(found: FoundRecords, size: int) -> bool:
 
 
 class TFRecordDataSource(IndexedSource[Any]):
-    """Records of TFRecord files that are not compressed, with random access. Thread-safe, picklable, safe to fork.
+    """Records of uncompressed TFRecord files, with random access. Thread-safe, picklable, safe to fork.
 
-    Each file is read once to find its records. Their places are stored beside it, as `<file>.headrace-index`, or in the user's
-    cache folder if that is read-only. The checksum of each record is checked when it is read.
+    Each file is read once to find its records. Their places are stored beside the file, as `<file>.headrace-index`, or in
+    the user's cache folder if the file's folder is read-only. The checksum of each record is checked when it is read.
 
     Args:
         paths: a path, a glob, a directory (its files `*.tfrec*`), or a list of these. Files of a glob or directory are sorted
             by name; a list keeps its order.
-        decode: True: records are `tf.train.Example`s, and become dicts: numbers as arrays with one axis, `int64` or `float32`;
-            one byte string as `bytes`, several as a list. Default False: records are `bytes`.
-        features: the features to return, each with its type; implies `decode=True`: `{"image": bytes, "label": np.int64,
-            "box": (np.float32, (4,)), "tags": list}`; see `headrace.decode_example`.
-        index_dir: folder for indices. Default: beside the files.
+        decode: True: decode each record, a `tf.train.Example`, to a dict: numbers become arrays with one axis, `int64` or
+            `float32`; one byte string becomes `bytes`, several a list. Default False: records are `bytes`.
+        features: the features to return, each with its type; implies `decode=True`. Example: `{"image": bytes, "label":
+            np.int64, "box": (np.float32, (4,)), "tags": list}`; see `headrace.decode_example`.
+        index_dir: folder for the indices. Default: beside the files.
         max_open_files: maximum number of open files of this source. Default: all sources of a process together keep a
             quarter of the process's limit open (16 to 256).
         storage_options: how files in a store (`s3://…`) are reached and cached; see `docs/how-to/remote-files.md`.
-        growing: False (default), True, or a folder. If not False, more files may appear, in numbered generations. They
-            are recorded in `.headrace-generations` beside the data, or in the folder that is passed here; see
-            `docs/how-to/data-that-changes.md`.
-        generation: number of the generation to read, from 0, without looking for newer files.
+        growing: False (default), True, or a folder. If not False, more files may be added later. Each list of files is a
+            numbered generation, which is recorded in `.headrace-generations` beside the data, or in the folder that is
+            passed here; see `docs/how-to/data-that-changes.md`.
+        generation: number of the generation to read, from 0. The source then does not look for newer files.
 
     Raises:
         SourceNotFoundError: a path matches no file.
