@@ -1,4 +1,4 @@
-"""headrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
+"""headrace: input pipelines for JAX, made of a source, a sampler and operations; see README.md."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -179,7 +179,7 @@ _PACKAGES = ("samplers", "operations", "sources", "loader", "chains", "formats",
 if not TYPE_CHECKING:  # which would else believe that every name is here
 
     def __getattr__(name: str) -> Any:
-        """Import a public name when it is first used: a worker process needs few of them, and starts sooner."""
+        """Import a public name when it is first used. A worker process needs only few names, and starts sooner."""
         if name == "__version__":
             from importlib.metadata import version  # which takes as long to import as half of a worker's own modules
 

@@ -1,4 +1,4 @@
-"""`python -m headrace …`: the command line, as `headrace …`."""
+"""Command line: `python -m headrace …` is the same as `headrace …`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""File formats: framing, indices and samples. Nothing here knows about sources."""
+"""File formats: records and their checksums, indices, and samples. This package does not use sources."""
 
 from typing import TYPE_CHECKING
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ..errors import SourceError
 
 OnDamage: TypeAlias = Callable[[SourceError], None]
-"""Function that is called with the error of each damaged place that is skipped."""
+"""Type of a function that is called with the error for each damaged place that is skipped."""
 
 
 def leave_out(error: SourceError, on_damage: OnDamage | None) -> None:

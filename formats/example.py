@@ -3,7 +3,6 @@
     Example {features: 1 → Features {feature: 1 → {key: 1, value: 2 → Feature}}}
     Feature {bytes_list: 1 | float_list: 2 | int64_list: 3 → {value: 1, repeated; numbers packed or not}}
 
-The bytes are parsed here, because a protobuf library gives numbers one by one, and arrays are wanted.
 Formats: https://protobuf.dev/programming-guides/encoding, https://github.com/tensorflow/tensorflow (core/example).
 """
 
@@ -20,22 +19,23 @@ from ..errors import SourceError
 
 
 class Convert(Protocol):
-    """Function that converts a feature to what the user asked for."""
+    """Protocol of a function that converts a feature to the type that the user requested."""
 
     __qualname__: str
 
     def __call__(self, name: str, value: Any, /) -> Any: ...
 
 
+# The bytes are parsed here, because a protobuf library returns numbers one by one, and arrays are wanted.
 _BYTES, _FLOATS, _INTEGERS = 1, 2, 3
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 _MOST = np.iinfo(np.int64).max
 _FEW = 12
-"""Maximum bytes of varints, or numbers, that are handled one by one. NumPy is faster with more."""
+"""Maximum number of bytes of varints, or of numbers, that are processed one by one instead of by NumPy."""
 
 
 def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Decode the features of an example into a dict.
+    """Decode the features of an example to a dict.
 
     Args:
         data: a serialised `tf.train.Example`.
@@ -45,8 +45,8 @@ def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> di
             `bytes`, several as a list.
 
     Raises:
-        SourceError: `data` is not an example, has no such feature, or a feature does not match its type; or a number does not
-            fit its dtype.
+        SourceError: `data` is not an example; a feature is missing or does not match its type; or a number does not fit its
+            dtype.
         TypeError: `features` has an unknown type.
 
     >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
@@ -59,7 +59,11 @@ def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> di
 
 
 class Decoder:
-    """Decoder with checked `features`; see `decode_example`. Raises TypeError if a type is unknown."""
+    """Function that decodes examples with fixed `features`; see `decode_example`.
+
+    Raises:
+        TypeError: `features` is not a dict, or has an unknown type.
+    """
 
     _converts: dict[str, Convert] | None
 
@@ -83,7 +87,7 @@ class Decoder:
 
     @property
     def described(self) -> list[list[str]] | None:
-        """Describe the features and their types in plain values, for a fingerprint."""
+        """JSON values that describe the requested features and their types, for a fingerprint; None for all features."""
         converts = self._converts
         return None if converts is None else [[name, convert.__qualname__] for name, convert in converts.items()]
 
@@ -122,7 +126,7 @@ def _one_bytes(name: str, value: Any) -> bytes:
 
 
 class _Numbers:
-    """Converter to one number of a dtype, or to an array of a shape."""
+    """Function that converts a feature to one number of a dtype, or to an array of a shape."""
 
     def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> None:
         if dtype.kind not in "biuf":
@@ -143,7 +147,11 @@ class _Numbers:
             raise SourceError(f"feature {short_repr(name)} has {len(numbers)} numbers, not {wanted}.") from None
 
     def _exact(self, name: str, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Convert numbers to the wanted dtype. Floats may be rounded but stay finite; integers must not change."""
+        """Return numbers in the requested dtype. Floats may be rounded, but must stay finite; integers must not change.
+
+        Raises:
+            SourceError: the dtype cannot hold a number.
+        """
         if stored.dtype == self._dtype:
             return stored
         with np.errstate(invalid="ignore", over="ignore"):
@@ -170,7 +178,7 @@ def _features(data: bytes) -> dict[str, Any]:
 
 
 def _entry(data: bytes, start: int, stop: int) -> tuple[str, Any]:
-    """Return name and value of one feature. TensorFlow writes a feature without values without a kind."""
+    """Return `(name, value)` of one feature. Without values, it is `(name, [])`, because TensorFlow then writes no type."""
     name, value = "", []
     for number, _, first, end in _fields(data, start, stop):
         if number == 1:
@@ -201,7 +209,11 @@ _READ: dict[int, Callable[[bytes, int, int], Any]] = {_BYTES: _bytes, _FLOATS: _
 
 
 def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of each value of field 1. Raises ValueError for any other field or wire type."""
+    """Yield `(start, stop)` of each value of field 1.
+
+    Raises:
+        ValueError: there is another field or wire type.
+    """
     for number, kind, first, end in _fields(data, start, stop):
         if (number, kind) != (1, _DELIMITED):
             raise ValueError(number)
@@ -209,7 +221,11 @@ def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield each field of a message: number, wire type, and bounds of its content."""
+    """Yield `(number, wire type, start, stop)` of each field of a message.
+
+    Raises:
+        ValueError: the message is damaged.
+    """
     while start < stop:
         key, start = _varint(data, start)
         kind, end = key & 7, start
@@ -230,7 +246,13 @@ _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode a varint: seven bits per byte, lowest first; the eighth bit marks that more follow. Returns it and its end."""
+    """Decode the varint at a position. Return its value, and the position after it.
+
+    A varint has seven bits in each byte, the lowest first. The eighth bit means that another byte follows.
+
+    Raises:
+        ValueError: it has more than 64 bits.
+    """
     value = shift = 0
     while (byte := data[at]) > 127:
         value |= (byte & 127) << shift

@@ -1,12 +1,12 @@
-"""Indices of records in files: built once, stored in a file, and mapped into memory by every reader.
+"""Indices of records in files. An index is made once, stored in a file, and mapped into memory by each reader.
 
-An index is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file is read-only or remote;
-or in a folder of the user's choice. It contains size and modification time of its file, and appears only when it is complete.
-The index of another version of the file is built anew.
+It is stored beside the file as `<file>.headrace-index`; in the user's cache folder, if the file is
+read-only or remote; or in a folder that the user passes. It contains size and modification time of
+its file, and appears when it is complete. If the file was modified, the index is made again.
 
-An index is checked when it is mapped: once when a source is made, and once in each worker process. Names, dtypes and bounds of
-the arrays must be those of the kind, and the digest must match (about 1 ms per megabyte). A damaged or forged index is built
-anew from the file.
+An index is checked when it is mapped: once when a source is made, and once in each worker process. Its
+arrays must have the names, dtypes and bounds that its kind requires, and its digest must match (about
+1 ms per megabyte). If it is damaged or forged, it is made again from the file.
 
     a line of text, MAGIC | a line of JSON: facts, words, and the arrays' names, dtypes and shapes | the arrays' bytes
 """
@@ -40,29 +40,29 @@ MAGIC = b"headrace index 1\n"
 _MAGICS = (MAGIC, formerly(MAGIC.decode()).encode())
 _ALIGNMENT = 64
 CACHE_FOLDER = "headrace-indices"
-"""Folder in the user's cache folder."""
+"""Name of the folder for indices within the user's cache folder."""
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Index:
-    """Places of a file's records. Arrays are read-only."""
+    """Places of a file's records. The arrays are read-only."""
 
     count: int
     """Number of records."""
     stamp: Stamp
-    """Stamp of the file."""
+    """Stamp (size and modification time) of the file."""
     digest: str
     """Digest of arrays and words. Equal digests mean records at the same places, with the same checksums or keys."""
     arrays: Arrays
     words: tuple[str, ...] = ()
-    """Strings that numbers in the arrays refer to."""
+    """Strings to which numbers in the arrays refer."""
 
 
 @dataclass(frozen=True)
 class FoundRecords:
-    """Records that a pass over the file found."""
+    """Records that were found by reading a file, before they become an `Index`."""
 
     count: int
     arrays: Arrays
@@ -71,13 +71,13 @@ class FoundRecords:
 
 @dataclass(frozen=True)
 class IndexKind:
-    """File format with an index."""
+    """File format that has an index."""
 
     name: str
-    """Name of the format. It changes whenever the meaning of what `find` returns changes."""
+    """Name of the format. It changes whenever the meaning of the result of `find` changes."""
     find: Callable[[OpenFile], FoundRecords]
     layout: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]]
-    """Layout of the arrays: dtype, and shape after the first axis."""
+    """For each array its dtype, and its shape after the first axis."""
     fits: Callable[[FoundRecords, int], bool]
     """Function that returns True if arrays of this layout are consistent, and lead to places in a file of the given size."""
     suffix: str = SUFFIX
@@ -91,14 +91,14 @@ def index_of(
     storage_options: StorageOptionsLike = None,
     stamp: Stamp | None = None,
 ) -> Index:
-    """Return the index of a file: the stored one if it matches the file, or a new one, which is then stored.
+    """Return the index of a file. If none is stored for this version of the file, make and store one.
 
     Args:
         path: path or URL of the file.
         kind: format of the file.
-        folder: where indices are stored. Default: beside the file, or in the user's cache folder.
+        folder: folder for indices. None (default): beside the file, or in the user's cache folder.
         storage_options: how a remote file is reached.
-        stamp: the expected version. Default: any.
+        stamp: expected version of the file. None (default): any version.
 
     Raises:
         SourceError: the file cannot be read, has another format, or is another version.
@@ -127,7 +127,13 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
 
 
 def put_index(places: list[str], kind: str, index: Index) -> bool:
-    """Store an index at the first of the places that can be written. Returns True if it was stored."""
+    """Store an index at the first of these paths that can be written. Return True if it was stored.
+
+    Args:
+        places: paths, the preferred one first.
+        kind: name of the index's kind.
+        index: the index.
+    """
     for place in places:
         folder = os.path.dirname(place)
         try:
@@ -143,7 +149,14 @@ def put_index(places: list[str], kind: str, index: Index) -> bool:
 
 
 def places_of(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = CACHE_FOLDER) -> list[str]:
-    """Return the paths at which an index may be stored, best first."""
+    """Return the paths at which the index of a file may be stored, the preferred one first.
+
+    Args:
+        path: path or URL of the file.
+        folder: folder for indices; None: beside the file, or in the user's cache folder.
+        suffix: suffix of the index file.
+        cache: name of the folder within the user's cache folder.
+    """
     whole = unsigned(path) if is_remote(path) else os.path.abspath(path)
     elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{name_of(path)}{suffix}"
     if folder is not None:
@@ -154,7 +167,7 @@ def places_of(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = 
 
 
 def digest_of(arrays: Arrays, words: tuple[str, ...]) -> str:
-    """Return the digest of an index."""
+    """Return the digest of an index, 16 hexadecimal digits."""
     digest = hashlib.sha256(json.dumps(words).encode())
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str}".encode())
@@ -167,7 +180,11 @@ def _bytes_of(array: npt.NDArray[Any]) -> Any:
 
 
 def write_index(place: str, kind: str, index: Index) -> None:
-    """Write an index. Raises OSError."""
+    """Write an index to a path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     said = {
         "kind": kind,
         "stamp": list(index.stamp),
@@ -184,7 +201,7 @@ def write_index(place: str, kind: str, index: Index) -> None:
 
 
 def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
-    """Read a stored index. None if it is damaged, or belongs to another file or kind."""
+    """Return a stored index; None if it is missing or damaged, or belongs to another version of the file or another kind."""
     try:
         with open(place, "rb") as file:
             if file.readline(len(MAGIC) + len(_MAGICS[-1])) not in _MAGICS:
@@ -205,7 +222,17 @@ def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
 
 
 def _mapped(memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: int, kind: IndexKind) -> Arrays:
-    """Map the arrays. Their dtypes come from the kind; the text in the file must agree."""
+    """Return the arrays of an index, mapped.
+
+    Args:
+        memory: bytes of the index file.
+        described: dtype and shape of each array, as the index file states them.
+        start: offset of the first array.
+        kind: kind of the index. Its dtypes are used.
+
+    Raises:
+        ValueError: the stated dtypes or shapes do not agree with the kind or the size of the file.
+    """
     if described.keys() != kind.layout.keys():
         raise ValueError(list(described))
     arrays = {}
@@ -239,7 +266,12 @@ def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> b
 
 
 def lie_in(offsets: npt.NDArray[Any], lengths: npt.NDArray[Any], size: int) -> bool:
-    """Return True if all ranges lie in a file of `size` bytes.
+    """Return True if all ranges lie within a file of `size` bytes.
+
+    Args:
+        offsets: first byte of each range.
+        lengths: number of bytes of each range.
+        size: size of the file.
 
     >>> lie_in(np.array([0, 4]), np.array([4, 1]), 5), lie_in(np.array([2**63 - 1]), np.array([9]), 5)
     (True, False)

@@ -1,4 +1,4 @@
-"""JSON lines: one JSON value per line, in UTF-8. Blank lines do not count. Format: https://jsonlines.org."""
+"""JSON lines: one JSON value per line, in UTF-8. Blank lines are ignored. Format: https://jsonlines.org."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None) -> Iterator[tuple[int, Any]]:
-    r"""Yield the offset and the value of each line of a stream.
+    r"""Yield `(offset, value)` for each line of a stream that is not blank.
 
     Args:
-        stream: at its beginning, and unpacked if the file is compressed.
+        stream: stream at its beginning; of a compressed file, the unpacked bytes.
         name: name of the file, for messages.
-        on_damage: called for each line that is skipped because it is not JSON. Default: such a line is an error.
+        on_damage: function that is called with the error for each line that is skipped. None (default): the error is raised.
 
     Raises:
         SourceError: a line is not JSON.
@@ -48,7 +48,15 @@ def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None)
 
 
 def parsed(line: bytes, name: str, offset: int) -> Any:
-    """Parse a line. Raises SourceError, which names file and offset, if it is not JSON.
+    """Return the value of a line.
+
+    Args:
+        line: bytes of the line.
+        name: name of the file, for the message.
+        offset: offset of the line in the file, for the message.
+
+    Raises:
+        SourceError: the line is not JSON.
 
     >>> parsed(b'{"x": [1, null]}', "x.jsonl", 0)
     {'x': [1, None]}
@@ -62,7 +70,11 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
 
 
 def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
-    """Return the place of each line that is not blank: `int64[lines, 2]`, offset and length without the line end."""
+    """Return `int64[lines, 2]`: offset and length of each line that is not blank, without the line end.
+
+    Raises:
+        SourceError: the file is compressed, or cannot be read.
+    """
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
             f"{shorten(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or "

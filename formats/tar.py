@@ -1,9 +1,9 @@
-"""Tar files of samples, as webdataset writes them: consecutive members with the same key are one sample.
+"""Tar files of samples in the layout of webdataset: consecutive members with the same key are one sample.
 
     a/1.jpg, a/1.cls, a/2.jpg  →  {"__key__": "a/1", "jpg": …, "cls": …}, {"__key__": "a/2", "jpg": …}
 
-The key is the path up to the first dot of its last part. The text after the dot is the name of the member in its sample.
-Long names of ustar, pax and GNU are understood.
+The key is the path up to the first dot in its last component. The text after the dot is the name of
+the member in its sample. Long names of the formats ustar, pax and GNU are supported.
 Formats: https://www.gnu.org/software/tar/manual/html_node/Standard.html, https://github.com/webdataset/webdataset.
 """
 
@@ -22,11 +22,11 @@ from .tar_links import Link, Member, followed, targets_of, wrong_link
 BLOCK = 512
 _END = bytes(BLOCK)
 _AT_ONCE, _SKIPPED = 1 << 26, 1 << 20
-"""Maximum bytes that are read, or skipped, at a time, so that an impossible size in a header takes no memory."""
+"""Maximum bytes that are read, and that are skipped, at a time. So a wrong size in a header takes no memory."""
 
 
 class SamplePart(NamedTuple):
-    """Member of a tar file as part of a sample."""
+    """Member of a tar file as part of a sample: key of the sample, name in the sample, and the member."""
 
     key: str
     extension: str
@@ -34,7 +34,7 @@ class SamplePart(NamedTuple):
 
 
 def sample_name(name: str) -> tuple[str, str] | None:
-    """Return key and extension of a member. None if it is not part of a sample: its name has no dot, or begins with one.
+    """Return `(key, extension)` of a member, or None if it is not part of a sample: its name has no dot, or begins with one.
 
     >>> sample_name("./train/n01.v2.JPG"), sample_name("README"), sample_name("a/.hidden")
     (('train/n01', 'v2.jpg'), None, None)
@@ -47,13 +47,13 @@ def sample_name(name: str) -> tuple[str, str] | None:
 def read_records(
     stream: BinaryIO, name: str, on_damage: OnDamage | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each sample of a stream, with the offset of its first content: `{"__key__": key, extension: bytes, …}`.
+    """Yield `(offset of its first content, sample)` for each sample: `{"__key__": key, extension: bytes, …}`.
 
     Args:
-        stream: at its beginning, and unpacked if the file is compressed.
+        stream: stream at its beginning; of a compressed file, the unpacked bytes.
         name: name of the file, for messages.
-        on_damage: called for each damaged place, and for each sample that is skipped because a part of it may be lost.
-            Default: damage is an error.
+        on_damage: function that is called with the error for each damaged place, and for each sample that is skipped because a
+            part of it may be lost. None (default): the error is raised.
 
     Raises:
         SourceError: the file is cut off or damaged, or a sample has two members of one name.
@@ -67,10 +67,16 @@ def read_records(
 def read_samples(
     members: Iterable[Member | None], name: str, on_damage: OnDamage | None = None
 ) -> Iterator[list[SamplePart]]:
-    """Group consecutive members with the same key into samples.
+    """Group consecutive members with the same key into samples, and yield each sample as a list of its parts.
 
-    A None among the members marks a loss: the samples before and after it may lack a part, and are skipped, as are samples with
-    two members of one name. `on_damage` is called for each; without it they are errors.
+    Args:
+        members: members of the file, in order. None means that something was lost there: the samples before and after it may
+            lack a part, and are skipped.
+        name: name of the file, for messages.
+        on_damage: function that is called with the error for each sample that is skipped. None (default): the error is raised.
+
+    Raises:
+        SourceError: a part of a sample may be lost, or a sample has two members of one name.
     """
     for torn, parts in _groups(members):
         if torn:
@@ -83,7 +89,7 @@ def read_samples(
 
 
 def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[SamplePart]]]:
-    """Yield groups of parts with one key, each with True if something in it or beside it is lost."""
+    """Yield `(torn, parts)` for each group of parts with one key. `torn` is True if a part of it may be lost."""
     parts: list[SamplePart] = []
     torn = lost = False
     for member in members:
@@ -114,13 +120,18 @@ def read_members(
 ) -> Iterator[Member | None]:
     """Yield each regular file of a stream in order, and None where something is lost.
 
-    A link that is part of a sample is replaced by the file that it leads to. That needs a seekable stream, or no contents.
+    A link that is part of a sample is replaced by the file to which it leads. This needs a seekable stream, or
+    `contents=False`.
 
     Args:
-        stream: at its beginning, and unpacked if the file is compressed.
+        stream: stream at its beginning; of a compressed file, the unpacked bytes.
         name: name of the file, for messages.
         contents: True: read the contents. False: skip them.
-        on_damage: called for each damaged place; reading continues at the next intact header. Default: damage is an error.
+        on_damage: function that is called with the error for each damaged place; reading continues at the next intact header.
+            None (default): the error is raised.
+
+    Raises:
+        SourceError: the file is cut off or damaged, or a link cannot be resolved.
     """
     walked = _walk(_Blocks(stream), name, contents)
     for found in _with_contents(stream, walked, name) if contents else followed(walked, name):
@@ -134,7 +145,7 @@ def read_members(
 def _with_contents(
     stream: BinaryIO, walked: Iterable[Member | Link | SourceError], name: str
 ) -> Iterator[Member | SourceError]:
-    """Yield members with their contents. Contents of links are read at their targets, after another pass over the headers."""
+    """Yield members with their contents. The content of a link is read at its target, after another pass over all headers."""
     targets: Iterator[Member | SourceError | None] | None = None
     for found in walked:
         if not isinstance(found, Link):
@@ -180,7 +191,7 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Link 
 
 
 def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
-    """Yield headers up to the end of the file, and an error where none is intact. The caller takes or skips the content."""
+    """Yield the headers, and an error where no header is intact. After each header, the caller reads or skips the content."""
     lost = False
     end: int | None = None
     while True:
@@ -211,7 +222,7 @@ def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceErr
 
 
 def _has_content(header: tarfile.TarInfo) -> bool:
-    """Return True if a member has content. Links and folders have none, whatever size they claim; unknown kinds do."""
+    """Return True if a member has content. Links and folders have none, whatever their size field says; unknown types have."""
     return header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
 
 
@@ -225,19 +236,19 @@ _EXTENSIONS = (
 
 
 _REST_OF_A_MEMBER = b"M"
-"""Type of a member that continues one of another volume, in GNU's archives of several volumes (`tar -M`)."""
+"""Type of a member that continues a member of another volume, in GNU's archives of several volumes (`tar -M`)."""
 
 
 _LARGEST_EXTENSION = 1 << 24
-"""Maximum bytes of a name, or of metadata of a member."""
+"""Maximum size of a metadata member, such as a long name, in bytes."""
 
 
 _DIGITS = 40
-"""Maximum digits of a size: more than a valid header can have."""
+"""Maximum number of digits of a size. No valid header has more."""
 
 
 class _Extended:
-    """Metadata records that describe the next member or all that follow (pax, and GNU's long names)."""
+    """Metadata members (pax headers, and GNU's long names), which describe the next member or all following ones."""
 
     def __init__(self, name: str) -> None:
         self._file = name
@@ -249,7 +260,7 @@ class _Extended:
         self._failure: SourceError | None = None
 
     def read(self, header: tarfile.TarInfo, blocks: _Blocks) -> None:
-        """Read a metadata member. If it cannot be read, the next member is unknown, and the reason is kept."""
+        """Read a metadata member. If it is damaged, the error is kept for the next member."""
         if not 0 <= header.size <= _LARGEST_EXTENSION:
             self._failure = self._damaged(f"has {header.size} bytes, not 0 to {_LARGEST_EXTENSION}")
             blocks.skip(max(header.size, 0))
@@ -267,7 +278,7 @@ class _Extended:
                 self._failure = error
 
     def described(self, header: tarfile.TarInfo) -> tuple[str, int] | Link | SourceError:
-        """Return name and size of the next member, or its link, or why they are unknown. Forgets one-time metadata."""
+        """Return `(name, size)` of the next member, or its link, or the error that makes it unreadable. Drop its metadata."""
         # Without a value it takes back what was said before.
         said = {name: value for name, value in {**self._always, **self._next}.items() if value}
         failure = self._failure
@@ -296,7 +307,7 @@ class _Extended:
         return SourceError(f"{shorten(self._file)}: an extended header (pax) is damaged: it {why}.")
 
     def _pairs(self, content: bytes) -> dict[str, str]:
-        r"""Parse lines like `18 path=some name\n`: a length, which counts itself, a name and a value."""
+        r"""Parse lines like `18 path=some name\n`: a length, which includes itself, a name, a value. Raises SourceError."""
         found, at = {}, 0
         while at < len(content):
             digits, space, _ = content[at : at + 20].partition(b" ")
@@ -311,11 +322,11 @@ class _Extended:
 
 
 class _Blocks:
-    """Stream that is read in blocks of 512 bytes from its beginning. It ends where it can no longer be read."""
+    """Stream that is read in blocks of 512 bytes from its beginning. After a failure it behaves as if it had ended."""
 
     offset: int
     failure: CutOffError | None = None
-    """Reason why the stream can no longer be read."""
+    """Error because of which the stream can no longer be read; None without one."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self.offset = stream, 0
@@ -325,7 +336,7 @@ class _Blocks:
             stream.seek(0)
 
     def read(self, count: int) -> bytes:
-        """Read `count` bytes, or fewer at the end, whatever `count` is."""
+        """Return `count` bytes, or fewer at the end of the stream. `count` may be any number."""
         pieces = []
         while count > 0 and (found := self._piece(min(count, self._left(), _AT_ONCE))):
             pieces.append(found)
@@ -344,13 +355,13 @@ class _Blocks:
         return found
 
     def take(self, size: int) -> bytes:
-        """Read a content, and skip the padding of its last block. Fewer bytes at the end."""
+        """Return a content of `size` bytes, or fewer at the end of the stream, and skip the padding of its last block."""
         found = self.read(size)
         self._pass(-size % BLOCK)
         return found
 
     def skip(self, size: int) -> bytes:
-        """Skip a content and the padding of its last block."""
+        """Skip a content of `size` bytes, and the padding of its last block. Return b""."""
         self._pass(size + -size % BLOCK)
         return b""
 

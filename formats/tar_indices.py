@@ -1,10 +1,11 @@
-"""Indices of tar files that other programs wrote: find members without a pass over the file.
+"""Indices of tar files that other programs wrote. They give the places of members without reading the whole file.
 
-DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line for each sample with
-`extension offset size name` of its members. Others write `<name>.json`: `{"files": {name: {"offset": …, "size": …}}}`.
-A shard list of webdataset (`wids`) is JSON, too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
+DALI's `wds2idx` writes `<name>.idx` beside `<name>.tar`: a line `v1.2 <samples>`, and a line for each
+sample with `extension offset size name` of its members. Others write `<name>.json`:
+`{"files": {name: {"offset": …, "size": …}}}`. A shard list of webdataset (`wids`), i.e. a list of tar
+files, is JSON, too: `{"shardlist": [{"url": …, "nsamples": …}, …]}`.
 
-An index is used if member headers are found at its places, and the end mark after the last one.
+An index is used if there are member headers at its places, and the end mark after the last one.
 Formats: https://docs.nvidia.com/deeplearning/dali (wds2idx), https://github.com/webdataset/webdataset (wids).
 """
 
@@ -27,18 +28,18 @@ MOST_CHECKED = 64
 """Maximum number of headers that are checked."""
 
 _MOST_BYTES = 1 << 30
-"""Maximum bytes of an index. A larger file of its name is something else."""
+"""Maximum size of an index in bytes. A larger file of this name is something else."""
 
 
 class TarShard(NamedTuple):
-    """Tar file in a shard list: its path or URL, and its number of samples if the list tells it."""
+    """Tar file in a shard list: its path or URL, and its number of samples, or None if the list does not state it."""
 
     path: str
     samples: int | None
 
 
 def told_members(file: OpenFile) -> list[Member] | None:
-    """Return the members of samples by an index beside a tar file, or None if there is no index that fits."""
+    """Return the members of a tar file from an index beside it; None if there is no index, or it does not match the file."""
     for suffix, parsed in ((".idx", _of_dali), (".json", _of_json)):
         content = _content_of(file.path.removesuffix(".tar") + suffix, file.storage_options)
         if content is not None:
@@ -52,7 +53,7 @@ def told_members(file: OpenFile) -> list[Member] | None:
 
 
 def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[TarShard]:
-    """Return the tar files of a shard list. Relative names are resolved against the folder of the list.
+    """Return the tar files in a shard list. Relative names are resolved against the folder of the list.
 
     Raises:
         SourceError: the list cannot be read, or is not a shard list.
@@ -112,7 +113,7 @@ def _of_json(content: bytes) -> Iterator[Member]:
 
 
 def _fit(file: OpenFile, members: list[Member]) -> bool:
-    """Return True if some headers, and the end of the file, are where the members say."""
+    """Return True if some headers, and the end of the file, are where the members' places say."""
     last = members[-1]
     end = last.offset + last.size + -last.size % BLOCK
     if members[0].offset < BLOCK or end > file.size or any(member.size < 0 for member in members):

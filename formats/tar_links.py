@@ -1,6 +1,7 @@
-"""Resolve hard and symbolic links in tar files: replace each link by the member that it leads to.
+"""Resolve hard and symbolic links in tar files: replace each link by the member to which it leads.
 
-A hard link names an earlier member. A symbolic link names the path of any member, relative to its own folder.
+A hard link names an earlier member. A symbolic link names the path of any member, relative to its own
+folder.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ..common.messages import short_repr, shorten
 from ..errors import SourceError
 
 _MOST_LINKS = 40
-"""Maximum number of links that one link may lead through, as on Linux."""
+"""Maximum number of links through which one link may lead, as on Linux."""
 
 
 class Member(NamedTuple):
@@ -21,14 +22,14 @@ class Member(NamedTuple):
 
     name: str
     offset: int
-    """Offset of its content."""
+    """Offset of its content in the tar file."""
     size: int
     content: bytes
     """Content; empty if contents are not read."""
 
 
 class Link(NamedTuple):
-    """Link in a tar file."""
+    """Link in a tar file: its name, the path that it states, and whether it is a hard link."""
 
     name: str
     target: str
@@ -36,7 +37,7 @@ class Link(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Path in the archive that the link leads to. One outside of the archive begins with `/` or `..`."""
+        """Path in the archive to which the link leads. If it is outside of the archive, it begins with `/` or `..`."""
         folder = "" if self.hard else posixpath.dirname(self.name)
         return posixpath.normpath(posixpath.join(folder, self.target))
 
@@ -45,9 +46,9 @@ Entry = Member | Link
 
 
 def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member | SourceError]:
-    """Yield members and errors unchanged, and for each link the member that it leads to, under the name of the link.
+    """Yield members and errors unchanged, and for each link the member to which it leads, under the name of the link.
 
-    A link to a folder of the archive is skipped, as folders are. A link that leads nowhere is an error.
+    A link to a folder of the archive is skipped, as folders are. A link that leads nowhere gives an error.
 
     Args:
         found: all entries of the file, in order.
@@ -62,7 +63,14 @@ def followed(found: Iterable[Entry | SourceError], name: str) -> Iterator[Member
 
 
 def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Member | SourceError | None]:
-    """Yield the member of each link, under the name of the link; None for a link to a folder. Arguments as of `followed`."""
+    """Yield, for each link, the member to which it leads, under the name of the link; None for a link to a folder.
+
+    A link that leads nowhere gives an error.
+
+    Args:
+        every: all entries of the file, in order.
+        name: name of the file, for messages.
+    """
     if not any(isinstance(one, Link) for one in every):
         return
     entries = {posixpath.normpath(one.name): one for one in every if not isinstance(one, SourceError)}
@@ -81,7 +89,7 @@ def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Memb
 
 
 def _target(link: Link, before: Mapping[str, Entry], entries: Mapping[str, Entry]) -> Member | str:
-    """Return the member that a link leads to; the last path, if nothing is there; or "" for a circle."""
+    """Return the member to which a link leads. If there is none, return the last path; for a circle of links, ""."""
     for _ in range(_MOST_LINKS):
         found = (before if link.hard else entries).get(link.path)
         if not isinstance(found, Link):
@@ -98,7 +106,13 @@ def _why(path: str) -> str:
 
 
 def wrong_link(name: str, link: Link, why: str) -> SourceError:
-    """Return the error about a link that cannot be resolved."""
+    """Return the error for a link that cannot be resolved.
+
+    Args:
+        name: name of the tar file.
+        link: the link.
+        why: end of the sentence that names the link, such as "leads in a circle".
+    """
     return SourceError(
         f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which {why}. Write the archive with "
         "files in place of links: tar --dereference --hard-dereference."

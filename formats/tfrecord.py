@@ -1,8 +1,8 @@
-"""TFRecord: records of bytes, each between a checked length and a checksum.
+"""TFRecord files: records of bytes, each after its length and before its checksum.
 
     uint64 length | uint32 masked crc32c of the length | bytes | uint32 masked crc32c of the bytes      (little-endian)
 
-Format: https://www.tensorflow.org/tutorials/load_data/tfrecord.
+The frame of a record is everything except its bytes. Format: https://www.tensorflow.org/tutorials/load_data/tfrecord.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .damage import OnDamage, leave_out
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
-"""Bytes that a record takes in a file besides its content."""
+"""Number of bytes that a record takes in a file besides its content."""
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -33,19 +33,23 @@ _MASK = 0xA282EAD8
 AT_ONCE = 1 << 20
 _LENGTHS_KEPT = 4096
 _SCAN_BYTES, _HEADER_ALONE = 1 << 18, 1 << 12
-"""Bytes that are read at a time to find headers: many if records are short, little more than a header if they are long."""
+"""Bytes that are read at a time to find headers: if records are short, and if they are long."""
 
 
 @cache
 def crc_function() -> Callable[[bytes], int]:
-    """Return the function that computes the crc32c of bytes."""
+    """Return the function that computes the crc32c of bytes.
+
+    Raises:
+        MissingExtraError: the library google-crc32c is not installed.
+    """
     library = optional_library("google_crc32c", "TFRecord files need google-crc32c", "tfrecord")
     function: Callable[[bytes], int] = library.value
     return function
 
 
 def masked(crc: int) -> int:
-    """Return a checksum as it is stored.
+    """Return a checksum in the form in which it is stored.
 
     >>> hex(masked(0))
     '0xa282ead8'
@@ -67,16 +71,17 @@ def framed(record: bytes) -> bytes:
 def read_records(
     stream: io.BufferedIOBase, name: str, on_damage: OnDamage | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield each record of a stream, with the offset of its frame.
+    """Yield `(offset, record)` for each record of a stream. `offset` is the offset of its frame.
 
     Args:
-        stream: at its beginning, and unpacked if the file is compressed.
+        stream: stream at its beginning; of a compressed file, the unpacked bytes.
         name: name of the file, for messages.
-        on_damage: called for each record that is skipped because its checksum is wrong or the file ends in it, and for each
-            damaged length, after which reading continues at the next intact record. Default: damage is an error.
+        on_damage: function that is called with the error for each record that is skipped, because its checksum is wrong or the
+            file ends in it; and for each damaged length, after which reading continues at the next intact record. None
+            (default): the error is raised.
 
     Raises:
-        SourceError: a record is damaged; or the first length is, as in a file of another format.
+        SourceError: a record is damaged; or the first length is damaged, as in a file of another format.
 
     >>> import io
     >>> list(read_records(io.BytesIO(framed(b"one") + framed(b"two")), "x.tfrecord"))
@@ -111,20 +116,20 @@ def read_records(
 
 
 class _Window:
-    """Piece of a stream that is in memory."""
+    """Part of a stream that is in memory."""
 
     buffer: bytes
     start: int
     """Offset in the stream at which the buffer begins."""
     at: int
-    """Position in the buffer."""
+    """Current position in the buffer."""
 
     def __init__(self, stream: io.BufferedIOBase) -> None:
         self._stream = stream
         self.buffer, self.start, self.at = b"", 0, 0
 
     def has(self, count: int) -> bool:
-        """Return True if `count` more bytes exist. They are then in the buffer."""
+        """Return True if the stream has `count` more bytes. They are then in the buffer."""
         if len(self.buffer) - self.at >= count:
             return True
         pieces, found = [self.buffer[self.at :]], len(self.buffer) - self.at
@@ -137,7 +142,7 @@ class _Window:
         return found >= count
 
     def to_next_record(self) -> int:
-        """Move to the next place in the buffer that has an intact record, or to the end if there is none."""
+        """Move to the next intact record, or to the end of the stream if there is none. Return the position in the buffer."""
         self.at += 1
         while self.has(HEADER_BYTES):
             # Of a length of less than a terabyte the last three bytes are zero.
@@ -167,11 +172,15 @@ class RecordTable(NamedTuple):
     offsets: npt.NDArray[np.int64]
     """Offsets of frames, `int64[records + 1]`. The last one is the end of the file."""
     checksums: npt.NDArray[np.uint32]
-    """crc32c of the contents, `uint32[records]`, as stored in the file."""
+    """crc32c of each record's content, `uint32[records]`, as stored in the file."""
 
 
 def record_table(file: OpenFile) -> RecordTable:
-    """Find the records of a file. Lengths are checked, contents are not. Raises SourceError if the file is damaged."""
+    """Find the records of a file. Their lengths are checked, their contents are not.
+
+    Raises:
+        SourceError: the file is damaged, cut off, compressed or not TFRecord.
+    """
     offsets, checksums, offset, wanted = array("q"), array("I"), 0, _SCAN_BYTES
     while offset < file.size:
         known, start = len(offsets), offset
@@ -196,7 +205,11 @@ def record_table(file: OpenFile) -> RecordTable:
 
 
 def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | None:
-    """Return the number of the first record whose crc32c is wrong, or None.
+    """Return the index of the first record whose crc32c is wrong, or None if all are right.
+
+    Args:
+        records: contents of records.
+        checksums: their stored checksums.
 
     >>> first_damaged([b"", b"one"], [0, 7])
     1
@@ -227,7 +240,7 @@ def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
 
 
 def wrong_checksum(name: str, offset: int) -> SourceError:
-    """Return the error about a damaged record."""
+    """Return the error for a record with a wrong checksum."""
     return SourceError(f"{shorten(name)}: the record at byte {offset} is damaged: its checksum is wrong.")
 
 

@@ -1,4 +1,4 @@
-"""Find the leaves of a batch, and the parts of a mix that it comes from."""
+"""Find the leaves of a batch, and the parts of a mix from which batches are made."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..sources.provenance import used_records
 from .loops import host_iterator
 
 LOOKED_UP = 1000
-"""Number of last positions whose records are looked up for a chain that mixes below its order."""
+"""Number of last positions whose records are looked up, if a chain mixes its datasets before their order is made."""
 
 
 class BatchLeaf(NamedTuple):
-    """Array, or other value, in a batch."""
+    """Leaf of a batch: an array or another value."""
 
     name: str
     kind: str  # the dtype, or the type of what is no array
@@ -30,7 +30,7 @@ class BatchLeaf(NamedTuple):
 
 
 class MixPart(NamedTuple):
-    """Part of a mix."""
+    """Part of a mix, with the number of its records that were delivered."""
 
     name: str
     records: int  # that were delivered
@@ -38,14 +38,17 @@ class MixPart(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """Leaves and mix parts of a loop's batches."""
+    """Leaves of a loop's batches, and parts of its mix."""
 
     leaves: tuple[BatchLeaf, ...] = ()
     parts: tuple[MixPart, ...] = ()
 
 
 def composition(loop: Any) -> Composition:
-    """Find leaves and parts, as far as they are known. To find the leaves, the first element is made once more."""
+    """Return the leaves and mix parts of a loop's batches, if they are known; otherwise they are empty.
+
+    To find the leaves, the first element is made again.
+    """
     host = host_iterator(loop)
     return Composition() if host is None else Composition(_leaves(host), _parts(loop, host))
 

@@ -1,4 +1,4 @@
-"""Write output files atomically."""
+"""Write output files atomically: a file appears when it is complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from ..files.whole_files import WholeFile, written_whole
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Check that a file can be written, before long work for it begins. Leaves nothing behind. Raises OutputError if not."""
+    """Return the path of a file after a check that it can be written. Call this before long work. No file is left.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
     with _told(path):
         place = Path(path)
         if place.is_dir():
@@ -25,7 +29,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 
 def written(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write a file, replacing an existing one. The old file stays until the new one is complete.
+    """Write a file, and return its path. An existing file is replaced when the new one is complete.
 
     A symbolic link is replaced, not followed.
 
@@ -40,7 +44,7 @@ def written(path: str | os.PathLike[str], content: bytes) -> Path:
 
 @contextmanager
 def _told(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn system errors into an OutputError that names the file."""
+    """Turn system errors within the block into an OutputError that names the file."""
     try:
         yield
     except OSError as error:

@@ -22,15 +22,15 @@ def progress(
 ) -> Progress:
     """Iterate with a progress line: steps/s, records/s, bytes/s, share of time that the loop waits for batches, epoch.
 
-    The result replaces the iterator: length, state, `stats()`, `close()` and all else are those of the iterator. No line is
-    shown where nobody sees it, so that logs are not filled.
+    The result replaces the iterator. It has the iterator's length, state, `stats()`, `close()` and all other attributes. By
+    default, there is no line if the output is not a terminal or notebook, so that log files are not filled.
 
     Args:
-        iterator: iterator of a loader, or a device feeder. `iter` is called for a loader or a dataset. Other iterators get a
+        iterator: iterator of a loader, or a device feeder. For a loader or a dataset, `iter` is called. Other iterators get a
             line with fewer values.
-        description: text before the line. None (default): none.
+        description: text before the line. None (default): no text.
         disable: True: no line. None (default): a line in terminals and notebooks. False: always a line.
-        file: where the line is written. None (default): standard error.
+        file: file to which the line is written. None (default): standard error.
 
     >>> import headrace
     >>> steps = headrace.progress(iter(headrace.load(range(6), batch_size=2, num_epochs=1)))
@@ -41,7 +41,7 @@ def progress(
 
 
 class Progress(Resumable):
-    """Iterator with a progress line, made by `headrace.progress`. Other attributes are those of the iterator."""
+    """Iterator with a progress line, made by `headrace.progress`. All other attributes are those of the iterator."""
 
     def __init__(self, iterator: Any, line: dict[str, Any], disable: bool | None) -> None:
         self._iterator = iterator
@@ -132,7 +132,7 @@ _NOTHING = Snapshot(0, 0.0, 0.0)
 
 
 def _asked(iterator: Any, name: str) -> Any:
-    """Return a number that an iterator tells, or None if it has none."""
+    """Return an attribute of an iterator, or None if it has none or cannot know it."""
     try:
         return getattr(iterator, name)
     except (AttributeError, TypeError):
@@ -140,7 +140,10 @@ def _asked(iterator: Any, name: str) -> Any:
 
 
 def _kind_of_line(disable: bool | None) -> tuple[Any, bool | None]:
-    """Return the class of the line, and True if it is disabled. None lets tqdm ask whether the file is a terminal."""
+    """Return the class of the line, and whether it is disabled.
+
+    None in place of a bool means: disabled if the output is not a terminal, which tqdm finds out.
+    """
     ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # as tqdm finds out
     if disable is not None or ipython is None or "IPKernelApp" not in ipython.config:
         return tqdm, disable

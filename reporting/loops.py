@@ -1,4 +1,4 @@
-"""Access to a user's loop: an iterator, a feeder, one of these with a progress line, or something else."""
+"""Access to a user's loop: an iterator, a device feeder, one of these with a progress line, or another object."""
 
 from __future__ import annotations
 
@@ -12,30 +12,34 @@ from ..loader.timing.snapshot import Snapshot
 
 
 def without_line(loop: Any) -> Any:
-    """Return the iterator inside `progress`, or any other loop unchanged."""
+    """Return the iterator inside the result of `progress`, or any other loop unchanged."""
     return getattr(loop, "without_line", loop)
 
 
 def host_iterator(loop: Any) -> DataLoaderIterator | None:
-    """Return the iterator that makes the elements, or None if the loop is not one of headrace."""
+    """Return the iterator that makes the elements, or None if the loop does not come from headrace."""
     found = getattr(loop, "host_iterator", None)
     return found if isinstance(found, DataLoaderIterator) else None
 
 
 def snapshot(loop: Any) -> Snapshot | None:
-    """Return the counts and times of a loop, or None if it is not one of headrace."""
+    """Return the counts and times of a loop, or None if the loop does not come from headrace."""
     found = loop.snapshot() if hasattr(loop, "snapshot") else None
     return found if isinstance(found, Snapshot) else None
 
 
 def check_loop(loop: Any) -> None:
-    """Raise TypeError if `loop` is neither an iterator nor a feeder of headrace."""
+    """Raise TypeError if `loop` is neither an iterator nor a device feeder of headrace."""
     if snapshot(loop) is None:
         raise TypeError(f"{short_repr(loop)} is no loop of headrace; pass iter(loader), or iter(loader.to_device(…)).")
 
 
 def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
-    """Return the stats of the host iterator and of a feeder; None for what is missing. Raises TypeError for other loops."""
+    """Return the statistics of the host's iterator, and of the device feeder; None for each that does not exist.
+
+    Raises:
+        TypeError: the loop does not come from headrace.
+    """
     check_loop(loop)
     loop, host = without_line(loop), host_iterator(loop)
     return None if host is None else host.stats(), None if loop is host else loop.stats()

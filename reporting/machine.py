@@ -1,4 +1,4 @@
-"""Measure the use of the machine by this process, by the processes that it started, and by others. On Linux.
+"""Measure how much of the machine this process, the processes that it started, and others use. On Linux.
 
 Memory that several processes share is divided among them.
 """
@@ -19,7 +19,7 @@ _AT_WORK = (0, 1, 2, 5, 6, 7)
 
 
 class Processors(NamedTuple):
-    """Seconds that the processors of this process have worked until some time."""
+    """Processor seconds that were used until some time, on the processors that this process may use."""
 
     at: float
     busy: float  # all of them together, for any program
@@ -27,7 +27,7 @@ class Processors(NamedTuple):
 
 
 def processors() -> Processors | None:
-    """Return the seconds until now, or None if the system does not tell."""
+    """Return the processor seconds that were used until now, or None if the system does not report them."""
     try:
         usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
@@ -38,7 +38,7 @@ def processors() -> Processors | None:
 
 
 def taken_by_others(before: Processors | None, after: Processors | None) -> float:
-    """Return the average number of processors that other programs used between two times.
+    """Return the average number of processors that other programs used between two measurements; 0 if one is missing.
 
     >>> taken_by_others(Processors(10.0, 100.0, 3.0), Processors(12.0, 103.0, 4.0))
     1.0
@@ -49,7 +49,7 @@ def taken_by_others(before: Processors | None, after: Processors | None) -> floa
 
 
 def _own() -> float:
-    """Return the processor seconds of this process and of those that it started, including ended ones."""
+    """Return the processor seconds of this process and all processes that it started, including ended ones."""
     ended = os.times()
     own = time.process_time() + ended.children_user + ended.children_system
     for process in started_by(os.getpid()):
@@ -60,7 +60,7 @@ def _own() -> float:
 
 
 def memory() -> tuple[int, int] | None:
-    """Return the memory in bytes of this process, and of those that it started. None if the system does not tell."""
+    """Return bytes of memory of this process, and of all processes that it started; None if the system does not report it."""
     try:
         own, others = _bytes_of(os.getpid()), 0
         for child in started_by(os.getpid()):
@@ -79,7 +79,7 @@ def _bytes_of(process: int) -> int:
 
 
 def started_by(process: int) -> Iterator[int]:
-    """Yield the processes that a process started, directly or indirectly."""
+    """Yield the ids of all processes that a process started, directly or indirectly."""
     for thread in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, thread.read_text().split()):

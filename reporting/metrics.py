@@ -1,6 +1,6 @@
 """Metrics of loops for Prometheus.
 
-They are computed when the page `http://127.0.0.1:PORT/metrics` is requested; until then this costs nothing.
+They are computed when the page `http://127.0.0.1:PORT/metrics` is requested. Until then, they take no time.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ __all__ = ["Server", "serve"]
 def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "127.0.0.1") -> Server:
     """Serve the metrics of this process's loops for Prometheus, at `http://address:port/metrics`.
 
-    Every loop of a loader or device feeder that begins from now on is included, as long as it exists. Its label `loop` is "0",
-    "1" and so on. Metrics are computed when the page is requested, so that loops are not slowed down.
+    Every loop of a loader or device feeder that begins after this call is included, as long as it exists. Its label `loop` is
+    "0", "1" and so on. Metrics are computed when the page is requested, so loops are not slowed down.
 
     Args:
-        port: port to listen on. 0 takes any free port; `server.port` tells which.
-        loops: iterators or feeders with the names for their labels, such as `{"train": iterator}`.
+        port: port to listen on. 0: any free port; the result's `port` is its number.
+        loops: iterators or device feeders, with the names for their labels, such as `{"train": iterator}`. They may have begun.
         address: address of this machine to listen on. "127.0.0.1" (default): only programs on this machine can connect.
-            "0.0.0.0": everybody who can reach the machine.
+            "0.0.0.0": everybody who can reach the machine can connect.
 
     Returns:
         A server on a thread. It runs until it is closed or the process ends.
 
     Raises:
         PortError: the port is in use or not permitted.
-        TypeError: one of `loops` is not a loop.
+        TypeError: one of `loops` is not a loop of headrace.
         MissingExtraError: prometheus_client is not installed.
 
     >>> import headrace, urllib.request
@@ -60,10 +60,10 @@ def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "
 
 
 class Server:
-    """Server of metrics, from `headrace.metrics.serve`. Close it, or use it as a context manager, to release the port.
+    """Server of metrics, made by `headrace.metrics.serve`. Close it, or use it in a `with` statement, to release the port.
 
     Attributes:
-        port: port that it listens on.
+        port: port on which it listens.
         url: URL of the page.
     """
 
@@ -80,7 +80,7 @@ class Server:
         self._listening.enter_context(listening(loops.begins))
 
     def close(self) -> None:
-        """Stop serving. May be called twice."""
+        """Stop the server. May be called twice."""
         self._listening.close()
         self._http.shutdown()
         self._http.server_close()
@@ -108,7 +108,7 @@ def _prometheus() -> Any:
 
 
 class _Seen(NamedTuple):
-    """Loop at the moment when the page is requested."""
+    """Values of a loop at the moment when the page is requested."""
 
     loop: Any
     counted: Snapshot | None
@@ -127,7 +127,7 @@ class _Loops:
         self._lock = threading.Lock()
 
     def begins(self, loop: Any) -> None:
-        """Add a loop that begins, perhaps again. Called on the loop's thread."""
+        """Add a loop that begins, unless it is known. Called on the loop's thread."""
         with self._lock:
             known = [known() for known in self._known.values()]
             if not any(other is loop or host_iterator(other) is loop for other in known):
@@ -159,7 +159,7 @@ class _Loops:
 
 
 def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
-    """Return the mean lengths of the arrays of each part's records, for sources that know lengths."""
+    """Return the mean length of each array in the records of each part, `{(part, leaf): length}`, if sources know lengths."""
     leaves = host.pipeline.leaves
     parts = {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
     means: dict[tuple[str, str], float] = {}
@@ -171,7 +171,13 @@ def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
 
 
 def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
-    """Yield the values of a metric of a loop, each with its labels besides `loop`."""
+    """Return the values of one metric of a loop: `(value, *labels)` for each; the label `loop` is not included.
+
+    Args:
+        seen: values of the loop.
+        where: where the metric is found, such as "stage"; see `_METRICS`.
+        name: name of the attribute there.
+    """
     stages = seen.stats.stages if seen.stats else ()
     if where == "stage":
         return [(getattr(stage, name), str(stage.number)) for stage in stages]
@@ -192,7 +198,7 @@ def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
 
 
 _LABELS = {"stage": ["stage"], "operation": ["operation"], "wait": ["part"], "part": ["part"], "leaf": ["part", "leaf"]}
-"""Labels besides `loop`, by the place where a metric is found."""
+"""Labels of metrics besides `loop`, by the place where a metric is found."""
 
 _METRICS = {
     "steps_total": ("counted.steps", "Elements that the program received, since the start or the last set_state."),
@@ -218,4 +224,4 @@ _METRICS = {
     "part_tokens": ("leaf.", "Tokens of these: records times the average length of the part's records."),
     "part_epoch": ("part.part_epochs", "Epoch of each part of a mix, from 0."),
 }
-"""Each metric: where it is found, and its description."""
+"""Name of each metric -> where its value is found, and its description."""

@@ -1,4 +1,4 @@
-"""Write the timeline of a loop as trace events in JSON, Chrome's format, which ui.perfetto.dev opens."""
+"""Write the timeline of a loop as trace events in JSON (Chrome's format), which ui.perfetto.dev opens."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ FEEDER_FLOWS = 1 << 40  # Added to the numbers of a feeder's batches, which are 
 
 
 def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a timeline of the last tasks of a loop, for https://ui.perfetto.dev.
+    """Write a timeline of the last tasks of a loop to a file for https://ui.perfetto.dev.
 
-    There is a track for your loop, for each worker and for each thread of a device feeder. It has a span for each task, wait
-    and transfer of the last 2,000 tasks, and arrows from the reading of records to the batch made of them. The file is JSON of
-    trace events, which `chrome://tracing` opens, too.
+    A task is a number of elements that one worker makes at a time. The timeline has a track for your loop, for each worker and
+    for each thread of a device feeder. They show each task, wait and transfer of the last 2,000 tasks, and arrows from the
+    reading of records to the batch that is made of them. The file has trace events in JSON, which `chrome://tracing`
+    opens, too.
 
     Args:
         loop: an iterator or a device feeder of headrace, during or after its run.
-        path: path of the file, which is replaced if it exists.
+        path: path of the file. An existing file is replaced.
 
     Returns:
         The path.
 
     Raises:
         OutputError: the file cannot be written.
+        TypeError: `loop` is not a loop of headrace.
 
     >>> import headrace, json, tempfile
     >>> iterator = iter(headrace.load(range(100), batch_size=10, num_epochs=1))
@@ -45,7 +47,7 @@ def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
 
 
 def write_timeline(shown: Timeline, path: str | os.PathLike[str]) -> Path:
-    """Write a timeline; see `write_perfetto`."""
+    """Write a timeline to a file, and return its path; see `write_perfetto`."""
     trace = {"displayTimeUnit": "ms", "traceEvents": list(_events(shown))}
     return written(path, json.dumps(trace).encode())
 

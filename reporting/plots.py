@@ -15,6 +15,7 @@ from ..loader.timing.snapshot import StageStats
 from .recording import Recording, Sample
 from .timeline import Interval, Timeline, Track
 
+# From the palette of Okabe and Ito, which colour-blind readers can tell apart.
 COLOURS = {
     "waiting": "#d55e00",
     "own work": "#009e73",
@@ -26,21 +27,17 @@ COLOURS = {
     "transfer": "#8c510a",
     "not timed": "#d9d9d9",
 }
-"""Colours by kind of span, from the palette of Okabe and Ito, which colour-blind readers can tell apart."""
+"""Colour of each kind of span."""
 
 INK, PAPER = "#010203", "#040506"
-"""Placeholders for the colours of the page, which has a dark mode."""
+"""Placeholders for the page's colours of text and background, which differ in dark mode."""
 
 STEPS, TRACKS = 8, 24  # That the timeline shows, at most: of many workers the first ones stand for the others
 NAME = 28  # Characters of an operation's name
 
 
 def check_matplotlib() -> None:
-    """Raise MissingExtraError if matplotlib is not installed.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Raise MissingExtraError if matplotlib is not installed."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -48,7 +45,14 @@ def check_matplotlib() -> None:
 
 
 def _drawn(height: float, draw: Callable[[Any], None], xlabel: str, ylabel: str = "") -> str:
-    """Return a plot with one pair of axes, as an `svg` element."""
+    """Return a plot with one pair of axes, as the text of an SVG element.
+
+    Args:
+        height: height in inches.
+        draw: function that draws on the axes.
+        xlabel: label of the x axis.
+        ylabel: label of the y axis.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -71,7 +75,13 @@ _ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameo
 
 
 def _bars(rows: Sequence[tuple[str, str, float, str]], margin: float, xlabel: str) -> str:
-    """Return a bar chart of (name, kind, length, label) rows as SVG; "" if all lengths are 0."""
+    """Return a bar chart as SVG; "" if all bars have length 0.
+
+    Args:
+        rows: `(name, kind, length, label)` of each bar. Its kind determines its colour.
+        margin: free share of the width, for labels.
+        xlabel: label of the x axis.
+    """
     if not sum(length for _, _, length, _ in rows):
         return ""
 
@@ -87,7 +97,10 @@ def _bars(rows: Sequence[tuple[str, str, float, str]], margin: float, xlabel: st
 
 
 def steps_shown(shown: Timeline) -> tuple[float, float] | None:
-    """Return the time range of the timeline: a few consecutive steps with a typical share of waiting; or None."""
+    """Return the time range that the timeline shows: a few consecutive steps with a typical share of waiting.
+
+    Return None if no step is known.
+    """
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     gaps = [span.began for span in shown.loop.spans if span.kind == "not timed"]
     whole = [[wait for wait in waits if one <= wait.began < other] for one, other in pairwise([-np.inf, *gaps, np.inf])]
@@ -106,7 +119,10 @@ def _share_waited(waits: Sequence[Interval]) -> float:
 
 
 def timeline_plot(shown: Timeline) -> str:
-    """Draw a few steps by thread as SVG, with lines from each task to the wait for its batch. "" if nothing is known."""
+    """Return a plot of a few steps by thread as SVG; "" if no step is known.
+
+    Lines lead from each task to the wait for its batch.
+    """
     window = steps_shown(shown)
     if window is None or window[1] <= window[0]:
         return ""
@@ -133,7 +149,7 @@ def timeline_plot(shown: Timeline) -> str:
 
 
 def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tuple[float, int], tuple[float, int]]]:
-    """Return the lines that link the places of one batch across threads."""
+    """Return the lines that link the places of one batch across threads: `((time, row), (time, row))` for each line."""
     places: dict[int, list[tuple[float, int]]] = {}
     for row, track in enumerate(tracks):
         for span in track.spans:
@@ -144,7 +160,7 @@ def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tu
 
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
-    """Draw the seconds of work by operation as SVG."""
+    """Return a bar chart of the seconds of work by operation as SVG."""
     rows: list[tuple[str, str, float]] = []
     for stage in stages:
         rows += [("reading", "reading", stage.reading)] if stage.reads else []
@@ -157,7 +173,7 @@ def operations_plot(stages: Sequence[StageStats]) -> str:
 
 
 def parts_plot(recording: Recording) -> str:
-    """Draw the records by part of a mix as SVG."""
+    """Return a bar chart of the records by part of a mix as SVG; "" without a mix."""
     parts = recording.composition.parts
     whole = max(sum(part.records for part in parts), 1)
     rows = []
@@ -173,7 +189,10 @@ OF_THE_LOOP = "seconds since the loop began"
 
 
 def waits_plot(shown: Timeline, elapsed: float) -> str:
-    """Draw the wait and the own work of each of the last steps as SVG. The loop ran for `elapsed` seconds."""
+    """Return a plot of the wait and the own work of each of the last steps as SVG; "" for fewer than two steps.
+
+    `elapsed` is the number of seconds for which the loop ran.
+    """
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     own = [span for span in shown.loop.spans if span.kind == "own work"]
     if len(waits) < 2:
@@ -194,7 +213,10 @@ def waits_plot(shown: Timeline, elapsed: float) -> str:
 
 
 def throughput_plot(samples: Sequence[Sample]) -> str:
-    """Draw steps per second and the share of waiting as SVG. Few samples are drawn, so that each covers several steps."""
+    """Return a plot of steps per second, and of the share of waiting, as SVG; "" if there are too few samples.
+
+    About 40 samples are drawn, so that several steps lie between two of them.
+    """
     thinned = samples[:: max(1, len(samples) // 40)]
     pairs = [pair for pair in pairwise(thinned) if pair[1].loop.elapsed > pair[0].loop.elapsed]
     if not pairs:
@@ -218,7 +240,7 @@ def throughput_plot(samples: Sequence[Sample]) -> str:
 
 
 def memory_plot(samples: Sequence[Sample]) -> str:
-    """Draw memory over time as SVG."""
+    """Return a plot of memory over time as SVG; "" if memory is unknown."""
     if not any(sample.own_bytes for sample in samples):
         return ""
 

@@ -21,7 +21,7 @@ from .machine import memory
 SECONDS = 0.1  # Between two looks, at first: a look takes about a millisecond
 
 MEMORY_SHARE = 0.01
-"""Maximum share of time for measuring memory, which takes longer the more memory is used."""
+"""Maximum share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
 
 MOST = 600  # Looks that are kept. When there are more, every other one is dropped, and they come half as often
 
@@ -47,13 +47,17 @@ class Recording:
 
     @classmethod
     def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
-        """Record a loop as it is now. Raises TypeError if it is not a loop of headrace."""
+        """Return a recording of the present state of a loop, with samples that were taken before.
+
+        Raises:
+            TypeError: the loop does not come from headrace.
+        """
         stats, fed = both_stats(loop)
         return cls(_in_words(loop), stats, fed, composition(loop), samples)
 
 
 def _in_words(loop: Any) -> str:
-    """Describe the steps of a loop, its data and its workers in a sentence."""
+    """Return a sentence with the loop's number of steps, its data and its workers; "" for a loop of another library."""
     host, counted = host_iterator(loop), snapshot(loop)
     if host is None or counted is None:
         return ""
@@ -65,7 +69,7 @@ def _in_words(loop: Any) -> str:
 
 
 class Recorder:
-    """Context manager that records the loops that begin inside the block."""
+    """Context manager that takes samples of the loops that begin inside the block."""
 
     def __init__(self) -> None:
         self._watched: list[tuple[Any, list[Sample]]] = []
@@ -86,7 +90,10 @@ class Recorder:
         self._thread.join()
 
     def longest(self) -> tuple[Any, tuple[Sample, ...]] | None:
-        """Return the loop that took most of the time, with its samples; the last of similar ones; or None."""
+        """Return `(loop, samples)` of the loop that took most time; None without a loop.
+
+        Of loops that took at least half of this time, it is the last one.
+        """
         times = [(snapshot(loop) or _NOTHING).elapsed for loop, _ in self._watched]
         if not times:
             return None

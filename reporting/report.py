@@ -30,11 +30,11 @@ def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
     """Write an HTML page about a loop: a timeline of a few steps, time by operation, waits, and the composition of batches.
 
     The page is one file and needs no network. `headrace bench PROGRAM.py --html PATH` adds a verdict, and throughput and
-    memory over time. The first batch is made once more, to find its composition.
+    memory over time. To find its composition, the first batch is made again.
 
     Args:
         loop: an iterator or a device feeder of headrace, during or after its run.
-        path: path of the file, which is replaced if it exists.
+        path: path of the file. An existing file is replaced.
 
     Returns:
         The path.
@@ -42,6 +42,7 @@ def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
     Raises:
         OutputError: the file cannot be written.
         MissingExtraError: matplotlib is not installed.
+        TypeError: `loop` is not a loop of headrace.
 
     >>> import headrace, tempfile
     >>> iterator = iter(headrace.load(range(100), batch_size=10, num_epochs=1))
@@ -54,13 +55,16 @@ def write_report(loop: Any, path: str | os.PathLike[str]) -> Path:
 
 
 def write_recording(recording: Recording, path: str | os.PathLike[str], verdict: str = "") -> Path:
-    """Write a recording; see `write_report`."""
+    """Write a recording as a page to a file, and return its path; see `write_report`.
+
+    `verdict` is a text about what limits the loop, which is put at the top.
+    """
     check_matplotlib()
     return written(path, page(recording, verdict).encode())
 
 
 def page(recording: Recording, verdict: str = "") -> str:
-    """Return the page as HTML."""
+    """Return the page about a recording as HTML."""
     title, _, rest = redacted(verdict).partition("\n")
     said, _, table = rest.strip().partition("\n\n")
     sections = "\n".join(
@@ -77,7 +81,7 @@ def page(recording: Recording, verdict: str = "") -> str:
 
 
 def _sections(recording: Recording, judged: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield heading, text and content of each section. Sections without content are left out."""
+    """Yield `(heading, text, content)` for each section. The content is HTML; if it is "", the section is not shown."""
     shown, stats, found = timeline(recording.stats, recording.fed), recording.stats, recording.composition
     yield "A few steps", _TIMELINE, timeline_plot(shown)
     yield "Time by operation", _OPERATIONS, operations_plot(stats.stages if stats is not None else ())

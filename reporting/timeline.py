@@ -1,7 +1,8 @@
-"""Turn the last tasks of a loop into spans of time by thread.
+"""Turn the last tasks of a loop into intervals of time for each thread.
 
-The input is what was recorded of tasks and of a feeder's steps. The result is tracks of spans; each span names the batch that
-passes through it. Pure functions.
+The input is what was recorded of tasks (elements that a worker makes at a time) and of a device
+feeder's steps. The result has a track of intervals for each thread. Each interval names the batch that
+passes through it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Interval:
-    """Span of time, in seconds of `time.perf_counter`."""
+    """Interval of time on a thread. Times are in seconds of `time.perf_counter`."""
 
     kind: Kind
     name: str
@@ -35,7 +36,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Track:
-    """Spans of one thread, in order. A span may lie within the one before it."""
+    """Intervals of one thread, in order. An interval may lie within the one before it."""
 
     name: str
     spans: tuple[Interval, ...]
@@ -43,7 +44,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Spans of a loop, its feeder and its workers, one track for each thread, and how many finished blocks waited."""
+    """Tracks of a loop, its device feeder and its workers; and the number of finished blocks of rows that waited, over time."""
 
     tracks: tuple[Track, ...]  # that of the user's loop, those of a feeder, those of the workers
     ready: tuple[tuple[float, int], ...]  # blocks that were finished and not yet taken: from each time on, how many
@@ -54,7 +55,7 @@ class Timeline:
 
 
 def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
-    """Make a timeline of the last tasks, and of a feeder's last steps."""
+    """Return the timeline of the last tasks of an iterator, and of the last steps of a device feeder."""
     tasks, stages = (stats.tasks, stats.stages) if stats is not None else ((), ())
     last = {stage.number for stage in stages if stage.ends}
     taken = sorted((task for task in tasks if task.stage in last), key=lambda task: task.asked)
@@ -106,7 +107,7 @@ def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Tr
 
 
 def _flow_of_step(number: int) -> int:
-    """Return the flow number of a step. Blocks are numbered from 0."""
+    """Return the flow number of a feeder's step: below 0, because blocks of rows have numbers from 0."""
     return -1 - number
 
 
