@@ -1,11 +1,12 @@
-"""ArrayRecordDataSource in a DataLoader beside raw batched reads of the same size, as array_record's documentation measures.
+"""Compare ArrayRecordDataSource in a DataLoader with raw batched reads of the library array_record.
 
     python benchmarks/array_record_reads.py [--batches 32,256,2048] [--workers 0,2] [--rounds 7]
 
-65,536 records of 200 words, `group_size:1`, in random order, compressed by zstd and not; from the page cache. The reference
-calls `ArrayRecordReader.read([key, …])` for each batch, and holds a batch until the next one has come, as a loop does. The
-loader has its defaults and one operation, `Batch`. Contenders take turns; each turn takes 16,384 records after some batches
-that are not counted. Rates are medians.
+There are 65,536 records of 200 words, with `group_size:1`, read in random order from the page cache,
+compressed by zstd and uncompressed. The reference calls `ArrayRecordReader.read([key, …])` for each
+batch, and holds a batch until the next one has come, as a training loop does. The loader has default
+options and one operation, `Batch`. The two take turns. Each turn reads 16,384 records, after some
+batches that are not counted. The printed rates are medians.
 """
 
 from __future__ import annotations

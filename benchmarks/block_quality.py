@@ -1,10 +1,11 @@
-"""Plots how well `BlockShuffle` shuffles, over the blocks in a window, beside the full shuffle: docs/shuffle-blocks.png.
+"""Plot how well `BlockShuffle` shuffles, by the number of blocks in a window, beside the full shuffle.
 
     python benchmarks/block_quality.py [--out FILE]
 
-1,281,167 records in blocks of 1,024. Panels 1 and 2 as in `shuffle_quality.py`: 1,024 consecutive positions, eight seeds, two
-places. Panel 3: the records lie sorted by 1,000 classes, the worst case, and batches of 256 are looked at: how many classes are
-in one, over how many are in a random one.
+Writes docs/shuffle-blocks.png. There are 1,281,167 records in blocks of 1,024. Panels 1 and 2 are as in
+`shuffle_quality.py`: 1,024 consecutive positions, eight seeds, two places in the order. Panel 3 shows
+the worst case, records that are sorted by 1,000 classes: the number of classes in a batch of 256,
+divided by the number in a random batch.
 """
 
 from __future__ import annotations

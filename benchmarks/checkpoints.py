@@ -1,8 +1,8 @@
-"""Measures what states cost: taking one, going to one, and resuming on other shards.
+"""Measure the time of taking a state, of restoring one, and of resuming on another number of shards.
 
     python benchmarks/checkpoints.py [--rounds 5] [--out benchmarks/output]
 
-Writes checkpoints.json and checkpoints.md. Medians with the extremes beside them.
+Writes checkpoints.json and checkpoints.md: medians, with the smallest and largest values beside them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Measures headrace, Grain, PyTorch's DataLoader and two plain loops on the same work, taking turns, in one run.
+"""Compare headrace, Grain, PyTorch's DataLoader and two plain loops on the same work, in turns, in one run.
 
     python benchmarks/compare.py                              all workloads, in less than eight minutes
     python benchmarks/compare.py --quick                      the same, coarsely, in less than a minute and a half
     python benchmarks/compare.py --workloads mnist,images --contenders limit,bare,headrace --rounds 9
 
-Writes results.json and results.md. Exits with 1 when two contenders do not do the same work.
+Writes results.json and results.md. The exit status is 1 if two contenders do not do the same work.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What takes part in a comparison, and the order of records that all of them can produce.
+"""Contenders of a comparison, and the order of records that all of them can produce.
 
-In: a workload and its data. Out: something to iterate over, endlessly, batch by batch.
+A contender takes a workload and its data, and returns an endless iterator of batches.
 """
 
 from __future__ import annotations

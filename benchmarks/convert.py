@@ -1,9 +1,10 @@
-"""`headrace.convert` beside a bare loop of read and write: TFRecord → ArrayRecord, in two processes each.
+"""Compare `headrace.convert` with a bare loop of read and write: TFRecord → ArrayRecord, in two processes each.
 
     python3 -m uv run --group benchmarks benchmarks/convert.py
 
-The bare loop frames records by their lengths alone: it checks no checksum, keeps no place, hashes nothing, and has nothing on
-the disk when it ends. Both are fresh interpreters, and take turns. On two busy cores, records of 1 KB that do not compress:
+The bare loop finds records by their lengths only. It checks no checksum, stores no index, computes no
+hash, and does not wait until its files are on disk. Both run in fresh interpreters, and take turns.
+Results on two busy cores, with records of 1 KB that cannot be compressed:
 
     wall time: bare loop 57,335 records/s, headrace 50,483 records/s, 0.88 of it
     time of the cores: bare loop 93,515 records/s, headrace 81,442 records/s, 0.87 of it

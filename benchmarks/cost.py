@@ -1,9 +1,9 @@
-"""Measures what batches by cost are worth, beside the limits of the issue about them. Each row is a function of its own.
+"""Measure batches that are balanced or budgeted by cost, beside their limits. Each row is a function.
 
     python benchmarks/cost.py [--plot FILE] [ROW …]
 
-Lengths are lognormal(5, 1), clamped to 16…1,024. A row gives what it measured, the limit, and what it is beside.
-Printed on 2 cores that were busy with other work:
+Lengths are lognormal(5, 1), clamped to 16…1,024. A row has the measured value, its limit, and a remark.
+Results on 2 cores that were busy with other work:
 
     ranks                 1.0005   ≤ 1.02  1.82 in turn
     packed_ranks          1.0042   ≤ 1.02  1.46 in turn
@@ -17,8 +17,9 @@ Printed on 2 cores that were busy with other work:
     budget_plans       1071.8503   none    batches/s whose records become known
     budget_speed        358.4359   none    batches/s, made in one process
 
-Lhotse 1.33 (DynamicBucketingSampler, same lengths and budget): 0.192 with 8 buckets, in 190 shapes, 366 batches/s become known;
-0.061 with 30 buckets, in 149 shapes. In random order, padded to the longest of a batch: 0.77.
+Lhotse 1.33 (DynamicBucketingSampler, same lengths and budget) plans 366 batches/s. Its padding is 0.192
+with 8 buckets, in 190 shapes, and 0.061 with 30 buckets, in 149 shapes. In random order, padded to the
+longest record of each batch, padding is 0.77.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Tries the cures that `headrace bench` suggests: runs a program, applies the suggested option, and runs it again.
+"""Test the remedies that `headrace bench` suggests: run a program, apply the suggested option, and run it again.
 
-In: names of programs (default: all). Out: a line for each: the finding, the gain that was told, the gain that came.
-Times decide here, so this is a command for a quiet machine and no test: `python benchmarks/cures.py --times 3`.
+    python benchmarks/cures.py [PROGRAM …] --times 3
+
+The default is all programs. A line for each shows the finding, the predicted gain and the measured
+gain. The result depends on time, so this is a command for a quiet machine, not a test.
 """
 
 from __future__ import annotations

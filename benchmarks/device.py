@@ -1,10 +1,11 @@
-"""Measures what feeding a device costs a training loop, and what a loop that only consumes gets of the host's batches.
+"""Measure how much feeding a device slows a training loop, and how many of the host's batches per second a loop gets.
 
     python benchmarks/device.py [--rounds 7] [--seconds 3] [--out benchmarks/output]
 
-Writes device.json and device.md. Contenders take turns within each round; medians with the extremes beside them. The
-device is a CPU: XLA gets one core (NPROC=1) and leaves the others to the loading, as an accelerator does. A step has as
-many layers as make it long enough.
+Writes device.json and device.md. Contenders take turns within each round. Results are medians, with the
+smallest and largest values beside them. The device is a CPU. XLA gets one core (NPROC=1), and the
+other cores load data, as on a machine with an accelerator. The number of layers of a step is chosen so
+that the step takes long enough.
 """
 
 from __future__ import annotations

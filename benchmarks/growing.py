@@ -1,4 +1,7 @@
-"""Measures sources that grow, beside the same that do not. Each row is a function of its own, run by `cost.py`."""
+"""Measure sources to which files are added, beside the same sources without growth.
+
+Each row is a function. `cost.py` runs them.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The programs of tests/guides/, with more data: elements a second with real Grain and with `headrace.compat.grain`.
-
-In: how long a turn is. Out: a table of medians, and the ratio of ours to the better one of Grain's. Contenders take turns;
-their start is not measured. Grain runs with the threads of its default, and with two workers; ours with two workers.
+"""Compare the programs of tests/guides/, with more data, with real Grain and with `headrace.compat.grain`.
 
     python benchmarks/guides.py --seconds 1 --rounds 3 [--only NAME …]
+
+Prints a table of medians in elements per second, and the ratio of headrace's rate to Grain's better
+one. Contenders take turns; their start is not measured. Grain runs with its default number of
+threads, and with two workers; headrace runs with two workers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What no loader can beat where reading is waiting: all readers read all the time, and nothing else takes any."""
+"""Upper limit of the rate if reading is mostly waiting: all readers read all the time, and nothing else takes time."""
 
 from __future__ import annotations
 

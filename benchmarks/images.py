@@ -1,9 +1,10 @@
-"""Operations on images beside Pillow, which gives the same pixels: CPU time, in turns, on one thread.
+"""Compare operations on images with Pillow, which returns the same pixels: CPU time, in turns, on one thread.
 
     python benchmarks/images.py [--rounds 7]
 
-The photographs of scikit-learn and parts of them, as JPEGs. Pillow's way is the usual one: `Image.open(…).convert("RGB")`, and
-`resize` (bilinear) of it or of a piece to 224 × 224. docs/performance.md has what was found.
+The images are the photographs of scikit-learn and parts of them, as JPEGs. Pillow is used in the usual
+way: `Image.open(…).convert("RGB")`, and `resize` (bilinear) to 224 × 224, of the whole image or of a
+piece. docs/performance.md has the results.
 """
 
 from __future__ import annotations

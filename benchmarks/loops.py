@@ -1,6 +1,6 @@
-"""The loops that loaders are held against: what one thread of plain Python and NumPy makes of the same work.
+"""Reference loops for loaders: what one thread of plain Python and NumPy achieves with the same work.
 
-In: a workload and its data. Out: endless generators of batches.
+A loop takes a workload and its data, and returns an endless generator of batches.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""Very many sources: mixes of 1,000 parts, and one source of 100,000 files. First batch, memory, open files, state.
+"""Measure very many sources: mixes of 1,000 parts, and one source on 100,000 files.
 
     python benchmarks/many_sources.py [--files 100000] [--parts 1000] [--workers 0,2] [--folder FOLDER]
 
-Each row is a process of its own. Its clock runs from before the sources are made (after the imports) to the first shuffled
-batch of 64 documents; in brackets the CPU time of the user's process, for machines that others use. "one file" has the same
-documents in one file. "first time" is without what a source keeps about its files, "again" with it; the system's page cache
-has the files both times. Memory is what the process and its workers have of their own (unique set size), after 20 batches;
-open files and mappings are the most that one of them has of the data.
+A row shows the time to the first batch, memory, open files, and the size of the state. Each row is
+measured in its own process. The time runs from before the sources are made (after the imports) to the
+first shuffled batch of 64 documents. The number in brackets is the CPU time of the user's process; it
+is useful on machines that others use, too. "one file" has the same documents in one file. "first time"
+is without the facts that a source stores about its files, "again" is with them. The page cache has the
+files in both cases. Memory is what the process and its workers have for themselves (unique set size)
+after 20 batches. Open files and mappings are the maximum over these processes, for the data only.
 """
 
 from __future__ import annotations

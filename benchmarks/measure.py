@@ -1,8 +1,8 @@
-"""One contender's turn: a fresh stream, its first batch, a warm-up, then batches against the clock.
+"""Measure one turn of a contender: a fresh stream, its first batch, a warm-up, then batches against the clock.
 
-In: a loader. Out: what was seen. One-time costs (threads, first touch of memory, the key tables) fall into the first
-batch or the warm-up, for all contenders alike; batches are held until the next one has come, as a training loop does,
-and nobody looks at their data.
+It takes a loader, and returns a report of the turn. One-time costs (threads, first use of memory, the
+tables of keys) are part of the first batch or the warm-up, for all contenders. Each batch is held
+until the next one has come, as in a training loop. Its data is not read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Measures weighted orders and windows, beside their limits. Each row is a function of its own, run by `cost.py`.
+"""Measure weighted orders and windows, beside their limits. Each row is a function. `cost.py` runs them.
 
-Printed on 2 cores that other programs used, too, in seconds of the processor; PyTorch 2.13 on one thread:
+Results on 2 cores that other programs used, too, in processor seconds; PyTorch 2.13 on one thread:
 
     weighted_table        0.9405   ≤ 3     0.94 with, 0.92 without replacement
     weighted              0.0291   ≤ 0.2   0.029 with, 0.029 without replacement

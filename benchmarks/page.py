@@ -1,6 +1,9 @@
-"""Writes the tables of docs/performance.md that `compare.py` measures: `python benchmarks/page.py [output/results.json]`.
+"""Write the tables of docs/performance.md that `compare.py` measures, and the description of the machine.
 
-In: the results of `python benchmarks/compare.py --workers 0,2`. Out: the tables between the marks of the page, and the machine.
+    python benchmarks/compare.py --workers 0,2
+    python benchmarks/page.py [output/results.json]
+
+The tables are written between the marks of the page.
 """
 
 from __future__ import annotations

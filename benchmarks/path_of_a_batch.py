@@ -1,10 +1,11 @@
-"""Measures the way of one batch by profiling: files that run for it, and moves from one file to another.
+"""Measure the path of one batch by profiling: the files that run for it, and the moves from one file to another.
 
     python benchmarks/path_of_a_batch.py                      files and moves, with two workers and with none
     python benchmarks/path_of_a_batch.py --first FOLDER       also: columns, records/s against a checkout of the first release
 
-In: `[map, Batch(128)]`, in steady state. Out: the files of the package that run between two batches, in the user's process
-(all its threads) and in a worker, and how often control goes from one of them to another, calls and returns both counted.
+The pipeline is `[map, Batch(128)]`, after its start. Counted are the package's files that run between
+two batches, in the user's process (all its threads) and in a worker, and how often control moves from
+one of them to another. Calls and returns both count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draws docs/performance.png from the results of compare.py: records per second, relative to the limit loop.
+"""Draw docs/performance.png from the results of compare.py: records per second, relative to the limit loop.
 
 python benchmarks/plot.py [benchmarks/output/results.json] [docs/performance.png]
 """

@@ -1,9 +1,9 @@
-"""TFRecordDataSource beside raw reads at known offsets, from the page cache: CPU time, in turns, on one thread.
+"""Compare TFRecordDataSource with raw reads at known offsets, from the page cache: CPU time, in turns, on one thread.
 
     python benchmarks/random_reads.py [--rounds 7]
 
-The reference is a loop of `os.pread` of the bytes of each record, which checks nothing. The source finds the places in its
-index, and holds each record against its checksum. Batches of 128 keys in random order.
+The reference reads the bytes of each record by `os.pread`, and checks nothing. The source finds places
+in its index, and checks the checksum of each record. Both read batches of 128 keys in random order.
 """
 
 from __future__ import annotations

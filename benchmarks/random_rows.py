@@ -1,10 +1,11 @@
-"""ParquetDataSource beside pyarrow's own read of a row group: CPU time of one random row, in turns, on one thread.
+"""Compare ParquetDataSource with pyarrow's own read of a row group: CPU time of one random row, in turns, on one thread.
 
     python benchmarks/random_rows.py [--rounds 9]
 
-The references open the file once (`ParquetFile`), and read the row group of a random row for each row. The first takes the row
-as an Arrow table of one row, the second as a dict. The source has no cache of row groups here, as a data set larger than
-it would have; nor has the loader (shuffled, batches of 32, no worker), whose rows are counted with their batches.
+The references open the file once (`ParquetFile`), and read a whole row group for each random row. The
+first one returns an Arrow table of one row, the second one a dict. The source has no cache of row
+groups here, as if the data were larger than a cache. The same holds for the loader (shuffled, batches
+of 32, no workers), whose time is divided by the number of rows.
 """
 
 from __future__ import annotations

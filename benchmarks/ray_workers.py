@@ -1,9 +1,9 @@
-"""Workers on Ray beside worker processes and beside Ray Data: decoding JPEGs, and the cost of a task and of its bytes.
+"""Compare workers on Ray with worker processes and with Ray Data: decoding of JPEGs, and the cost of a task and its bytes.
 
     python benchmarks/ray_workers.py [--images 4096] [--rounds 5]
 
-All have two workers in a cluster of this machine, and take turns. Prints images per second (the median of the passes), and
-what a task costs beyond its work, by the bytes of its batch.
+All have two workers in a cluster on this machine, and take turns. Prints images per second (median of
+the passes), and the time that a task takes besides its work, by the size of its batch in bytes.
 """
 
 from __future__ import annotations

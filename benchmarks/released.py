@@ -1,10 +1,11 @@
-"""Compares the ratios of now with those of the last release, and prints those that fell by more than a tenth.
+"""Compare the present ratios of `compare.py` with those of the last release. Print those that fell by more than a tenth.
 
-    python benchmarks/compare.py --workers 0,2      measures, and writes output/results.json
-    python benchmarks/released.py                   holds it against benchmarks/released.json; exits with 1 if a ratio fell
-    python benchmarks/released.py --keep            makes these the ratios of the release
+    python benchmarks/compare.py --workers 0,2      measure, and write output/results.json
+    python benchmarks/released.py                   compare with benchmarks/released.json; exit status 1 if a ratio fell
+    python benchmarks/released.py --keep            store the present ratios as those of the release
 
-Ratios, and not rates: they hold on another machine, as far as machines are alike.
+A ratio is a rate divided by a reference's rate in the same run, so it can be compared between similar
+machines. A rate could not.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Reads files in a store that is 50 ms away: speed beside that of local files, requests, and the budget of the cache.
+"""Read files in a store that is 50 ms away, and compare with local files: speed, requests, and size of the cache.
 
     python benchmarks/remote.py [--records N] [--workers N] [--delay SECONDS]
 
-TFRecord files of 1 KB records stand behind a small HTTP server with a delay, in a process of its own. Two pipelines read them
-with `BlockShuffle(1024, 16)`, from the store and from the disk in turns, each with an empty cache of half the data: `bytes`,
-which only batches records, and `work`, which unpacks each of them, some 20 µs. A full shuffle without a cache tells what it
-asks for. Takes half a minute.
+A small HTTP server with a delay, in its own process, serves TFRecord files of 1 KB records. Two
+pipelines read them with `BlockShuffle(1024, 16)`, from the store and from the disk in turns. Each has an
+empty cache, half as large as the data. `bytes` only batches records; `work` also decompresses each of
+them, which takes some 20 µs. The number of requests of a full shuffle without a cache is printed, too.
+Takes half a minute.
 """
 
 from __future__ import annotations

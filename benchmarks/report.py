@@ -1,6 +1,6 @@
-"""Writes the results down: JSON, Markdown, and tables on the terminal.
+"""Write results as JSON (`results.json`), as Markdown (`results.md`), and as tables on the terminal.
 
-In: reports and facts about the machine and the run. Out: `results.json`, `results.md`.
+It takes the reports of all turns, and facts about the machine and the run.
 """
 
 from __future__ import annotations

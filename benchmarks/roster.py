@@ -1,6 +1,6 @@
-"""Who takes part: names on the command line to contenders.
+"""List of contenders: from names on the command line to contenders.
 
-In: keys, worker counts, a workload. Out: contenders. Libraries are imported only when they take part.
+It takes names, numbers of workers, and a workload. A library is imported only if it takes part.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Plots how well each algorithm of `IndexSampler` shuffles, over the number of records: docs/shuffle.png.
+"""Plot how well each algorithm of `IndexSampler` shuffles, by the number of records.
 
     python benchmarks/shuffle_quality.py [--out FILE]
 
-For each size, eight seeds and two places (the start of the first epoch, and a third of it), 1,024 consecutive positions
-are looked at, as eight batches of 128 would be. Panel 1: their keys in 64 equal buckets, chi² against an even spread, over
-its 63 degrees of freedom. Panel 2: the mean distance of neighbours, over a third of the range. A random order has 1 in both.
+Writes docs/shuffle.png. For each number of records, eight seeds and two places (the start of the first
+epoch, and a third of it), 1,024 consecutive positions are read, as eight batches of 128 would be.
+Panel 1: their keys in 64 equal buckets, chi² against an even spread, divided by its 63 degrees of
+freedom. Panel 2: the mean distance of neighbours, divided by a third of the range. A random order has 1
+in both.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""As many limit loops at once as there are workers, which hand nothing over: what the machine has to give.
+"""Run as many limit loops at once as there are workers, without transfer of batches: the limit of the machine.
 
-In: a workload and its data. Out: None for each batch that one of them has made; in the common order, one loop's batches.
+It takes a workload and its data. It yields None for each batch that one of the loops has made; in the
+common order of all contenders, it yields the batches of one loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Numbers of many turns in brief.
+"""Summarise many turns: medians and spreads, ratios, and whether the goals were reached.
 
-In: turns, round by round. Out: medians and spreads, ratios, and whether the goals were reached. Ratios are medians of
-the ratios within each round: a round's contenders run within seconds of each other, so that most of a shared machine's
-moods cancel out. What does not cancel shows in the ratios by CPU time, which no other process can take away.
+A ratio is the median of the ratios within each round. The contenders of a round run within seconds of
+each other, so most changes of a shared machine cancel out. The ratios by CPU time show what remains:
+other processes have little influence on them.
 """
 
 from __future__ import annotations

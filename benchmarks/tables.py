@@ -1,6 +1,6 @@
-"""Turns of contenders, and their samples as tables.
+"""Let contenders take turns, and show their samples as tables for a terminal and for a page.
 
-In: what measures one turn of each contender. Out: samples by contender; tables for a console and for a page.
+It takes a function for each contender that measures one turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Runs the planted pipelines of the tests, and says whether the verdict finds what was planted.
+"""Run the pipelines of the tests that have a known bottleneck, and show whether the verdict of `headrace bench` finds it.
 
-In: names of plants (default: all). Out: a line for each. Times decide here, so this is a command for a quiet machine, and
-no test; the tests judge what was recorded of these pipelines. `python benchmarks/verdicts.py`.
+    python benchmarks/verdicts.py [NAME …]
+
+The default is all pipelines. Prints a line for each. The result depends on time, so this is a command
+for a quiet machine, not a test. The tests use recordings of these pipelines.
 """
 
 from __future__ import annotations

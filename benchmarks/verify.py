@@ -1,6 +1,6 @@
-"""Shows that all contenders do the same work: their first batches, in one common order, are compared by checksum.
+"""Check that all contenders do the same work: compare the checksums of their first batches, in one common order.
 
-In: contenders and a workload. Out: nothing, or an error that says who differs in what.
+It takes contenders and a workload, and raises an error that names a contender and the difference.
 """
 
 from __future__ import annotations

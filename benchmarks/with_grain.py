@@ -1,4 +1,4 @@
-"""Grain as a contender."""
+"""Grain as a contender of `compare.py`."""
 
 from __future__ import annotations
 

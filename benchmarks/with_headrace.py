@@ -1,4 +1,4 @@
-"""headrace as a contender."""
+"""headrace as a contender of `compare.py`."""
 
 from __future__ import annotations
 

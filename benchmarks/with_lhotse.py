@@ -1,11 +1,11 @@
-"""Batches by budget beside Lhotse's `DynamicBucketingSampler`: the same lengths and budget, in turns, and a resume.
+"""Compare batches by budget with Lhotse's `DynamicBucketingSampler`: same lengths and budget, in turns; and resume both.
 
     pip install lhotse torch        # the CPU build
     python benchmarks/with_lhotse.py [--rounds 3]
 
-Rates are of batches whose records become known; nothing is read. A run on two ranks is cut after 50 steps, and goes on from its
-states on two ranks and on one: how many records are lost, and how many come twice.
-Printed on 2 cores that were busy with other work:
+A rate is the number of batches per second that are planned; nothing is read. A run on two ranks is
+stopped after 50 steps, and resumed from its states on two ranks and on one. The output shows how many
+records are lost, and how many are repeated. Results on 2 cores that were busy with other work:
 
     headrace 0.1.0: 830 batches/s, 0.165 padding in 8 shapes
     Lhotse 1.33.0: 160 batches/s, 0.193 padding in 182 shapes

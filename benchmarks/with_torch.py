@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader as a contender."""
+"""PyTorch's DataLoader as a contender of `compare.py`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Measures what worker processes cost beside their work: start, hand-over, memory, and pipelines that drop records.
+"""Measure what worker processes take besides their work: start, transfer of batches, memory; and pipelines that drop records.
 
     python benchmarks/workers.py [--rounds 7] [--out benchmarks/output]
 
-Writes workers.json and workers.md. Contenders take turns within each round; medians with the extremes beside them.
+Writes workers.json and workers.md. Contenders take turns within each round. Results are medians, with
+the smallest and largest values beside them.
 """
 
 from __future__ import annotations

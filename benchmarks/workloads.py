@@ -1,6 +1,6 @@
-"""What is measured: records, what is done to each, and what headrace must reach with it.
+"""Workloads of the comparison: records, the work for each record, and the ratio that headrace must reach.
 
-In: a folder for files. Out: for each workload its data, in the shapes in which the contenders take it.
+It takes a folder for files, and returns the data of each workload, in the forms that the contenders need.
 """
 
 from __future__ import annotations

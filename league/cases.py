@@ -1,6 +1,7 @@
-"""Pipelines and events of the resume league, as plain data: they know no loader.
+"""Pipelines and events of the resume league, as plain data that does not depend on a loader.
 
-A record is its number. A stage says what is made of it, so that what must come out is known by arithmetic (`oracle.py`).
+A record is its number. A stage describes what is done with records, so that arithmetic shows what must
+come out (`oracle.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""The environments of the loaders: `python league/environments.py [NAMES]` makes them, outside the repository.
+"""Make the environments of the loaders, outside of the repository.
 
-In: `requirements/NAME.txt`. Out: a Python for each loader. `LEAGUE_CACHE` names the folder, `UV_FIND_LINKS` one with wheels.
+    python league/environments.py [NAME …]
+
+`requirements/NAME.txt` lists the packages of a loader. The result is a Python interpreter for each
+loader. `LEAGUE_CACHE` names the folder of the environments, `UV_FIND_LINKS` a folder with wheels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What both leagues note beside their figures, in the environment of no loader.
+"""Facts that both leagues store beside their figures: date, machine, and how busy it is.
 
-In: nothing. Out: date, machine, and how busy it is.
+They are found in an environment without any loader.
 """
 
 from __future__ import annotations

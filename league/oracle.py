@@ -1,6 +1,7 @@
-"""The verdict: what must come out of a pipeline by arithmetic, against what came.
+"""Judge a pipeline: compare what must come out, by arithmetic, with what came out.
 
-In: a pipeline and an event as data, and two ledgers. Out: a verdict. Knows no loader.
+It takes a pipeline and an event as data, and two ledgers (lists of what came out), and returns a
+verdict. It does not depend on a loader.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Plays cells in a loader's own environment: `python play.py ADAPTER PIPELINE:EVENT …`.
+"""Run cells of the resume league in a loader's own environment.
 
-In: the names of an adapter and of cells. Out: a line of JSON for each cell, with two ledgers: of the event, and without it.
-Needs nothing but Python and what the adapter imports. Each leg and host is a process of its own, with a time limit.
+    python play.py ADAPTER PIPELINE:EVENT …
+
+Prints a line of JSON for each cell, with two ledgers (lists of what came out): with the event, and
+without it. Needs only Python and what the adapter imports. Each leg of a run, and each host, is a
+process of its own, with a time limit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an adapter is given, and what it returns; workers import it too.
+"""What an adapter of the resume league is given, and what it returns. Workers import this module, too.
 
-In: a leg of an event. Out: a stream of batches.
+An adapter is given a leg, i.e. a part of a run between two events, and returns a stream of batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The records of the speed league, what is done with them, and what must come of them.
+"""Records of the speed league, the work for each of them, and the result that must come out.
 
-In: a number. Out: its record. Each record can be told from what comes, so that a loader that loses,
-doubles or spoils one has no figure. Needs NumPy; `jpeg` needs Pillow, `parquet` pyarrow.
+A record is made from its number. The number can be found in the result, so a loader that loses,
+repeats or damages a record gets no figure. Needs NumPy; `jpeg` needs Pillow, `parquet` needs pyarrow.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Writes `docs/league.md`, its pictures, and the README's table of speeds, of what `--results` of both leagues kept.
+"""Write `docs/league.md`, its pictures, and the README's table of speeds, from the `--results` of both leagues.
 
     python league/report.py RESULTS.json [MORE.json …]
 
-In: verdicts and figures. Out: tables between the marks in `docs/league.md` and `README.md`, and `docs/league.png`,
-`docs/league-speed.png`. All figures are those of the first file. Only "× the best other" is the lowest of all files, which are
-other runs of the speed league, on this machine or another. Needs Matplotlib.
+The tables are written between the marks in `docs/league.md` and `README.md`, the pictures to
+`docs/league.png` and `docs/league-speed.png`. All figures are those of the first file, except "× the
+best other": it is the lowest value in all files. The other files are further runs of the speed league,
+on this machine or another. Needs Matplotlib.
 """
 
 from __future__ import annotations

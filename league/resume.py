@@ -1,6 +1,9 @@
-"""The resume league: `python league/resume.py --loaders headrace grain`; needs nothing but Python.
+"""The resume league: it checks whether loaders resume exactly after several events. Needs nothing but Python.
 
-In: names of loaders, pipelines and events. Out: a verdict for each cell, printed, and kept as JSON with `--results`.
+    python league/resume.py --loaders headrace grain
+
+Prints a verdict for each cell, i.e. a loader, a pipeline and an event, and stores it as JSON with
+`--results`.
 """
 
 from __future__ import annotations

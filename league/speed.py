@@ -1,7 +1,10 @@
-"""The speed league: `python league/speed.py --loaders headrace grain`; needs nothing but Python.
+"""The speed league: it measures the speed of loaders in several workloads. Needs nothing but Python.
 
-In: names of loaders and workloads. Out: a figure for each cell, printed, and kept as JSON with `--results`. First each cell
-goes through a small epoch, and has no figure if a record is lost, doubled or spoiled. Then loaders take turns.
+    python league/speed.py --loaders headrace grain
+
+Prints a figure for each cell, i.e. a loader and a workload, and stores it as JSON with `--results`.
+First, each cell runs a small epoch. It gets no figure if a record is lost, repeated or damaged. Then
+the loaders take turns.
 """
 
 from __future__ import annotations

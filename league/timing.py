@@ -1,8 +1,10 @@
-"""Measures a loader in its own environment: `python timing.py ADAPTER WORKLOAD FOLDER WORKERS SECONDS RECORDS`.
+"""Measure a loader in its own environment, for the speed league.
 
-In: the names of an adapter and a workload, and a folder, which is filled if it is not there. Out: lines of JSON. After `begin`
-and `end` it waits for a line, so that whoever started it can look at its processes. With SECONDS 0 it goes through one epoch,
-to see that each record comes once.
+    python timing.py ADAPTER WORKLOAD FOLDER WORKERS SECONDS RECORDS
+
+ADAPTER and WORKLOAD are names. FOLDER gets the data if it does not exist. Prints lines of JSON. After
+the lines `begin` and `end`, it waits for a line of input, so that the program that started it can
+inspect its processes. If SECONDS is 0, it runs one epoch, to check that each record comes once.
 """
 
 from __future__ import annotations

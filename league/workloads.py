@@ -1,4 +1,4 @@
-"""What the speed league measures, as plain data that know no loader. `records.py` makes the records."""
+"""Workloads of the speed league, as plain data that does not depend on a loader. `records.py` makes the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grain in the resume league: a chain, with ArrayRecord files; its ElasticIterator where hosts or batches change."""
+"""Grain in the resume league: a chain, with ArrayRecord files; ElasticIterator if the number of hosts or the batch changes."""
 
 from __future__ import annotations
 

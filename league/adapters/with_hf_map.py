@@ -1,4 +1,7 @@
-"""Hugging Face's datasets on disk in the resume league: filters run ahead, functions when a row is read; StatefulDataLoader."""
+"""Hugging Face's datasets on disk in the resume league, with StatefulDataLoader.
+
+Filters run before the loop; functions run when a row is read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hugging Face's streaming datasets in the resume league: Parquet files; batches by StatefulDataLoader, as its docs say."""
+"""Hugging Face's streaming datasets in the resume league: Parquet files; StatefulDataLoader makes batches, as documented."""
 
 from __future__ import annotations
 

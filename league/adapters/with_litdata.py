@@ -1,4 +1,4 @@
-"""LitData in the resume league: chunks made by its Cache, StreamingDataset with a transform, and StreamingDataLoader."""
+"""LitData in the resume league: chunks written by its Cache, StreamingDataset with a transform, and StreamingDataLoader."""
 
 from __future__ import annotations
 

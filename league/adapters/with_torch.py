@@ -1,4 +1,4 @@
-"""PyTorch with torchdata's StatefulDataLoader in the resume league: map-style, samplers of their own."""
+"""PyTorch with torchdata's StatefulDataLoader in the resume league: map-style datasets, with their own samplers."""
 
 from __future__ import annotations
 

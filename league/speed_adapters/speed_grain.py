@@ -1,4 +1,4 @@
-"""Grain in the speed league: chains; as many processes as asked for, threads and buffers at their defaults."""
+"""Grain in the speed league: chains, with the requested number of processes, and default threads and buffers."""
 
 from __future__ import annotations
 

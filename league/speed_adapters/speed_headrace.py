@@ -1,4 +1,4 @@
-"""headrace in the speed league: chains with its defaults."""
+"""headrace in the speed league: chains with default options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""headrace in the speed league, with records of bytes in ArrayRecord files, as Grain reads them."""
+"""headrace in the speed league, with records of bytes in ArrayRecord files, which Grain reads, too."""
 
 from __future__ import annotations
 

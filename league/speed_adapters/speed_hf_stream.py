@@ -1,4 +1,4 @@
-"""Hugging Face's streaming datasets in the speed league: Parquet and tar files, a buffer to shuffle in, PyTorch's loader."""
+"""Hugging Face's streaming datasets in the speed league: Parquet and tar files, a shuffle buffer, PyTorch's loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SPDL in the speed league: a pipeline of threads, as its docs build one: indices, batches, a function of a batch."""
+"""SPDL in the speed league: a pipeline of threads as in its documentation: indices, batches, a function of a batch."""
 
 from __future__ import annotations
 

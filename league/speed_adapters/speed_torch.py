@@ -1,4 +1,4 @@
-"""PyTorch in the speed league: map-style datasets that answer for a batch at once, and a function that stacks arrays."""
+"""PyTorch in the speed league: map-style datasets that return a batch at once, and a function that stacks arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""webdataset in the speed league: tar files, a buffer to shuffle in, batches made in the workers of WebLoader."""
+"""webdataset in the speed league: tar files, a shuffle buffer, and batches made in the workers of WebLoader."""
 
 from __future__ import annotations
 

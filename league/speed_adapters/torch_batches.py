@@ -1,4 +1,4 @@
-"""What adapters with PyTorch's DataLoader share in the speed league: how a batch is made, and epochs. Needs PyTorch alone."""
+"""Functions that adapters with PyTorch's DataLoader share in the speed league: batches and epochs. Needs only PyTorch."""
 
 from __future__ import annotations
 
