@@ -105,27 +105,29 @@ class ChainOrder:
         return IndexSampler(self.records, self.shard_options, seed is not None, epochs, seed)
 
     @classmethod
-    def told_by_epochs(cls, told: Mapping[str, Any]) -> dict[str, Any] | None:
+    def describe_by_epochs(cls, saved: Mapping[str, Any]) -> dict[str, Any] | None:
         """Convert a saved fingerprint to that of the `IndexSampler` of `by_epochs()`, or None.
 
         The result is None if the order does not consist of whole epochs.
 
         Args:
-            told: the fingerprint of a `ChainOrder`.
+            saved: the fingerprint of a `ChainOrder`.
 
-        >>> ChainOrder.told_by_epochs({"kind": "ChainOrder", "length": 12, "maps": [["Repeat", 4, 3, True]]})["epochs"]
+        >>> ChainOrder.describe_by_epochs({"kind": "ChainOrder", "length": 12, "maps": [["Repeat", 4, 3, True]]})["epochs"]
         3
         """
         try:
-            maps = [_WHOLE_EPOCHS[name](*values) for name, *values in told["maps"]]
-            records = next((each.length if isinstance(each, Shuffle) else each.below for each in maps), told["length"])
-            order = cls(maps, told["length"], records, records)
+            maps = [_WHOLE_EPOCHS[name](*values) for name, *values in saved["maps"]]
+            records = next((each.length if isinstance(each, Shuffle) else each.below for each in maps), saved["length"])
+            order = cls(maps, saved["length"], records, records)
             sampler = (
-                order.by_epochs() if order.fingerprint == {name: told.get(name) for name in order.fingerprint} else None
+                order.by_epochs()
+                if order.fingerprint == {name: saved.get(name) for name in order.fingerprint}
+                else None
             )
         except (TypeError, ValueError, LookupError):
             return None
-        return None if sampler is None or told.keys() & {"balance", "selections"} else sampler.fingerprint
+        return None if sampler is None or saved.keys() & {"balance", "selections"} else sampler.fingerprint
 
     @property
     def num_records(self) -> int:

@@ -54,7 +54,7 @@ class UnreadOrder:
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
 
     @property
-    def hangs_on_end(self) -> bool:
+    def depends_on_end(self) -> bool:
         """True if some shards delivered positions of the last, incomplete level.
 
         Then a larger `total` would change the order of the positions that are left.
@@ -162,7 +162,7 @@ class Without:
     (7, [0, 1, 4, 5, 7, 8, 9])
     """
 
-    hangs_on_end = False
+    depends_on_end = False
     """False: a larger `total` never changes the order of the positions that are left."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:

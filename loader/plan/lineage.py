@@ -81,9 +81,9 @@ class ReshardHistory:
         return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
-    def hangs_on_end(self) -> bool:
+    def depends_on_end(self) -> bool:
         """Return True if the order of the positions that are left depends on the number of all positions."""
-        return any(order.hangs_on_end for order in self.orders)
+        return any(order.depends_on_end for order in self.orders)
 
     def length(self, total: int) -> int:
         """Return the number of positions that are left, of `total` positions; `total` if there was no earlier run."""

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import CheckpointError
 from ...samplers.changing.history import History
 from ...samplers.changing.sampler import ChangingSampler, lasting
-from ...samplers.mix.ends import order_told
+from ...samplers.mix.ends import saved_order
 from ...samplers.mix.order import MixOrder
 from ...samplers.mix.parts import part_named
 from ...sources import fingerprint_of
@@ -66,7 +66,7 @@ def with_parts(
     lasts = {name: history.last.position for name, history in histories.items()}
     length = former_length([state for state in knowing if state.places] or knowing, saved)
     known_places = {min(each.places[0].position, length): each.places[0] for each in knowing if each.places}
-    unread, order = min(first_unread(pipeline, states), length), order_told(saved)
+    unread, order = min(first_unread(pipeline, states), length), saved_order(saved)
     position, counts = place_in_mix(unread, order, lasts)
     if position not in known_places and (former := place_in_mix(unread, order, lasts, 0))[0] in known_places:
         position, counts = former  # as states told it until a part was to be drawn again that had changed

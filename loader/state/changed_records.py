@@ -189,7 +189,7 @@ def _counted(sampler: Any, source: Any, saved: Any) -> Any:
     if not isinstance(sampler, ChangingSampler):
         return saved
     if saved.get("kind") == "ChainOrder" and isinstance(sampler.sampler, IndexSampler):  # before it grew
-        by_epochs = ChainOrder.told_by_epochs(saved)
+        by_epochs = ChainOrder.describe_by_epochs(saved)
         kept = {name: value for name, value in saved.items() if name in PASSING}
         saved = saved if by_epochs is None else {**by_epochs, **kept}
     saved = saved if "records" in saved else {**saved, "records": sampler.num_records}

@@ -157,7 +157,7 @@ class Lookout:
             raise OrderChangedError(look, news)
         self._is_final = look >= self._total
         if not self._is_final:
-            self._looks.go_on()
+            self._looks.advance()
         return True
 
     def _is_new(self, look: int, name: str, found: Decision) -> bool:

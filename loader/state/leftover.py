@@ -311,7 +311,7 @@ def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
             f"the order has {total} positions now, and the runs before have read more; give it more epochs, or of a mix use "
             'when_exhausted="repeat".'
         )
-    if lineage.hangs_on_end or longer.hangs_on_end:
+    if lineage.depends_on_end or longer.depends_on_end:
         raise CheckpointError(
             f"the order has {total} positions now, in place of {lineage.total}, and the number of shards was changed where "
             "some shards had come to its end, so that what is left would have another order. Read the former order to its "

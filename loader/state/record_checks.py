@@ -18,7 +18,7 @@ from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.changing.history import GENERATION, HISTORY, OMITTED, History
 from ...samplers.changing.sampler import ChangingSampler
-from ...samplers.mix.ends import length_told
+from ...samplers.mix.ends import saved_length
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS
 from ..plan.cursor import Cursor, those_within
@@ -217,7 +217,7 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
 def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> int:
     """Return the number of positions of a run of a mix, from its states or its fingerprint."""
     told = [state.places[0] for state in states if state.places]
-    return length_told(saved) if not told else told[0].length or ENDLESS
+    return saved_length(saved) if not told else told[0].length or ENDLESS
 
 
 def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:

@@ -81,6 +81,6 @@ class SourceLooks:
         """A dict of the only source to check: True if an epoch ends at the position of the check."""
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Move to the next position to check."""
         self.position = self._growth.next_look(self._order, self.position + 1)

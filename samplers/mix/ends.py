@@ -17,7 +17,7 @@ from .parts import part_named
 from .weights import MAX_POSITION, ramped, stages_of
 
 
-def length_told(saved: Mapping[str, Any]) -> int:
+def saved_length(saved: Mapping[str, Any]) -> int:
     """Return the number of positions of a run, computed from its fingerprint.
 
     The number is too high if a part has a user's own sampler, whose length is unknown.
@@ -26,12 +26,12 @@ def length_told(saved: Mapping[str, Any]) -> int:
     order = order_of({**saved, "weights": stages})
     parts = {name: saved.get(part_named(name)) for name in order.names}
     most = saved.get("max_epochs", {})
-    lengths = {name: _part_length_told(part, most.get(name)) for name, part in parts.items() if isinstance(part, dict)}
+    lengths = {name: _saved_part_length(part, most.get(name)) for name, part in parts.items() if isinstance(part, dict)}
     history = saved.get("history") or {"until": 0}
     return ends_of(order, lengths, saved.get("when_exhausted"), most, history["until"])[1]
 
 
-def order_told(saved: Mapping[str, Any]) -> MixOrder:
+def saved_order(saved: Mapping[str, Any]) -> MixOrder:
     """Return the order of a run's parts, from its fingerprint, including the ends of parts.
 
     Raises:
@@ -40,7 +40,7 @@ def order_told(saved: Mapping[str, Any]) -> MixOrder:
     return order_before(saved, MAX_POSITION)
 
 
-def _part_length_told(part: Mapping[str, Any], max_epochs: int | None) -> int:
+def _saved_part_length(part: Mapping[str, Any], max_epochs: int | None) -> int:
     records, epochs = part.get("length", part.get("records")), 1 if "length" in part else part.get("epochs")
     if max_epochs is not None:
         records, epochs = part.get("samples", records), max_epochs
@@ -98,13 +98,13 @@ def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
     return MixOrder(order.names, tuple(stage for stage in order.stages if stage[0] < position))
 
 
-def order_of(told: Mapping[str, Any]) -> MixOrder:
+def order_of(saved: Mapping[str, Any]) -> MixOrder:
     """Return the order for weights by name, continuing the saved history of the mix."""
     try:
-        names = tuple(sorted(told["weights"][0][1]))
-        stages = stages_of([(start, weights) for start, weights in told["weights"]], names)
-        own = MixOrder(names, ramped(stages) if told["ramp"] else stages)
-        history = told.get("history")
+        names = tuple(sorted(saved["weights"][0][1]))
+        stages = stages_of([(start, weights) for start, weights in saved["weights"]], names)
+        own = MixOrder(names, ramped(stages) if saved["ramp"] else stages)
+        history = saved.get("history")
         return own if history is None else MixOrder.from_values(history).changed(history["until"], own)
     except (TypeError, ValueError, LookupError) as error:
         raise CheckpointError(f"the state is damaged: its mix cannot be read ({shorten(error)}).") from None

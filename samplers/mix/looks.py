@@ -81,7 +81,7 @@ class MixLooks:
             ends = {name: True for name, here in ends.items() if here}
         return {name: here and self.index(name, position or 0) > 0 for name, here in ends.items()}
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Move to the next position to check."""
         position = self.position
         assert position is not None, "there is none after the last one"

@@ -216,7 +216,7 @@ class MixSampler:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """The values that determine the order, including former orders if it was changed."""
-        told = {
+        own = {
             "kind": "MixSampler",
             "seed": self.seed,
             "when_exhausted": self.when_exhausted,
@@ -226,10 +226,10 @@ class MixSampler:
             **{part_named(name): part.fingerprint for name, part in self._parts.items()},
         }
         if self.balance is not None:
-            told["balance"] = self.balance.fingerprint
+            own["balance"] = self.balance.fingerprint
         ended = self._ended[2]
         passing = dict(zip(PASSING, (self._history, ended)))
-        return {**told, **{name: value for name, value in passing.items() if value}}
+        return {**own, **{name: value for name, value in passing.items() if value}}
 
     def record_keys(self, positions: Positions) -> Positions:
         """Return the records at positions, as keys of a `MixedSource`.
@@ -380,8 +380,8 @@ class MixSampler:
         for name in ("_ended", "fingerprint"):
             other.__dict__.pop(name, None)
         other._history = saved.get("history")
-        told = {name: value for name, value in self.fingerprint.items() if name not in PASSING}
-        if changes and position > 0 and told != {name: saved[name] for name in saved if name not in PASSING}:
+        own = {name: value for name, value in self.fingerprint.items() if name not in PASSING}
+        if changes and position > 0 and own != {name: saved[name] for name in saved if name not in PASSING}:
             other._history = {"until": position, **order_before(saved, position).to_values()}
         return other
 

@@ -103,7 +103,7 @@ class BalancedSampler(DrawnRecords):
             "samples": self.num_samples,
             "length": self._total,
             "seed": self.seed,
-            **self._balance_told,
+            **self._balance_entry,
         }
 
     def _records_at(self, positions: Positions) -> Positions:

@@ -84,7 +84,7 @@ class DrawnRecords:
             )
 
     @property
-    def _balance_told(self) -> dict[str, Any]:
+    def _balance_entry(self) -> dict[str, Any]:
         """The entry of the fingerprint for `balance`; an empty dict if there is none."""
         return {} if self.balance is None else {"balance": self.balance.fingerprint}
 

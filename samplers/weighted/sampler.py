@@ -121,7 +121,7 @@ class WeightedSampler(DrawnRecords):
             "length": self._total,
             "replacement": self.replacement,
             "seed": self.seed,
-            **self._balance_told,
+            **self._balance_entry,
             **changes,
         }
 

@@ -19,7 +19,7 @@ from ...errors import HeadraceError
 from ...loader.plan.pipeline import Pipeline
 from ...samplers import BlockShuffle, IndexSampler, NoSharding
 from ...samplers.changing.history import HISTORY, OMITTED
-from ...samplers.mix.ends import length_told, order_told
+from ...samplers.mix.ends import saved_length, saved_order
 from ...samplers.mix.order import MixOrder
 from ...samplers.mix.stage import ONE
 from ...samplers.mix.weights import in_units
@@ -162,7 +162,7 @@ def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
     if any(each.get("kind") != "MixSampler" for each in told) or any(one[name] != two[name] for name in shared):
         return [None, None]
     try:
-        return [Order.of_mix(order_told(each), length_told(each)) for each in told]
+        return [Order.of_mix(saved_order(each), saved_length(each)) for each in told]
     except HeadraceError:  # of a damaged state
         return [None, None]
 
