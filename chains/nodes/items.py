@@ -194,14 +194,14 @@ class Applied(OnOne):
         return self.input.line.then(self.operation, moves_freely=not self.operation.reads_position)
 
     @property
-    def apart(self) -> tuple[Node, Line]:
+    def base_and_order(self) -> tuple[Node, Line]:
         """The node without the reordering of its elements, and their order.
 
         An operation that does not depend on positions can be moved above the reordering.
         """
         if self.operation.reads_position:
-            return super().apart
-        base, order = self.input.apart
+            return super().base_and_order
+        base, order = self.input.base_and_order
         return dataclasses.replace(self, input=base), order
 
 
@@ -219,7 +219,7 @@ class Regrouped(Applied):
         return self.input.line.then(self.operation, moves_freely=False, keeps_positions=False)
 
     @property
-    def apart(self) -> tuple[Node, Line]:
+    def base_and_order(self) -> tuple[Node, Line]:
         """This node itself: in another order, other elements would be grouped."""
         return self, self.evaluated
 

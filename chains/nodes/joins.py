@@ -120,7 +120,7 @@ class Chosen(OnSeveral):
     @property
     def line(self) -> Line:
         """The orders of all nodes combined to one order, which is computed in blocks."""
-        parts = [node.apart for node in self.nodes]
+        parts = [node.base_and_order for node in self.nodes]
         limit = ENDLESS // len(parts)
         bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
         source = MixedSource(dict(zip(self.names, bases)))

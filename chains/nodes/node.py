@@ -166,7 +166,7 @@ class Node:
         return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
 
     @property
-    def apart(self) -> tuple[Node, Line]:
+    def base_and_order(self) -> tuple[Node, Line]:
         """The node without reordering, and the order of its elements as a `Line`.
 
         The line has no operations.
@@ -230,7 +230,9 @@ class Evaluated:
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
     """Return the fingerprint of a node as a source, as JSON values."""
-    later = {name: digest(told, 12) for name, told in (("mixes", node.mixes), ("selections", node.selections)) if told}
+    later = {
+        name: digest(value, 12) for name, value in (("mixes", node.mixes), ("selections", node.selections)) if value
+    }
     return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12), **later}
 
 
@@ -343,5 +345,5 @@ class Source(Node):
         return Line(self.source, self.length, self.length, self.length)
 
     @property
-    def apart(self) -> tuple[Node, Line]:
+    def base_and_order(self) -> tuple[Node, Line]:
         return self, self.line

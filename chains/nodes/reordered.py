@@ -55,8 +55,8 @@ class Seeded(OnOne):
         return self.input.line
 
     @property
-    def apart(self) -> tuple[Node, Line]:
-        return self.input.apart
+    def base_and_order(self) -> tuple[Node, Line]:
+        return self.input.base_and_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +120,8 @@ class Reordered(OnOne):
         return self.input.line.reordered(self.index_map) or self.input.evaluated.under(self.index_map)
 
     @property
-    def apart(self) -> tuple[Node, Line]:
-        base, order = self.input.apart
+    def base_and_order(self) -> tuple[Node, Line]:
+        base, order = self.input.base_and_order
         return base, order.under(self.index_map)
 
 
@@ -168,8 +168,8 @@ class LivingElements(Reordered):
         return self._alone(self.input.line)
 
     @property
-    def apart(self) -> tuple[Node, Line]:
-        base, order = self.input.apart
+    def base_and_order(self) -> tuple[Node, Line]:
+        base, order = self.input.base_and_order
         return base, self._alone(order)
 
     def _alone(self, line: Line) -> Line:
