@@ -94,8 +94,8 @@ def check(program: str, arguments: Sequence[str] = ()) -> tuple[Uses, BaseExcept
             uses.missing[str(failure.name)] = "not here: headrace.compat.grain has no such module"
         elif not isinstance(failure, SystemExit):
             mentioned = _mentioned(program, failure)
-            told = f"raised {type(failure).__name__}: {shorten(failure)}"
-            uses.raised.update({name: told for name in uses.found if name.rpartition(".")[2] in mentioned})
+            outcome = f"raised {type(failure).__name__}: {shorten(failure)}"
+            uses.raised.update({name: outcome for name in uses.found if name.rpartition(".")[2] in mentioned})
         return uses, failure
     finally:
         sys.argv, sys.path = argv, path

@@ -317,7 +317,7 @@ class TakenApart(FlatMap):
         return Below(state["parent"], given=state[self.told_as])
 
 
-def _taken_apart(parent: Any, function: Any, told_as: str) -> Stream:
+def _expanded(parent: Any, function: Any, told_as: str) -> Stream:
     """Add a `TakenApart` to a stream, whose elements are counted first, since none may be omitted."""
     return applied(TakenApart(function, told_as), counted(parent.chain_stream)[0])
 
@@ -333,7 +333,7 @@ class RebatchIterDataset(Named[Any]):
 
     def __init__(self, parent: Any, batch_size: int, drop_remainder: bool = False) -> None:
         self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
-        rows = _taken_apart(parent, rows_of, "batch_idx")
+        rows = _expanded(parent, rows_of, "batch_idx")
         tree = Apply(rows.tree, (Batch(self.batch_size, drop_remainder),))
         super().__init__(parent, dataclasses.replace(rows, tree=tree))
 
@@ -342,7 +342,7 @@ class FlatMapIterDataset(Named[Any]):
     """A stream that makes several elements of each element, by the transform's `flat_map`."""
 
     def __init__(self, parent: Any, transform: Any) -> None:
-        super().__init__(parent, _taken_apart(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer"))
+        super().__init__(parent, _expanded(parent, as_kind(FlatMap, transform).function, "next_index_in_buffer"))
 
 
 def _same(dataset: Any) -> Stream:

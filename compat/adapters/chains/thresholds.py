@@ -131,7 +131,7 @@ class _Counts:
     def __init__(self, name: str, options: DatasetOptions) -> None:
         self._name, self._options = name, options
         self._seen = self._left_out = 0
-        self._told = -SECONDS
+        self._last_warned = -SECONDS
 
     def add(self, passes: bool) -> None:
         """Count one element.
@@ -150,8 +150,11 @@ class _Counts:
         options = self._options
         if ratio >= (options.filter_raise_threshold_ratio or float("inf")):
             raise ValueError(self._text(ratio, "filter_raise_threshold_ratio"))
-        if ratio >= (options.filter_warn_threshold_ratio or float("inf")) and time.monotonic() >= self._told + SECONDS:
-            self._told = time.monotonic()
+        if (
+            ratio >= (options.filter_warn_threshold_ratio or float("inf"))
+            and time.monotonic() >= self._last_warned + SECONDS
+        ):
+            self._last_warned = time.monotonic()
             LOGGER.warning(self._text(ratio, "filter_warn_threshold_ratio"))
 
     def _text(self, ratio: float, option: str) -> str:

@@ -155,9 +155,9 @@ def _run_through(
     order, source, shard = as_vector_sampler(sampler), as_source(data_source), shard_options or NoSharding()
     length = len(order) // shard.shard_count  # of every shard, as in Grain
     stream = RecordStream(source, sampler, length, shard, operations, reading)
-    made_of = [fingerprint_of(source), order.fingerprint, *map(fingerprint, operations)]
+    parents = [fingerprint_of(source), order.fingerprint, *map(fingerprint, operations)]
     return {
-        "data_source": RunThroughSource(stream, parents=[digest(each, 12) for each in made_of]),
+        "data_source": RunThroughSource(stream, parents=[digest(each, 12) for each in parents]),
         "sampler": ChainOrder((), ENDLESS, ENDLESS, None),
         "shard_options": None,
     }

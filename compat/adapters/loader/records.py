@@ -69,9 +69,9 @@ class _Sampler(OurIndexSampler):
 
     def _check_part(self) -> None:
         if not self._grain_order().part()[1]:
-            warn(self._told_empty())
+            warn(self._empty_shard())
 
-    def _told_empty(self) -> str:
+    def _empty_shard(self) -> str:
         shard = self.shard_options
         return f"shard {shard.shard_index} of {shard.shard_count} has none of the {self.num_records} records."
 
@@ -81,7 +81,7 @@ class _Sampler(OurIndexSampler):
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         if not self._grain_order().part()[1]:
-            raise ZeroDivisionError(f"{self._told_empty()} Use fewer shards.")
+            raise ZeroDivisionError(f"{self._empty_shard()} Use fewer shards.")
         return super().record_keys(positions)
 
     def __getitem__(self, index: int) -> RecordMetadata:

@@ -200,14 +200,14 @@ class Bins:
         self._values = [self._empty(path, length, _at(like, path)) for path, length in zip(self._paths, lengths)]
         self._ids = [np.zeros((pack.num_packing_bins, length), np.int32) for length in lengths]
         self._positions = [np.zeros((pack.num_packing_bins, length), np.int32) for length in lengths]
-        self._alignments = [_told_of(pack.alignments, path) or 1 for path in self._paths]
+        self._alignments = [_option_at(pack.alignments, path) or 1 for path in self._paths]
         others = [name for name in pack.meta_features if name not in pack.length_struct]
         self._lists: dict[str, list[list[Any]]] = {name: [[] for _ in self._documents] for name in others}
 
     def _empty(self, path: Path, length: int, value: Any) -> NDArray[Any]:
         array = np.asarray(value)
         shape = (self._pack.num_packing_bins, length, *array.shape[1:])
-        return np.full(shape, _told_of(self._pack.paddings, path) or 0, dtype=array.dtype)
+        return np.full(shape, _option_at(self._pack.paddings, path) or 0, dtype=array.dtype)
 
     def add(self, element: Element) -> bool:
         """Put a document into a bin; return True if a bin had room for it.
@@ -296,7 +296,7 @@ def _at(tree: Any, path: Path) -> Any:
     return reduce(getitem, path, tree)
 
 
-def _told_of(struct: Mapping[str, Any], path: Path) -> Any:
+def _option_at(struct: Mapping[str, Any], path: Path) -> Any:
     """Return the option for a leaf, or None if the leaf's feature has no such option."""
     return _at(struct, path) if path[0] in struct else None
 

@@ -70,7 +70,7 @@ class ConcatThenSplitIterDataset(Packing):
     def __iter__(self) -> Any:
         parent = iter(self._parent)
         return Resumed(
-            partial(self._resumed, parent), partial(_state, parent.state_later(), self._told(None), 0), parent
+            partial(self._resumed, parent), partial(_state, parent.state_later(), self._saved_starts(None), 0), parent
         )
 
     def _resumed(self, parent: Any, state: dict[str, Any] | None) -> Iterator[tuple[Any, Later]]:
@@ -100,10 +100,10 @@ class ConcatThenSplitIterDataset(Packing):
                 if passed:
                     passed -= 1
                 else:
-                    yield row, partial(_state, before, self._told(starts), number)
+                    yield row, partial(_state, before, self._saved_starts(starts), number)
             ended |= not rows
 
-    def _told(self, starts: Mapping[str, int] | None) -> dict[str, int]:
+    def _saved_starts(self, starts: Mapping[str, int] | None) -> dict[str, int]:
         """Return for each feature the start of the unused rest of a document, or -1.
 
         All are -1 if there is no rest.
