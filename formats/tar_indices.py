@@ -38,7 +38,7 @@ class TarShard(NamedTuple):
     samples: int | None
 
 
-def told_members(file: OpenFile) -> list[Member] | None:
+def members_from_index(file: OpenFile) -> list[Member] | None:
     """Return the members of a tar file from an index beside it; None if there is no index, or it does not match the file."""
     for suffix, parsed in ((".idx", _of_dali), (".json", _of_json)):
         content = _content_of(file.path.removesuffix(".tar") + suffix, file.storage_options)

@@ -87,10 +87,10 @@ class MemorySource:
     def fingerprint(self) -> dict[str, Any]:
         """Number of records, and a digest of at most eight of them; for arrays, also of names, dtypes and shapes."""
         layout = ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in self._rows.leaves.items())
-        told = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
+        digests = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
         if self.columns is not None or isinstance(self._data, (list, tuple, range)):  # others may read at great cost
-            told["content"] = digest([record(self._rows.one(key)) for key in _spread(self._length)], 12)
-        return {"kind": "MemorySource", "records": self._length, **told}
+            digests["content"] = digest([record(self._rows.one(key)) for key in _spread(self._length)], 12)
+        return {"kind": "MemorySource", "records": self._length, **digests}
 
     @cached_property
     def lengths(self) -> Any:

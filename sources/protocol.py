@@ -277,8 +277,8 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
     if own is None:
         kind = type(source)
         content = getattr(source, "_fingerprint", None)
-        told = {"content": content[:32]} if isinstance(content, str) else {}
-        return {"kind": kind.__qualname__, "records": len(source), **told}
+        own_digest = {"content": content[:32]} if isinstance(content, str) else {}
+        return {"kind": kind.__qualname__, "records": len(source), **own_digest}
     value = own() if callable(own) else own
     if not isinstance(value, dict):
         raise TypeError(

@@ -62,7 +62,7 @@ class RunThroughSource:
             {"kind": kind, "parameters": own, "parents": self._parents}, {"kind": kind, "parameters": attributes}
         )
 
-    def fed_by(self, dataset: Any) -> RunThroughSource:
+    def with_workers(self, dataset: Any) -> RunThroughSource:
         """Return a source of the same elements from `dataset`, which has workers that make them."""
         return RunThroughSource(dataset, has_workers=True, parents=self._parents)
 

@@ -202,7 +202,7 @@ class Leaf:
 
     def told(self, key: int) -> str:
         """Return a record key as text for messages."""
-        return self.source.told(key) if self.has_parts or self.of_several else str(key)
+        return self.source.describe_key(key) if self.has_parts or self.of_several else str(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
         """Return the epoch of each part of a mix at a local position.

@@ -106,10 +106,10 @@ class GrowingFiles(Generic[FoundT]):
             return self._look_at_all(paths)
         known = self._known = {} if self._known is None else self._known
         missing = [path for path in dict.fromkeys(paths) if path not in known]
-        known.update(zip(missing, of_each(self._look_and_tell, missing)))
+        known.update(zip(missing, of_each(self._look_with_facts, missing)))
         return [known[path][0] for path in paths]
 
-    def _look_and_tell(self, path: str) -> tuple[FoundT, FileFacts]:
+    def _look_with_facts(self, path: str) -> tuple[FoundT, FileFacts]:
         found = self._look_at(path)
         return found, self._facts(found)
 
@@ -156,18 +156,18 @@ class GrowingFiles(Generic[FoundT]):
     def _first_look(self, growth: Growth) -> None:
         """Find the first files. Wait for files that were modified a moment ago, and for the first file of a conversion."""
         growth.refresh()
-        settled, told = time.monotonic() + 1.5 * SETTLED_SECONDS, False
+        settled, is_reported = time.monotonic() + 1.5 * SETTLED_SECONDS, False
         while (look := growth.look()).unsettled and time.monotonic() < settled:
             time.sleep(_PAUSE_SECONDS)
         while not self._look(growth, strict=True) and growth.newest < 0:
             if look.complete:
                 raise NoRecordsError(f"no records in {first_few(growth.selection.paths)}")
-            if not told:
+            if not is_reported:
                 _LOGGER.info(
                     "waiting for the first file of the conversion to %s; if none runs there, begin the same one again",
                     growth.selection.paths[0],
                 )
-            told = True
+            is_reported = True
             time.sleep(_PAUSE_SECONDS)
             look = growth.look()
 

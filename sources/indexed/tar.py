@@ -17,13 +17,13 @@ from ...files.paths import Paths, path_list, text_of
 from ...files.streams import stream_of
 from ...formats.index import Arrays, FoundRecords, Index, IndexKind, ascends, lie_in
 from ...formats.tar import read_members, read_samples
-from ...formats.tar_indices import shards_of, told_members
+from ...formats.tar_indices import members_from_index, shards_of
 from ...formats.tar_links import Member
 from .source import IndexedSource, Ranges
 
 
 def _find(file: OpenFile) -> FoundRecords:
-    members: Iterable[Member | None] | None = told_members(file)
+    members: Iterable[Member | None] | None = members_from_index(file)
     with stream_of(file) as stream:
         members = read_members(stream, file.path, contents=False) if members is None else members
         samples = list(read_samples(members, file.path))
@@ -118,7 +118,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
 
     index_kind: ClassVar[IndexKind] = IndexKind("tar of members and links", _find, _LAYOUT, _fits)
     patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
-    _told: Mapping[str, int | None] = MappingProxyType({})
+    _stated_counts: Mapping[str, int | None] = MappingProxyType({})
     """Number of samples of each file that a list of files states, by path; None where it states none."""
 
     def _named(self, paths: Paths) -> Paths:
@@ -127,7 +127,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         if not lists:
             return paths
         shards = {path: shards_of(path, self._storage) for path in lists}
-        self._told = {shard.path: shard.samples for some in shards.values() for shard in some}
+        self._stated_counts = {shard.path: shard.samples for some in shards.values() for shard in some}
         return [
             file
             for path in named
@@ -135,10 +135,10 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         ]
 
     def _check_count(self, path: str, count: int) -> None:
-        told = self._told.get(path)
-        if told is not None and told != count:
+        stated = self._stated_counts.get(path)
+        if stated is not None and stated != count:
             raise SourceError(
-                f"{shorten(path)} has {count} samples, and the list of files says {told}. Write the list anew, or pass "
+                f"{shorten(path)} has {count} samples, and the list of files says {stated}. Write the list anew, or pass "
                 "the files without it."
             )
 

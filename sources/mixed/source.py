@@ -173,7 +173,7 @@ class MixedSource:
         index, part = divmod(key, len(self._sources))
         return [used.named(self._names[part]) for used in used_records(self._sources[part], index)]
 
-    def told(self, key: int) -> str:
+    def describe_key(self, key: int) -> str:
         index, part = divmod(key, len(self._sources))
         return f"{index} of part {short_repr(self._names[part])}"
 

@@ -75,11 +75,11 @@ def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.ND
     rows = np.arange(first, first + count, dtype=np.int64)
     if count > 1:
         try:
-            told = np.asarray(predicate(file, rows.view(RowNumbers)))
+            chosen = np.asarray(predicate(file, rows.view(RowNumbers)))
         except Exception:  # it takes single rows alone; whatever else is wrong is told of the first row
-            told = np.empty(0)
-        if told.dtype == np.bool_ and told.shape in ((), (count,)):
-            return np.broadcast_to(told.view(np.ndarray), (count,))
+            chosen = np.empty(0)
+        if chosen.dtype == np.bool_ and chosen.shape in ((), (count,)):
+            return np.broadcast_to(chosen.view(np.ndarray), (count,))
     return np.array([_is_true(predicate, file, row) for row in rows.tolist()], dtype=bool)
 
 
@@ -101,8 +101,8 @@ def _places(source: Any, key: int) -> list[FilePlace]:
     """
     places = []
     for used in used_records(source, key):
-        tell = getattr(used.source, "file_place", None)
-        place = None if tell is None else tell(used.key)
+        find_place = getattr(used.source, "file_place", None)
+        place = None if find_place is None else find_place(used.key)
         if place is None:
             raise SourceError(
                 f"omit= is a function of file and row, and {type(used.source).__name__} does not tell in which files its "

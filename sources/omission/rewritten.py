@@ -226,8 +226,8 @@ class FormerKeys(ByOtherKeys):
 
     def file_place(self, key: int) -> FilePlace | None:
         """Return the place of a record in the present files; None if the source does not know it."""
-        tell = getattr(self.source, "file_place", None)
-        return None if tell is None else tell(int(self._below([key])[0]))
+        find_place = getattr(self.source, "file_place", None)
+        return None if find_place is None else find_place(int(self._below([key])[0]))
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -221,8 +221,8 @@ class DocumentSource(FileSource[Any]):
             done, digest = 0, hashlib.sha256(f"{self._dtype.str} {self._name!r}".encode())
         numbers = range(done, count) if count <= _ALL_LOOKED_INTO else spread(count, _MANY_LOOKED_INTO).tolist()
         digest = digest.copy()
-        for told in self._of_files(lambda file: file.looked_at(pieces), numbers):
-            digest.update(told)
+        for sample in self._of_files(lambda file: file.looked_at(pieces), numbers):
+            digest.update(sample)
         if count <= _ALL_LOOKED_INTO:
             self._digested[pieces] = count, digest
         sums = {"records": len(self), "tokens": int(self._token_counts.sum())}

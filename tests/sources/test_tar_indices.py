@@ -12,7 +12,7 @@ from headrace import TarDataSource
 from headrace.errors import SourceError
 from headrace.files.opened import open_file
 from headrace.formats import tar_indices
-from headrace.formats.tar_indices import told_members
+from headrace.formats.tar_indices import members_from_index
 from headrace.sources.indexed import tar as tar_source
 
 NAMES = ["a/1.jpg", "a/1.cls", "README", "a/2.jpg", "a/2.cls", "b/3.seg.png"]
@@ -148,7 +148,7 @@ def test_headers_of_members_are_looked_at(tmp_path, monkeypatch):
             offset, size = places[name]
             write_idx(tmp_path / "x.idx", {**places, name: (offset, size - 1)})
             file = open_file(str(path))
-            assert told_members(file) is None, name
+            assert members_from_index(file) is None, name
             file.close()
 
 

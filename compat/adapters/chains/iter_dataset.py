@@ -179,7 +179,7 @@ class IterDataset(_Base[T]):
         fed = leaf.source.dataset.fed_by(options, worker_init_fn)
         if fed is None:
             return None
-        source = leaf.source.fed_by(fed)
+        source = leaf.source.with_workers(fed)
         tree = over_leaves(stream.tree, lambda leaf: dataclasses.replace(leaf, source=source))
         ahead = max(options.per_worker_buffer_size, 1)
         return dataclasses.replace(stream, tree=tree).with_options(

@@ -91,7 +91,7 @@ class BudgetSource:
         """Return the place of a record in an epoch; None if the record is in no epoch."""
         return self._input.place_of(record_key, len(self._lengths))
 
-    def told(self, key: int) -> str:
+    def describe_key(self, key: int) -> str:
         """Describe the records of a batch for messages."""
         return first_few(self.records_of(np.array([key], dtype=np.int64)).tolist()) or "none"
 

@@ -86,10 +86,10 @@ class PackedSource:
         source = self.records.source
         return source.by_part(together) if isinstance(source, MixedSource) else together
 
-    def told(self, key: int) -> str:
+    def describe_key(self, key: int) -> str:
         """Describe the records in a row for messages."""
         source, keys = self.records.source, self.records.keys(self.positions_in(key)).tolist()
-        return first_few([source.told(one) if isinstance(source, MixedSource) else one for one in keys])
+        return first_few([source.describe_key(one) if isinstance(source, MixedSource) else one for one in keys])
 
     def made_of(self, key: int) -> list[UsedRecord]:
         """Return the records in a row, each with its segment and range of tokens."""
