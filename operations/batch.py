@@ -18,7 +18,7 @@ from ..common.validation import true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
 from .chain import ChainMethods, ChainT
 from .padding import batch_and_pad, pad_batch
-from .protocol import Context, Element, Operation, Step, Tell, telling
+from .protocol import Context, Element, Notify, Operation, Step, notifying
 from .stacking import Stack
 
 BatchFunction = Callable[[Sequence[Element]], Element]
@@ -131,8 +131,8 @@ class BatchStep:
         size, batch_fn = batch.batch_size, batch.batch_fn
         self._size, self._drops = size, batch.drop_remainder
         self._then, self._context, self._number = then, context, number
-        plain = Stack(size, context.allocate, context.tell, batch.lists_are_trees)
-        self._rows = plain if batch_fn is None else Gather(size, batch_fn, context.tell)
+        plain = Stack(size, context.allocate, context.notify, batch.lists_are_trees)
+        self._rows = plain if batch_fn is None else Gather(size, batch_fn, context.notify)
         # Collecting all elements and stacking them at the end would touch twice the memory, outside the caches.
         self._waiting: list[Element] = []
         self._first = (0, 0, 0)
@@ -233,9 +233,9 @@ class Gather:
         """Set the number of rows of the following batches."""
         self.size = size
 
-    def __init__(self, size: int, batch_fn: BatchFunction, tell: Tell) -> None:
+    def __init__(self, size: int, batch_fn: BatchFunction, notify: Notify) -> None:
         self.chunk = self.size = size
-        self._batch_fn, self._tell = batch_fn, tell
+        self._batch_fn, self._notify = batch_fn, notify
         self._elements: list[Element] = []
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
@@ -247,7 +247,7 @@ class Gather:
     def finish(self, rows: int) -> Element:
         """Return the result of `batch_fn` for the collected elements."""
         elements, self._elements = self._elements, []
-        with telling(self._tell):
+        with notifying(self._notify):
             return self._batch_fn(elements)
 
 

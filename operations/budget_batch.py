@@ -260,7 +260,7 @@ class BudgetStep:
 
     def _made(self, records: Sequence[Element], shape: int) -> Element:
         rows, length = self._shapes.rows[shape], self._shapes.lengths[shape]
-        return self._operation.padding.batch(records, len(records), rows, length, self._context.tell)
+        return self._operation.padding.batch(records, len(records), rows, length, self._context.notify)
 
 
 class BudgetBatchMethods(ChainMethods[ChainT]):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..common.messages import a_kind_of, shorten
 from ..errors import BatchError, StructureError
-from .protocol import ArraySpec, Tell
+from .protocol import ArraySpec, Notify
 
 PYTHON_NUMBERS = (bool, int, float, complex)
 TEXTS = (str, bytes)
@@ -37,7 +37,7 @@ class Column:
         name: name of the leaf.
         size: number of rows.
         example: the leaf in the first element.
-        tell: function that reports a message about the leaf to the user.
+        notify: function that reports a message about the leaf to the user.
 
     Raises:
         BatchError: the example cannot be stacked.
@@ -46,10 +46,10 @@ class Column:
     array: NDArray[Any]
     _joined: NDArray[Any]  # the same memory, for np.concatenate: [rows * first axis of a row, …]
 
-    def __init__(self, name: str, size: int, example: Any, tell: Tell) -> None:
+    def __init__(self, name: str, size: int, example: Any, notify: Notify) -> None:
         self.name = shorten(name or "of the element", 100)
         leaf = as_array(example, self.name)
-        self._tell = tell
+        self._notify = notify
         self.spec = ArraySpec((size, *leaf.shape), np.result_type(leaf.dtype))
         self.row_bytes = leaf.nbytes
         self.is_plain = not self.spec.dtype.hasobject and self.spec.dtype.itemsize > 0
@@ -164,7 +164,7 @@ class Column:
                 "holds both as they are. Map them to one before Batch."
             )
         if _are_numbers(former.dtype, dtype):
-            self._tell(self.name, _promotion(self.name, former.dtype, dtype, common))
+            self._notify(self.name, _promotion(self.name, former.dtype, dtype, common))
         if common != former.dtype:
             self.array = np.empty(self.spec.shape, common)
             self.array[:rows] = former[:rows]
@@ -243,13 +243,13 @@ def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.d
     )
 
 
-def common_dtype(name: str, arrays: Sequence[NDArray[Any]], tell: Tell) -> np.dtype[Any]:
+def common_dtype(name: str, arrays: Sequence[NDArray[Any]], notify: Notify) -> np.dtype[Any]:
     """Return the dtype of a batch of arrays of unequal length. Empty arrays count only if all are empty.
 
     Args:
         name: name of the leaf, for messages.
         arrays: at least one array.
-        tell: function that reports a message to the user. Called if numbers have several dtypes.
+        notify: function that reports a message to the user. Called if numbers have several dtypes.
 
     Raises:
         BatchError: no dtype holds the values of all arrays.
@@ -268,7 +268,7 @@ def common_dtype(name: str, arrays: Sequence[NDArray[Any]], tell: Tell) -> np.dt
             )
         common = wider
     if odd := next((other for other in others if _are_numbers(first, other)), None):
-        tell(name, _promotion(name, first, odd, common))
+        notify(name, _promotion(name, first, odd, common))
     return common
 
 

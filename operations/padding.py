@@ -13,7 +13,7 @@ from ..common.messages import VALUE, first_few, short_repr, shorten
 from ..common.validation import whole_number
 from ..errors import BatchError
 from .column import as_array
-from .protocol import Element, allocate_plainly, current_tell
+from .protocol import Element, allocate_plainly, current_notify
 from .stacking import Stack
 from .trees import flatten, leaf_names
 
@@ -36,7 +36,7 @@ def stack(elements: Sequence[Element]) -> Element:
     {'x': array([1, 2])}
     """
     _check_not_empty("stack", elements)
-    rows = Stack(len(elements), allocate_plainly, current_tell())
+    rows = Stack(len(elements), allocate_plainly, current_notify())
     rows.add(0, elements[:1])
     rows.add(1, elements[1:])
     return rows.finish(len(elements))

@@ -54,44 +54,44 @@ Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
 """Type of a function that returns the arrays of one batch, uninitialised. They lie in one piece of memory."""
 
 
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 """Type of a function that reports a message to the user. It takes the name of a leaf, and the message."""
 
 
-def tell_nobody(leaf: str, text: str) -> None:
+def notify_nobody(leaf: str, text: str) -> None:
     """Ignore the message."""
 
 
-_current: ContextVar[Tell] = ContextVar("headrace_tell", default=tell_nobody)
+_current: ContextVar[Notify] = ContextVar("headrace_notify", default=notify_nobody)
 
 
-def current_tell() -> Tell:
+def current_notify() -> Notify:
     """Return the function by which the running operation reports messages, or one that ignores them."""
     return _current.get()
 
 
 @contextmanager
-def telling(tell: Tell) -> Iterator[None]:
-    """Make `current_tell()` return `tell` within the block."""
-    token = _current.set(tell)
+def notifying(notify: Notify) -> Iterator[None]:
+    """Make `current_notify()` return `notify` within the block."""
+    token = _current.set(notify)
     try:
         yield
     finally:
         _current.reset(token)
 
 
-class KeptTexts:
+class KeptNotices:
     """Messages of threads that read ahead, at most one for each leaf. A worker of this process takes them later.
 
-    >>> kept = KeptTexts()
-    >>> kept.tell("x", "text"), kept.take(), kept.take()
+    >>> kept = KeptNotices()
+    >>> kept.notify("x", "text"), kept.take(), kept.take()
     (None, [('x', 'text')], [])
     """
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
-    def tell(self, leaf: str, text: str) -> None:
+    def notify(self, leaf: str, text: str) -> None:
         self.texts.setdefault(leaf, text)
 
     def take(self) -> list[tuple[str, str]]:
@@ -99,7 +99,7 @@ class KeptTexts:
         return [self.texts.popitem() for _ in range(len(self.texts))]
 
 
-FROM_READERS = KeptTexts()
+FROM_READERS = KeptNotices()
 """Messages of sources that make batches while they are read."""
 
 
@@ -124,7 +124,7 @@ class Context:
             budget, the numbers of the batch's records in the window, and None; otherwise None.
         only: index in a window of the only element to push; None: push all.
         allocate: function that allocates batches.
-        tell: function that reports messages about leaves to the user.
+        notify: function that reports messages about leaves to the user.
         most: maximum number of rows of a batch, because the stage has at most so many inputs at present.
         take_all: for each batch operation, by its number: function that adds all elements of an iterator.
         at_end: functions that are called, in order, at the end of a span (consecutive batches handed to one worker), to
@@ -141,7 +141,7 @@ class Context:
     packed: tuple[Sequence[Any], int | None] | None = None
     only: int | None = None
     allocate: Allocate = allocate_plainly
-    tell: Tell = tell_nobody
+    notify: Notify = notify_nobody
     most: int = sys.maxsize
     take_all: dict[int, Callable[[Iterator[Element]], None]] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)

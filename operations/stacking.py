@@ -19,7 +19,7 @@ from ..common.messages import shorten
 from ..errors import BatchError, NoElementError, StructureError
 from .column import Column
 from .memory import allocated
-from .protocol import Allocate, Element, Tell, allocate_plainly, tell_nobody
+from .protocol import Allocate, Element, Notify, allocate_plainly, notify_nobody
 from .trees import Structure, bare_lists, flatten, is_leaf, leaf_names
 
 # `mnist` takes 1.5 times as long with 1, 1.17 with 8, 1.06 with 128.
@@ -37,7 +37,7 @@ class Stack:
     Args:
         size: number of rows.
         allocate: function that allocates the arrays of a batch.
-        tell: function that reports a message about a leaf to the user.
+        notify: function that reports a message about a leaf to the user.
         lists_are_trees: True: lists of numbers are stacked item by item. False: they are an error.
 
     Attributes:
@@ -46,11 +46,13 @@ class Stack:
         row: row that is being copied; after a failure, the row with the failure.
     """
 
-    def __init__(self, size: int, allocate: Allocate, tell: Tell = tell_nobody, lists_are_trees: bool = False) -> None:
+    def __init__(
+        self, size: int, allocate: Allocate, notify: Notify = notify_nobody, lists_are_trees: bool = False
+    ) -> None:
         self.size = size
         self._lists_are_trees = lists_are_trees
         self._allocate = allocate
-        self._tell = tell
+        self._notify = notify
         self._layout: Layout | None = None
         self.chunk = 1
         self.row = 0
@@ -81,7 +83,7 @@ class Stack:
         leaves, structure = flatten(first)
         if self._layout is None or not self._layout.fits(leaves, structure):
             _check(first, self._lists_are_trees)
-            self._layout = Layout(self.size, leaves, structure, tell=self._tell)
+            self._layout = Layout(self.size, leaves, structure, notify=self._notify)
         layout = self._layout
         layout.begin(structure, self._allocate)
         layout.write(0, first)
@@ -126,15 +128,20 @@ class Layout:
         leaves: leaves of the first element.
         structure: structure of the first element.
         exact: True: `put` also rejects elements whose keys have another order, though the batch would be the same.
-        tell: function that reports a message about a leaf to the user.
+        notify: function that reports a message about a leaf to the user.
     """
 
     def __init__(
-        self, size: int, leaves: Sequence[Any], structure: Structure, exact: bool = False, tell: Tell = tell_nobody
+        self,
+        size: int,
+        leaves: Sequence[Any],
+        structure: Structure,
+        exact: bool = False,
+        notify: Notify = notify_nobody,
     ) -> None:
         self._structure = structure
         self._exact = exact
-        self._columns = [Column(name, size, leaf, tell) for name, leaf in zip(leaf_names(self._structure), leaves)]
+        self._columns = [Column(name, size, leaf, notify) for name, leaf in zip(leaf_names(self._structure), leaves)]
         self._plain = [column for column in self._columns if column.is_plain]
         self._specs = tuple(column.spec for column in self._plain)
         self._names_of_plain = [column.name for column in self._plain]

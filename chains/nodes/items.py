@@ -31,7 +31,7 @@ from ..arguments import finite
 from .budgeted import BudgetBatched
 from .element_lengths import lengths_of_elements
 from .line import Line
-from .node import Get, Node, OfSeveral, OnOne, telling_datasets
+from .node import Get, Node, OfSeveral, OnOne, naming_datasets
 
 
 def applied(node: Node, operation: Operation) -> Node:
@@ -297,7 +297,7 @@ class Batched(Regrouped):
         parts = [self._below(index) for index in indices.tolist()]
         wanted = np.concatenate([np.arange(*part, dtype=np.int64) for part in parts] or [indices])
         elements = iter(self.input.records(wanted))
-        with telling_datasets(self.input, wanted):
+        with naming_datasets(self.input, wanted):
             return [self._batch([next(elements) for _ in range(*part)], part[0]) for part in parts]
 
     def _batch(self, elements: list[Any], start: int) -> Any:
@@ -386,7 +386,7 @@ class Packed(OfSeveral):
             return []
         pieces = end_to_end([self.plan.row(index) for index in (indices % self.length).tolist()])
         documents = self.input.records(pieces.documents)
-        with telling_datasets(self.input, pieces.documents):
+        with naming_datasets(self.input, pieces.documents):
             return self.operation.planned(documents, pieces)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:

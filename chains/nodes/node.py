@@ -276,7 +276,7 @@ class OfSeveral(OnOne):
 
 
 @contextmanager
-def telling_datasets(node: Node, indices: Indices) -> Iterator[None]:
+def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
     """Context manager that adds the names of the datasets to errors of a batch or a pack."""
     try:
         yield

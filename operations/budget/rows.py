@@ -14,7 +14,7 @@ from ...common.messages import a_kind_of, short_repr, shorten
 from ...errors import BatchError, LengthsError
 from ..column import as_array, common_dtype
 from ..packing.settings import value_at
-from ..protocol import Element, Tell
+from ..protocol import Element, Notify
 from ..trees import bare_lists, flatten
 from .shapes import Ints
 
@@ -50,7 +50,7 @@ class RowPadding:
         count: int,
         rows: int,
         length: int,
-        tell: Tell,
+        notify: Notify,
         check: Callable[[Ints], None] | None = None,
     ) -> dict[str, Any]:
         """Return the batch of the first `count` records.
@@ -60,7 +60,7 @@ class RowPadding:
             count: number of records in the batch. All other rows are padding.
             rows: number of rows.
             length: length of the rows. Longer arrays are cut.
-            tell: function that reports a message to the user. Called if numbers have several dtypes.
+            notify: function that reports a message to the user. Called if numbers have several dtypes.
             check: function that is called with the lengths of the records before they are cut. None: no check.
 
         Raises:
@@ -84,9 +84,9 @@ class RowPadding:
             arrays = [as_array(leaf) for leaf in leaves]
             if arrays[0].ndim and path[0] not in self.meta_features:
                 real[:count] = np.maximum(real[:count], [len(each) for each in arrays[:count]])
-                columns.append(self._padded(path, arrays, count, (rows, length), tell))
+                columns.append(self._padded(path, arrays, count, (rows, length), notify))
             else:
-                columns.append(_stacked(path, arrays, count, rows, tell))
+                columns.append(_stacked(path, arrays, count, rows, notify))
         if not any(as_array(leaf).ndim and path[0] not in self.meta_features for path, leaf in zip(paths, flat[0][0])):
             raise BatchError(
                 f"record {short_repr(records[0])} has no array of tokens, so that each would be 0 long; map it to one before "
@@ -104,10 +104,10 @@ class RowPadding:
         return {**batch, LENGTHS: lengths, MASK: np.arange(length) < lengths[:, None]}
 
     def _padded(
-        self, path: Any, arrays: Sequence[NDArray[Any]], count: int, shape: tuple[int, int], tell: Tell
+        self, path: Any, arrays: Sequence[NDArray[Any]], count: int, shape: tuple[int, int], notify: Notify
     ) -> NDArray[Any]:
         tail = _same_shape(path, [array.shape[1:] for array in arrays])
-        dtype = common_dtype(_name(path), arrays, tell)
+        dtype = common_dtype(_name(path), arrays, notify)
         pad = value_at(self.pad_value, path, 0)
         out = np.full((*shape, *tail), 0 if pad is None else pad, dtype)
         for row, array in zip(out, arrays[:count]):
@@ -129,10 +129,10 @@ def _arrays(record: Element) -> list[NDArray[Any]]:
     return [leaf for leaf in flatten(record)[0] if getattr(leaf, "ndim", 0)]
 
 
-def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, tell: Tell) -> NDArray[Any]:
+def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, notify: Notify) -> NDArray[Any]:
     """Stack leaves that are not padded. Rows without a record have 0, or None for objects."""
     shape = _same_shape(path, [array.shape for array in arrays])
-    dtype = common_dtype(_name(path), arrays, tell)
+    dtype = common_dtype(_name(path), arrays, notify)
     plain = dtype.kind in "biufc"
     out = np.zeros((rows, *shape), dtype) if plain else np.full((rows, *shape), None, object)
     for row, array in enumerate(arrays[:count]):

@@ -117,7 +117,7 @@ class DecodeImage(OnImages, MapTransform):
 
     def _decoded(self, data: Any) -> Image:
         data = _content_of(data)
-        height, width = _told_size(data)
+        height, width = _header_size(data)
         if height * width > self._max_pixels:
             raise ImageError(
                 f"an image of {len(data)} bytes says that it has {height} × {width} pixels, more than "
@@ -168,7 +168,7 @@ def _content_of(image: Any) -> bytes:
     )
 
 
-def _told_size(data: bytes) -> tuple[int, int]:
+def _header_size(data: bytes) -> tuple[int, int]:
     """Return height and width from the header of a JPEG or PNG; (0, 0) for other or damaged files."""
     if data.startswith(_PNG):
         return int.from_bytes(data[20:24]), int.from_bytes(data[16:20])

@@ -80,7 +80,7 @@ class BudgetSource:
             check_lengths(real, self._lengths[places[:count]], lambda row: self._input.name_of(int(places[row])))
 
         rows, length = shapes.rows[shape], shapes.lengths[shape]
-        return padding.batch(records, count, rows, length, FROM_READERS.tell, check)
+        return padding.batch(records, count, rows, length, FROM_READERS.notify, check)
 
     def records_of(self, keys: Ints) -> Ints:
         """Return the keys of the records in batches."""

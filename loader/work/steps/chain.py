@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ....common.messages import first_few
 from ....errors import BatchError, BatchMemoryError, NoElementError, PackError
-from ....operations.protocol import Allocate, Context, Element, Step, Tell
+from ....operations.protocol import Allocate, Context, Element, Notify, Step
 from ...failures import ends_stream
 from ...plan.pipeline import Pipeline
 from ...plan.stages import Stage
@@ -48,7 +48,7 @@ class StepChain:
         pipeline: Pipeline,
         stage: Stage,
         allocate: Allocate,
-        tell: Tell,
+        tell: Notify,
         clock: OperationClock | DrawWatch | None = None,
         seeds_globals: bool = False,
         held: Mapping[int, Sequence[Any]] = MappingProxyType({}),
@@ -57,7 +57,7 @@ class StepChain:
         self._stage = stage
         self._leaf = leaf = pipeline.leaf_of(stage)
         self._read = pipeline.leaf_number(stage)  # number, among every leaf, of that which is being read
-        self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, tell=tell)
+        self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, notify=tell)
         self._clock = clock
         self._steps: list[Step] = [self._keep if clock is None else clock.around(self._keep, len(stage.operations))]
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
