@@ -29,12 +29,19 @@ def check_names(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class InputPart:
-    """Records `[start, stop)` of one input file or of a source. If `stop` is None, the part ends with the file."""
+    """Records `[start, stop)` of one input file or of a source. If `stop` is None, the part ends with the file.
+
+    Attributes:
+        name: name of the file or source.
+        start: first record.
+        stop: record after the last one, or None.
+        share: size of the part as a share of the whole, 0 to 1.
+    """
 
     name: str
     start: int = 0
     stop: int | None = None
-    share: float = 1.0  # how much of the whole that is
+    share: float = 1.0
 
     @property
     def is_whole(self) -> bool:
@@ -44,9 +51,14 @@ class InputPart:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of the target, and the parts of the input that it contains."""
+    """One file of the target, and the parts of the input that it contains.
 
-    name: str  # its path in the target, with `/` between the folders
+    Attributes:
+        name: path of the file in the target, with `/` between folders.
+        parts: parts of the input, in order.
+    """
+
+    name: str
     parts: tuple[InputPart, ...]
 
 
@@ -89,18 +101,29 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive records of a part."""
+    """Consecutive records of a part.
 
-    records: list[tuple[int, Any]]  # each with its place: its offset in the file, or its number
-    done: float  # how much of the part's weight has been read by now
+    Attributes:
+        records: `(place, record)` for each. The place is the offset in the file, or the number of the record.
+        done: size of what has been read of the part so far, in units of progress.
+    """
+
+    records: list[tuple[int, Any]]
+    done: float
 
 
 class RecordInput(Protocol):
-    """Protocol of the input of a conversion. Picklable, because each worker reads other parts."""
+    """Protocol of the input of a conversion. Picklable, because each worker reads other parts.
 
-    unit: str  # of the weights: "B" or "records"
-    format: str  # of files; "" for a source
-    encode: str  # how records that are no bytes become bytes: "example" or "json"
+    Attributes:
+        unit: unit of progress: "B" (bytes) or "records".
+        format: format of the files; "" for a source.
+        encode: how records that are not bytes are encoded: "example" or "json".
+    """
+
+    unit: str
+    format: str
+    encode: str
 
     def names(self) -> Sequence[str]:
         """Return the names of all files in order; for a source, one name."""
@@ -144,9 +167,13 @@ class ShardWriter(Protocol):
 
 
 class Output(Protocol):
-    """Protocol of an output format. Picklable."""
+    """Protocol of an output format. Picklable.
 
-    suffix: str  # what the names of shards end in
+    Attributes:
+        suffix: suffix of the shards' names.
+    """
+
+    suffix: str
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values for everything, besides the records, that the bytes of the files depend on."""
@@ -168,12 +195,21 @@ class Output(Protocol):
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """Settings that all shards of a conversion share. Picklable."""
+    """Settings that all shards of a conversion share. Picklable.
+
+    Attributes:
+        input: the records to convert.
+        output: format of the shards.
+        steps: functions that are applied to each record, in order, before it is encoded.
+        skips: True if damaged records are skipped. False: they are an error.
+        target: path or URL of the target folder.
+        storage: how files in a store are reached.
+    """
 
     input: RecordInput
     output: Output
-    steps: tuple[Callable[[Any], Any], ...]  # what happens to each record before it is encoded
-    skips: bool  # whether damaged records are left out
+    steps: tuple[Callable[[Any], Any], ...]
+    skips: bool
     target: str
     storage: StorageOptions
 

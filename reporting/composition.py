@@ -20,21 +20,35 @@ LOOKED_UP = 1000
 
 
 class BatchLeaf(NamedTuple):
-    """Leaf of a batch: an array or another value."""
+    """Leaf of a batch: an array or another value.
+
+    Attributes:
+        name: readable name, such as "image.pixels".
+        kind: dtype of an array; for another value, the name of its type.
+        shape: shape of an array; () for another value.
+        nbytes: size of an array in bytes; 0 for another value.
+        filled: for segment ids, the share of tokens that belong to a segment; None for other leaves.
+    """
 
     name: str
-    kind: str  # the dtype, or the type of what is no array
+    kind: str
     shape: tuple[int, ...]
     nbytes: int
-    filled: float | None  # of segment ids: the share that belongs to a segment
+    filled: float | None
 
 
 class MixPart(NamedTuple):
-    """Part of a mix, with the number of its records that were delivered."""
+    """Part of a mix.
+
+    Attributes:
+        name: name of the part.
+        records: number of its records that were delivered.
+        epoch: epoch of the part, from 0; None if unknown.
+    """
 
     name: str
-    records: int  # that were delivered
-    epoch: int | None  # None: not known
+    records: int
+    epoch: int | None
 
 
 class Composition(NamedTuple):

@@ -19,11 +19,17 @@ _AT_WORK = (0, 1, 2, 5, 6, 7)
 
 
 class Processors(NamedTuple):
-    """Processor seconds that were used until some time, on the processors that this process may use."""
+    """Processor seconds that were used until some time, on the processors that this process may use.
+
+    Attributes:
+        at: the time, in seconds of `time.perf_counter`.
+        busy: seconds of all programs together, on these processors.
+        own: seconds of this process and the processes that it started, on all processors.
+    """
 
     at: float
-    busy: float  # all of them together, for any program
-    own: float  # all processors, for this process and those that it started
+    busy: float
+    own: float
 
 
 def processors() -> Processors | None:

@@ -108,12 +108,19 @@ def _prometheus() -> Any:
 
 
 class _Seen(NamedTuple):
-    """Values of a loop at the moment when the page is requested."""
+    """Values of a loop at the moment when the page is requested.
+
+    Attributes:
+        loop: the loop.
+        counted: its counts and times; None if it has none.
+        stats: statistics of its iterator; None if it has none.
+        lengths: mean length of the records of each part of a mix, by part and leaf.
+    """
 
     loop: Any
     counted: Snapshot | None
     stats: IteratorStats | None
-    lengths: dict[tuple[str, str], float]  # of the records of a part of a mix, on average, by part and leaf
+    lengths: dict[tuple[str, str], float]
 
 
 class _Loops:

@@ -18,28 +18,43 @@ from .composition import Composition, composition
 from .loops import both_stats, host_iterator, snapshot
 from .machine import memory
 
-SECONDS = 0.1  # Between two looks, at first: a look takes about a millisecond
+SECONDS = 0.1  # seconds between two samples, at first; a sample takes about a millisecond
 
 MEMORY_SHARE = 0.01
 """Maximum share of time for measuring memory. The more memory is in use, the longer a measurement takes."""
 
-MOST = 600  # Looks that are kept. When there are more, every other one is dropped, and they come half as often
+MOST = 600  # maximum number of samples; above it, every other one is dropped, and sampling is half as frequent
 
 
 class Sample(NamedTuple):
-    """State of a loop at one time."""
+    """State of a loop at one time.
 
-    at: float  # seconds of `time.perf_counter`
+    Attributes:
+        at: the time, in seconds of `time.perf_counter`.
+        loop: counts and times of the loop.
+        own_bytes: memory of this process; 0 if unknown.
+        workers_bytes: memory of the processes that it started; 0 if unknown.
+    """
+
+    at: float
     loop: Snapshot
-    own_bytes: int  # of memory; 0 where the system does not tell
+    own_bytes: int
     workers_bytes: int
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Everything that a report shows of a loop."""
+    """Everything that a report shows of a loop.
 
-    told: str  # the loop, in words
+    Attributes:
+        told: a sentence that describes the loop.
+        stats: statistics of its iterator; None if it has none.
+        fed: statistics of its device feeder; None without one.
+        composition: leaves of its batches, and parts of its mix.
+        samples: states of the loop, in the order of time.
+    """
+
+    told: str
     stats: IteratorStats | None
     fed: FeederStats | None
     composition: Composition

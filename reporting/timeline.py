@@ -24,13 +24,22 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Interval:
-    """Interval of time on a thread. Times are in seconds of `time.perf_counter`."""
+    """Interval of time on a thread.
+
+    Attributes:
+        kind: what the thread did.
+        name: text for the interval.
+        began: beginning, in seconds of `time.perf_counter`.
+        ended: end, in the same seconds.
+        flows: numbers of the blocks of rows, or of the device feeder's batches, that pass through it.
+        details: `(name, value)` of further facts.
+    """
 
     kind: Kind
     name: str
     began: float
     ended: float
-    flows: tuple[int, ...] = ()  # numbers of what goes through here: of a block of rows, or of a batch of a feeder
+    flows: tuple[int, ...] = ()
     details: tuple[tuple[str, int | float | str], ...] = ()
 
 
@@ -44,10 +53,15 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Tracks of a loop, its device feeder and its workers; and the number of finished blocks of rows that waited, over time."""
+    """Timeline of a loop, its device feeder and its workers.
 
-    tracks: tuple[Track, ...]  # that of the user's loop, those of a feeder, those of the workers
-    ready: tuple[tuple[float, int], ...]  # blocks that were finished and not yet taken: from each time on, how many
+    Attributes:
+        tracks: intervals of each thread: the user's loop first, then a feeder's threads, then the workers.
+        ready: `(time, number)`: from each time on, the number of blocks of rows that were finished and not yet used.
+    """
+
+    tracks: tuple[Track, ...]
+    ready: tuple[tuple[float, int], ...]
 
     @property
     def loop(self) -> Track:

@@ -18,7 +18,7 @@ ENDLESS = (1 << 63) - 1
 
 
 class RunThroughSource:
-    """Source whose elements one worker reads in order. The state of an iterator may be any JSON value with bytes.
+    """Source whose elements one worker reads in order. The state of an iterator is a JSON value, in which strings may be bytes.
 
     Args:
         dataset: the dataset to iterate.

@@ -34,28 +34,45 @@ Records = Iterator[tuple[int, Any]]
 
 @dataclass(frozen=True)
 class Opening:
-    """Arguments for opening files, besides their paths."""
+    """Arguments for opening files, besides their paths.
 
-    types: Mapping[str, str]  # of the columns of CSV files
-    index_dir: str  # where indices are kept, of files that are read at random
+    Attributes:
+        types: type of each column of CSV files.
+        index_dir: folder for indices of files that are read with random access.
+        storage: how files in a store are reached.
+        max_expansion: maximum ratio of unpacked to compressed size of a file.
+        document_length: length of the documents into which `.npy` files with one axis are divided; None: not divided.
+    """
+
+    types: Mapping[str, str]
+    index_dir: str
     storage: StorageOptions
-    max_expansion: int  # how many times its size a compressed file may unpack to
-    document_length: int | None = None  # into pieces of which length `.npy` files with one axis are divided
+    max_expansion: int
+    document_length: int | None = None
 
 
 @dataclass(frozen=True)
 class Format:
-    """File format. It is read as a stream, by a source with random access, or in both ways."""
+    """File format. It is read as a stream, by a source with random access, or in both ways.
+
+    Attributes:
+        name: name of the format.
+        suffixes: suffixes of file names. A compression suffix, or a number as in `.tfrecord-00000-of-00010`, may follow.
+        place: unit of a record's place in a stream: "byte", "line" or "record".
+        stream: module whose `read_records` reads a stream; None: files are not read as streams.
+        source: function that opens a file as a source with random access; None: there is no such source.
+        schema: function that returns the Arrow schema of a file, or None. For formats whose schema is known without reading
+            records.
+        encode: how records that are not bytes are encoded: "example" or "json".
+    """
 
     name: str
     suffixes: tuple[str, ...]
-    """Suffixes of file names. A compression suffix, or a number as in `.tfrecord-00000-of-00010`, may follow."""
     place: str  # what a record's place counts, in a stream
-    stream: str | None = None  # the module whose `read_records` reads a stream
+    stream: str | None = None
     source: Callable[[Any, Opening], Any] | None = None
     schema: Callable[[str, Opening], Any] | None = None
-    """Function that returns the Arrow schema of a file, or None. For formats whose schema is known without reading records."""
-    encode: str = "example"  # how records that are no bytes become bytes: "example" or "json"
+    encode: str = "example"
 
     @property
     def all_files(self) -> Callable[[list[str], Opening], Any] | None:

@@ -12,7 +12,7 @@ from .encoding import Encode, Encoding
 
 
 class ArrayRecordOutput(Encoding):
-    """Output format ArrayRecord.
+    """Output of a conversion: ArrayRecord files.
 
     Args:
         encode: as in `Encoding`.

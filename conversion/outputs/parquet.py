@@ -29,7 +29,7 @@ GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
 
 
 class ParquetOutput(Output):
-    """Output format Parquet.
+    """Output of a conversion: Parquet files.
 
     Args:
         schema: Arrow schema of all shards.

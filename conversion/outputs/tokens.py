@@ -17,7 +17,7 @@ from ..job import Output
 
 
 class TokensOutput(Output):
-    """Output format for `TokenSource`: files of tokens.
+    """Output of a conversion: files of tokens for `TokenSource`.
 
     Args:
         tokenizer: path of a tokenizer file of the library `tokenizers`. None: records are tokens already.

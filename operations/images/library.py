@@ -46,7 +46,7 @@ def opencv() -> Any:
 class OnImages:
     """Base class of operations on images. When one is unpickled, OpenCV is imported, i.e. before workers are forked."""
 
-    _key: str  # of the image, in an element that is a dict
+    _key: str  # key of the image in elements that are dicts
 
     def with_image(self, element: Any, change: Callable[[Any], Any]) -> Any:
         """Return an element with its image replaced by `change(image)`.

@@ -27,11 +27,17 @@ def specs_of(leaf: PackedLeaf, rows: int) -> list[ArraySpec]:
 
 @dataclass(frozen=True, slots=True)
 class ConcatenatedRows:
-    """Rows of one leaf in one line: for each row its pieces, followed by a gap (padding)."""
+    """Rows of one leaf in one line: for each row its pieces, followed by a gap (padding).
 
-    lengths: Ints  # of all of them, in order
-    pieces: Ints  # which of them are pieces
-    gaps: Ints  # which are gaps
+    Attributes:
+        lengths: number of tokens of each piece and each gap, in order.
+        pieces: indices of the pieces in `lengths`.
+        gaps: indices of the gaps in `lengths`.
+    """
+
+    lengths: Ints
+    pieces: Ints
+    gaps: Ints
 
     @classmethod
     def of(cls, sizes: Ints, pieces: Pieces, capacity: int) -> ConcatenatedRows:

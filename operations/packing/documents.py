@@ -24,16 +24,27 @@ Columns = list[Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class PackedLeaf:
-    """Leaf that is packed, with its settings."""
+    """Leaf that is packed, with its settings.
 
-    number: int  # among the leaves of an element
-    path: Path  # the keys that lead to it
-    capacity: int  # the length of a row
-    dtype: np.dtype[Any]  # of each document, and of the rows
-    tail: tuple[int, ...]  # the shape of a token, () for a number
-    pad: NDArray[Any]  # stands after the last token
-    bos: NDArray[Any] | None  # begins segments or rows; None: nothing does
-    eos: NDArray[Any] | None  # ends documents; None: nothing is put there
+    Attributes:
+        number: index of the leaf among all leaves of an element.
+        path: keys that lead to the leaf.
+        capacity: length of a row.
+        dtype: dtype in each document, and in rows.
+        tail: shape of a token; () for a number.
+        pad: value after the last token of a row.
+        bos: token at the beginning of segments or rows; None: no such token.
+        eos: token at the end of documents; None: no such token.
+    """
+
+    number: int
+    path: Path
+    capacity: int
+    dtype: np.dtype[Any]
+    tail: tuple[int, ...]
+    pad: NDArray[Any]
+    bos: NDArray[Any] | None
+    eos: NDArray[Any] | None
 
     @classmethod
     def of(cls, number: int, path: Path, example: Any, settings: Settings) -> PackedLeaf:

@@ -21,14 +21,17 @@ KEPT_DOCUMENTS = 1 << 20
 
 
 class WindowTable(NamedTuple):
-    """Facts about all windows, i.e. groups of documents that are packed together.
+    """Facts about all windows (groups of documents that are packed together), from which one window is computed quickly.
 
-    From them, the pieces of one window are computed quickly.
+    Attributes:
+        rows: `int64[windows + 1]`, number of rows before each window; the last item is the number of all rows.
+        pieces: `int64[windows + 1]`, number of pieces before each window; the last item is the number of all pieces.
+        rows_by_document: `[pieces]`, `Pieces.rows_by_document` of all windows, in two or four bytes each.
     """
 
-    rows: Ints  # `int64[windows + 1]`, rows before each window, and of all
-    pieces: Ints  # `int64[windows + 1]`, and pieces
-    rows_by_document: NDArray[Any]  # `[pieces]`, of each window as of `Pieces`, in two or four bytes each
+    rows: Ints
+    pieces: Ints
+    rows_by_document: NDArray[Any]
 
 
 class PackPlan:

@@ -22,15 +22,25 @@ TOO_LONG = ("split", "cut", "error")
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of packing for documents with certain leaves."""
+    """Rules of packing.
 
-    capacity: tuple[int, ...]  # the length of a row, in each leaf
-    strategy: Strategy  # which row a document goes to
-    max_segments: int | None  # pieces that a row may have; None: any number
-    too_long: TooLong  # what becomes of documents that are longer than a row
-    bos: tuple[bool, ...] = ()  # whether a first token is put there, in each leaf; (): in none
-    bos_at: str = "segments"  # or "rows": where
-    eos: tuple[bool, ...] = ()  # whether an end token is put after each document, in each leaf; (): in none
+    Attributes:
+        capacity: length of a row in each leaf.
+        strategy: how the row of a document is chosen.
+        max_segments: maximum number of pieces in a row; None: no limit.
+        too_long: what happens to documents that are longer than a row.
+        bos: for each leaf True if a first token is inserted; (): in no leaf.
+        bos_at: where it is inserted: "segments" or "rows".
+        eos: for each leaf True if an end token is inserted after each document; (): in no leaf.
+    """
+
+    capacity: tuple[int, ...]
+    strategy: Strategy
+    max_segments: int | None
+    too_long: TooLong
+    bos: tuple[bool, ...] = ()
+    bos_at: str = "segments"
+    eos: tuple[bool, ...] = ()
 
     @property
     def _capacity(self) -> Ints:

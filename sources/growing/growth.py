@@ -42,7 +42,7 @@ class FileSelection(NamedTuple):
     """Suffixes of files that headrace writes beside the data. They are not read as data."""
     storage: StorageOptions
     settles: bool
-    """True if an incomplete file may look complete."""
+    """True if an incomplete file may look complete: then a new file is read only a while after its last modification."""
 
 
 class Listing(NamedTuple):

@@ -165,7 +165,7 @@ class MixedSource:
         return in_order([read.result() for read in reads], groups)
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
-        """Return, for each part that has some of the keys, the indices of their records in it, in the order of `keys`."""
+        """Return `{name of a part: indices of its records}`, in the order of `keys`, for the parts with some of the keys."""
         indices, parts = np.divmod(np.asarray(keys, dtype=np.int64), len(self._sources))
         return {self._names[part]: indices[parts == part] for part in distinct(parts)}
 
