@@ -83,7 +83,7 @@ def _head(results: dict[str, Any], played: list[str], key: str) -> list[str]:
     facts = [fact for fact in facts if not fact.startswith(("date", "load average"))]
     versions = sorted({f"{package} {value}" for name in played for package, value in results[name]["versions"].items()})
     return [
-        f"{' to '.join(dict.fromkeys([dates[0], dates[-1]]))}; {', '.join(facts)};",
+        f"Measured {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}; {', '.join(facts)};",
         f"load average {' to '.join(dict.fromkeys([loads[0], loads[-1]]))}.",
         f"Versions: {', '.join(versions)}.",
         "",

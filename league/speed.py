@@ -40,7 +40,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 def main() -> int:
     """Checks the cells, measures them in turns, and prints them."""
     options = _arguments()
-    noted = facts() | {"turns": options.turns, "seconds": options.seconds, "workers": options.workers}
+    noted = facts() | {"turns": options.turns, "seconds of a turn": options.seconds, "workers": options.workers}
     results: dict[str, Any] = {name: {"versions": {}, "speed": {}, "facts": noted} for name in options.loaders}
     with tempfile.TemporaryDirectory(prefix="league-speed-") as folder:
         right = []
