@@ -42,7 +42,7 @@ def main() -> int:
 def _loader(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """What a loader's cells came to, with the facts of the machine."""
     loader = LOADERS[name]
-    noted = facts() | {"time limit of a part of a run": f"{SECONDS:g} s", "loaders at the same time": str(options.at_once)}
+    noted = facts() | {"time limit of a part": f"{SECONDS:g} s", "loaders at the same time": str(options.at_once)}
     found: dict[str, Any] = {"versions": {}, "cells": {}, "missing": loader.stateless, "facts": noted}
     began = time.monotonic()
     python = None if loader.stateless else python_of(loader)
