@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ..common.validation import whole_number
 from ..loader.arguments import warn_of_no_effect
-from ..loader.data_loader import LoaderDescription
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
+from ..loader.loader_description import LoaderDescription
 from ..loader.options import Auto, WorkersLike
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled

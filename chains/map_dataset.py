@@ -174,7 +174,9 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
                 elements. Any other chain, and a mix, keeps the records that exist when it is made, and needs "hand".
 
         Raises:
-            ValueError: if a source grows and this chain cannot, or `growth` is set for a source that does not grow.
+            TypeError: if an argument has a wrong type, or `lengths` is given without `balance`.
+            ValueError: if a source grows and this chain cannot take in its records, and `growth` is
+                not "hand"; or `growth` is "epoch" or "now" and no source has `growing=True`.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)

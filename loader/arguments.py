@@ -28,7 +28,7 @@ _FORMS = {
 
 
 class LoaderOptions(TypedDict, total=False):
-    """Arguments of `DataLoader` that `load` passes on unchanged."""
+    """Arguments of `DataLoader` that `load` passes on unchanged; `DataLoader` says what each means."""
 
     worker_count: int | Literal["auto", "cluster"] | Auto | None
     worker_buffer_size: int
@@ -57,7 +57,8 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
         known: names of all arguments.
 
     Raises:
-        TypeError: there is such an argument. The message says what to write instead.
+        TypeError: there is a positional argument or an unknown name. The message says what to write
+            instead.
     """
     if unnamed:
         raise TypeError(f"headrace.{function} takes its arguments by name: {_FORMS[function]}.")
@@ -68,7 +69,7 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
 
 
 def as_list(name: str, operations: Any) -> Sequence[Any]:
-    """Return `operations` if they are a list or a tuple.
+    """Return `operations` if they are a list or a tuple. `name` is the argument's name, for the error message.
 
     Raises:
         TypeError: they are neither a list nor a tuple.
@@ -81,7 +82,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
 
 def sampler_alone(**others: Any) -> None:
-    """Check that no argument of `load` defines an order in addition to its sampler.
+    """Check that `others`, i.e. arguments of `load` that define an order, are None beside a sampler.
 
     Raises:
         TypeError: one of the arguments is not None.
@@ -99,12 +100,13 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
     Args:
         source: source of the loader.
-        balance: None or False for no balance; True, if the cost of a record is its length; a
-            function of lengths that returns costs; or a `Balance`, which is returned.
+        balance: None or False for no balance; True, which means that the cost of a record is its
+            length; a function of lengths that returns costs; or a `Balance`, which is returned.
         lengths: lengths of the records, in the forms that `load` accepts. None: from the source.
 
     Raises:
-        TypeError: `balance` has a wrong type, or `lengths` are given without it.
+        TypeError: `balance` has a wrong type; or `lengths` are given and `balance` is None, False
+            or a `Balance`.
         LengthsError: lengths are unknown or invalid.
     """
     if balance is None or balance is False or isinstance(balance, Balance):
@@ -127,7 +129,17 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
 
 
 def _packed_costs(source: Any, cost: Cost | None) -> Any:
-    """Return the costs of packed rows, `float64[records]`; None if neither the source nor a part has any."""
+    """Return the costs of packed rows, `float64[records]`; None if the source has no packed rows.
+
+    In a mix, a part without packed rows gets costs from its lengths.
+
+    Args:
+        source: source of the records, perhaps a mix.
+        cost: function of lengths that returns costs; None if the cost is the length.
+
+    Raises:
+        LengthsError: the lengths of a part are unknown.
+    """
     if not isinstance(source, MixedSource):
         own = getattr(source, "packed_costs", None)
         return None if own is None else own(cost)
@@ -138,7 +150,16 @@ def _packed_costs(source: Any, cost: Cost | None) -> Any:
 
 
 def skips(on_error: Any, max_errors: int | None) -> Skips:
-    """Return True if failing records are skipped, False if they raise, or the user's function that decides it."""
+    """Return True if failing records are skipped, False if they raise, or the user's function as `Asked`.
+
+    Args:
+        on_error: the user's argument: "raise", "skip", or a function.
+        max_errors: the user's argument: largest number of skipped records; None for no limit.
+
+    Raises:
+        TypeError: `max_errors` is not an integer.
+        ValueError: `on_error` is another text; or `max_errors` is negative, or given with "raise".
+    """
     if not callable(on_error):
         one_of("on_error", on_error, "raise", "skip")
     if max_errors is not None:
@@ -149,7 +170,7 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
 
 
 def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None) -> None:
-    """Check that the sampler has a seed if the global random generators are to be seeded.
+    """Check that the sampler has a seed (`sampler_seed`) if the option `seed_globals` is set.
 
     Raises:
         SeedError: the sampler has no seed.
@@ -161,7 +182,7 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
 
 
 def warn_of_no_effect(execution: ExecutionOptions) -> None:
-    """Warn of `timeout` or `worker_init_fn` if there is no worker process for which they have an effect."""
+    """Warn of `timeout` or `worker_init_fn` if there are no worker processes or actors: they have no effect then."""
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
@@ -177,7 +198,11 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
 
 
 def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
-    """Warn if several shards fetch the same blocks of a `BlockShuffle` from a store."""
+    """Warn if several of the `shard_count` shards fetch the same blocks from a store.
+
+    This needs a `BlockShuffle` as `shuffle`, whose `lanes` the number of shards does not divide,
+    and a `source` that reads from a store.
+    """
     if not isinstance(shuffle, BlockShuffle) or getattr(source, "announce", None) is None:
         return
     readers = shuffle.readers_of_a_block(shard_count)
@@ -196,7 +221,9 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
         batch: number of the `Batch` among all batches, which may be negative. None: there is only one.
 
     Raises:
-        TypeError, ValueError: as in `with_batch_size`.
+        TypeError: `batch` is not an integer.
+
+        ValueError: there is no `Batch`, none with this number, or several and `batch` is None.
     """
     found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
     if not found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, Unpack
 
 from ..common.validation import true_or_false
@@ -29,12 +29,13 @@ from .device.description import to_device
 from .executors.protocol import Tuning
 from .failures import OnError
 from .iterator import DataLoaderIterator, Passes
+from .loader_description import LoaderDescription
 from .options import Auto, ExecutionOptions, ReadOptions
 from .plan.build import make_pipeline, not_empty
 from .plan.compile import with_operations
 from .plan.pipeline import Pipeline
 from .plan.steps import lookup as steps
-from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps, ranges_of
+from .plan.steps.skipped import ranges_of
 
 if TYPE_CHECKING:
     from ..samplers.balance import BalanceLike
@@ -42,17 +43,6 @@ if TYPE_CHECKING:
     from ..sources.lengths import LengthsLike
     from ..sources.protocol import SourceLike
     from .epochs import Epochs
-
-
-@dataclass(frozen=True)
-class LoaderDescription:
-    """The parts of a loader: its pipeline and options, the steps it skips, and what its executors found out."""
-
-    pipeline: Pipeline
-    execution: ExecutionOptions
-    max_errors: int | None
-    skipped_steps: SkippedSteps = NONE_SKIPPED
-    tuning: Tuning = field(default_factory=Tuning)  # findings of worker_count="auto", for all epochs
 
 
 class LoaderMethods(Remarks):
@@ -135,7 +125,9 @@ class LoaderMethods(Remarks):
         return other
 
     def with_batch_size(self, batch_size: int, *, batch: int | None = None) -> Self:
-        """Return the same loader with another batch size. States of one resume in the other, with the next record.
+        """Return the same loader with another batch size.
+
+        It also resumes from states of the loader with the old size.
 
         Args:
             batch_size: number of elements in the `Batch`, at least 1.
@@ -143,9 +135,9 @@ class LoaderMethods(Remarks):
                 only one.
 
         Raises:
-            ValueError: there is no `Batch`, or none with that number, or several and `batch` is None; or the size is not
-                positive.
-            TypeError: `batch` is not an integer.
+            ValueError: there is no `Batch`, or none with that number, or several and `batch` is
+                None; or `batch_size` is below 1.
+            TypeError: `batch_size` or `batch` is not an integer.
 
         >>> from headrace import load
         >>> small = load(range(10), batch_size=2, num_epochs=1)
@@ -165,10 +157,12 @@ class LoaderMethods(Remarks):
     def records_at(self, step: int) -> Any:
         """Return the record keys of this shard's element number `step`, from 0: `int64[records in the element]`.
 
-        For a mix, a dict of such arrays by part. Reads nothing, and takes the same time for any step.
+        For a mix, a dict of such arrays by part. Reads no record.
 
         Raises:
-            TypeError: an operation decides which records are in an element.
+            TypeError: an operation decides which records are in an element; or `step` is not an
+                int.
+            ValueError: `step` is negative.
             IndexError: the stream ends before the step.
 
         >>> from headrace import load
@@ -188,8 +182,11 @@ class LoaderMethods(Remarks):
             epoch: number of the epoch, from 0.
 
         Raises:
-            TypeError: an operation decides which records are in an element.
-            LookupError: another shard reads the record in this epoch (the message says which, and where), or none does.
+            TypeError: an operation decides which records are in an element; or an argument is not
+                an int.
+            ValueError: `epoch` is negative, or the source has no record with this key.
+            LookupError: another shard reads the record in this epoch (the message says which), or
+                no shard does.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=4, shuffle=True, seed=0)
@@ -208,7 +205,7 @@ class LoaderMethods(Remarks):
 
         Raises:
             TypeError: `ranges` are not pairs of integers.
-            ValueError: a range is empty.
+            ValueError: a range is empty, or begins below 0.
 
         >>> from headrace import load
         >>> loader = load(range(10), batch_size=2, num_epochs=1).skip([(1, 3)])
@@ -328,7 +325,8 @@ class DataLoader(LoaderMethods):
         """Return the number of elements of this shard's whole stream, all epochs. Nothing is read.
 
         Raises:
-            TypeError: the stream is endless, or an operation decides how many elements there are.
+            TypeError: the stream is endless, or how many elements there are depends on an operation
+                or on failing records.
         """
         return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
 

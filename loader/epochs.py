@@ -1,4 +1,4 @@
-"""Loop over epochs: one iterator after another, with one state for all of them."""
+"""Loop over epochs: one iterator for each epoch, with one state for all of them."""
 
 from __future__ import annotations
 
@@ -56,17 +56,19 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return the same epochs from the beginning, with another function that opens them.
-
-        `open_loader` makes the iterator of each epoch from the epoch's loader.
-        """
+        """Return new epochs from the beginning, whose iterators `open_loader` makes: a function of an epoch's loader."""
         return Epochs(self._loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:
         return self._open_loader(self._loader_of(number))
 
     def __next__(self) -> Kind:
-        """Return the iterator of the next epoch. After a restore, that is the rest of the restored epoch."""
+        """Return the iterator of the next epoch. After a restore, it has the rest of the restored epoch.
+
+        Raises:
+            StopIteration: all epochs were given.
+            ClosedError: the epochs were closed.
+        """
         if self._closed:
             raise ClosedError("the epochs were closed; take new ones, loader.epochs(…), and give them the state.")
         if self._begun:
@@ -90,16 +92,16 @@ class Epochs(Resumable, Generic[Kind]):
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch, from 0, whose batches you receive; after the end of its loop, of the next epoch."""
+        """Number of the epoch, from 0, whose batches you receive; after its loop has ended, of the next epoch."""
         return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
-        """Start the work for the current epoch now, in the background."""
+        """Start the work for the current epoch now, in the background. Does nothing after the last epoch."""
         if self._count is None or self._number < self._count:
             self._batches.start_prefetch()
 
     def get_state(self) -> bytes:
-        """Return the state as JSON bytes. `iter(loader)` does not accept it."""
+        """Return the state as JSON bytes. Only `Epochs.set_state` accepts it, not `iter(loader)`."""
         state: bytes = self._state_after() if self._batches.ended else self._batches.get_state()
         return state
 
@@ -111,8 +113,9 @@ class Epochs(Resumable, Generic[Kind]):
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: it is not a state of epochs, or belongs to another pipeline. The
-                position stays the same.
+            CheckpointError: `state` is not a state of epochs, or belongs to another pipeline (other
+                operations, or, if `strict`, another source or sampler). The position stays the
+                same.
         """
         self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
@@ -206,8 +209,12 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     """Return the pipeline of one epoch. A growing source has the records that exist when the epoch begins.
 
+    Args:
+        pipeline: pipeline of all epochs.
+        epoch: number of the epoch, from 0.
+
     Raises:
-        CheckpointError: the number of the epoch is too large.
+        CheckpointError: the epoch begins after the last possible position.
     """
     pipeline = as_epoch_begins(pipeline, epoch)
     leaf = pipeline.leaf

@@ -9,12 +9,19 @@ from typing import Any, Literal, TypeAlias
 from ..common.messages import first_few, short_repr
 
 OnError: TypeAlias = Callable[[Exception, list[Any]], Literal["skip", "raise"]]
-"""Function of an exception and the keys of the records that would be skipped. It returns "skip" or "raise"."""
+"""The user's function `(error, keys)`: takes an exception and the keys of the records that would be skipped.
+
+It returns "skip" or "raise".
+"""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's function that decides about each failure."""
+    """The user's function that decides about each failing record. It is always true, as `skips_errors` may be True.
+
+    Attributes:
+        function: the function, called with an exception and a list of record keys.
+    """
 
     function: OnError
 
@@ -29,8 +36,11 @@ Skips: TypeAlias = bool | Asked
 def ends_stream(skips: Skips, error: Exception, keys: Callable[[], list[Any]]) -> Exception | None:
     """Return None if the failing records are to be skipped, or the exception that ends the stream.
 
+    If the user's function raises an exception, this is returned; if it returns neither "skip" nor
+    "raise", a ValueError that says so.
+
     Args:
-        skips: setting of the pipeline.
+        skips: True (skip), False (raise) or the user's function.
         error: exception that the records caused.
         keys: function that returns the keys of the records that would be skipped.
     """

@@ -56,7 +56,14 @@ class Uninterrupted:
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: record a SIGINT, or call the original handler."""
+        """Handle a signal: record the first SIGINT, or call the original handler and record its exception.
+
+        A second interrupt calls the original handler, and its exception is raised at once.
+
+        Args:
+            number: number of the signal.
+            frame: frame that the signal interrupted.
+        """
         handler, is_second = self._formers[number], self.holds
         if number == signal.SIGINT and not is_second:
             self.came = True
@@ -101,7 +108,10 @@ class Uninterrupted:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Wait until `condition()` is True. Return True then, or False after `seconds` or if an interrupt is delayed."""
+    """Wait until `condition()` is True, and return True; False after `seconds`, or if an interrupt is delayed.
+
+    An interrupt counts only if the main thread waits here, inside an `Uninterrupted` section.
+    """
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():
         if time.monotonic() > until or _interrupted():

@@ -50,7 +50,7 @@ class Passes:
     _warned = False
 
     def begin(self, pipeline: Pipeline) -> None:
-        """Note that a run gives its first element. Warn if it repeats a random epoch that was run before."""
+        """Warn once if a new run repeats a random epoch: an earlier run ended, and the pipeline has one epoch."""
         leaf = pipeline.leaf
         one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
         draws = getattr(leaf.sampler, "shuffle", False) or any(
@@ -105,7 +105,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._index = 0  # … and its place there
 
     def __next__(self) -> Any:
-        """Return the next element. If the pipeline ends with a `Batch`, that is a batch."""
+        """Return the next element, e.g. a batch. Raises StopIteration at the end, and ClosedError after `close`."""
         elements = self._running.elements or self._begin()
         while True:
             try:
@@ -144,7 +144,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
     def skipped_count(self) -> int:
         """Number of records or batches skipped because they failed, since the start or the last `set_state`.
 
-        Failures ahead of your position are included.
+        Records that failed ahead of your position are included.
         """
         return self._skipped.count
 
@@ -169,7 +169,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         )
 
     def snapshot(self) -> Snapshot:
-        """Return counts and times since the start or the last `set_state`, for less than `stats()` costs.
+        """Return counts and times since the start or the last `set_state`, in less time than `stats()` takes.
 
         Any thread may call this.
         """
@@ -187,7 +187,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     @property
     def execution(self) -> ExecutionOptions:
-        """The execution options. A tool may set other ones before the work begins."""
+        """The execution options. A tool may set other ones: this ends the workers, which begin anew at the next element."""
         return self._execution
 
     @execution.setter
@@ -211,7 +211,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._execution.workers if found is None else found
 
     def start_prefetch(self) -> None:
-        """Start the work now instead of at the first `next`, as far as it runs in the background."""
+        """Start workers and reading now instead of at the first `next`. Raises ClosedError after `close`."""
         if self._running.elements is None:
             self._begin()
 
@@ -230,8 +230,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: the bytes are not a state, or belong to another source, sampler, shard or list of
-                operations. The iterator keeps its position.
+            CheckpointError: the bytes are not a state, or belong to another pipeline or shard. The
+                iterator keeps its position.
         """
         self._go_to(LoaderState.from_json(state), strict)
 
@@ -326,13 +326,16 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self.here().told(self._worker_count)
 
     def go_back(self, mark: StreamPosition) -> None:
-        """Move to an earlier position of this iterator, without forgetting the skipped records."""
+        """Move to `mark`, an earlier position of this iterator. The count of skipped records is kept."""
         skipped = self._skipped
         self._go_to(mark.state, strict=False)
         self._skipped = skipped
 
     def _take_in(self, change: OrderChangedError) -> Elements:
-        """Continue at the user's position with an order that has changed, because records were appended or omitted."""
+        """Continue at the user's position in the changed order, and return its elements.
+
+        `change` says which records were appended or omitted.
+        """
         from .state.resume import resumed
 
         loaders, state = grown(self._loaders, self.here().state, change)
@@ -379,9 +382,9 @@ def _names(pipeline: Pipeline) -> list[StageNames]:
 
 
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
-    """Yield the elements of a pipeline from a cursor on, made in this thread. Groups are as in the plan.
+    """Yield the elements of a pipeline from the cursor `start` on, made in this thread, in tasks of the planned size.
 
-    Each item is the element, the rows that it was taken from, and its index in these.
+    Each item is the element, the rows that it was taken from, and its index in these rows.
     """
     options, observer = (
         ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False, hang_seconds=None),

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class WorkersLike(Protocol):
-    """Number of workers in the form of Grain's `MultiprocessingOptions`."""
+    """Interface of an object with a number of workers, such as Grain's `MultiprocessingOptions`."""
 
     @property
     def num_workers(self) -> int: ...
@@ -34,16 +34,19 @@ class ReadOptions:
     Attributes:
         num_threads: number of concurrent reads, for any batch size (default 16). 0: read records when they are
             needed. A source may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
-        prefetch_buffer_size: maximum number of records that are read ahead or are being read (default 500); 0 for
-            none. For asynchronous sources it also limits concurrent reads. Batches by budget are read whole, at least
-            one by each thread. A number smaller than `num_threads` leaves some threads idle, and causes a warning.
+        prefetch_buffer_size: maximum number of records that are read ahead or are being read
+            (default 500); 0 for none. For asynchronous sources it also limits concurrent reads.
+            Batches by budget are read whole, at least one by each thread. A number smaller than
+            `num_threads` leaves some threads idle, and causes a warning when the options are made.
         prefetch_buffer_bytes: maximum bytes of these records (default 256 MiB); None for no limit. Reading stops at
             whichever limit is reached first. One read may exceed it. It is also the limit for all batches together
             that worker processes make ahead of your loop, but each worker may always have one. Until the first
             batches show their size, each worker makes as many as `worker_buffer_size` says.
 
     Raises:
-        ValueError: a number of threads or records is negative, or the number of bytes is not positive.
+        TypeError: a value is not an integer.
+
+        ValueError: a number of threads or records is negative, or the number of bytes is below 1.
 
     >>> ReadOptions(num_threads=4)
     ReadOptions(num_threads=4, prefetch_buffer_size=500, prefetch_buffer_bytes=268435456)
@@ -73,7 +76,7 @@ class ReadOptions:
 
 
 def as_read_options(options: Any) -> ReadOptions:
-    """Return `ReadOptions` for an object of another library with the same attributes; the defaults for None.
+    """Return `ReadOptions` for an object with `num_threads` and `prefetch_buffer_size`; the defaults for None.
 
     Raises:
         TypeError: `options` has no such attributes.
@@ -209,7 +212,7 @@ class ExecutionOptions:
 
     @property
     def workers(self) -> int:
-        """Number of workers; the largest number if it changes; 1 with "cluster"."""
+        """Number of workers; with `Auto` the largest number that it may try; 1 with "cluster"."""
         if isinstance(self.worker_count, Auto):
             return self.worker_count.most
         return self.worker_count if isinstance(self.worker_count, int) else 1

@@ -13,13 +13,13 @@ from .timing.snapshot import Snapshot, StageStats, WorkerStats
 from .timing.times import TaskEvent, WorkerEvent
 
 LITTLE = 0.05
-"""Share of the time. A loop that waits for less gains nothing from faster batches."""
+"""Share of the loop's time. If the loop waits for a smaller share, faster batches would not help."""
 
 MUCH = 0.5
-"""Share of the work. Work that takes more is named as the reason for waiting."""
+"""Share of the workers' time. If reading takes a larger share, the advice names reading as the reason for waiting."""
 
 AHEAD = 1.2
-"""Factor. If reads together take this many times as long as workers wait for them, they are done ahead of the work."""
+"""Factor. Reads are counted as done ahead if they take this many times the seconds for which workers wait for them."""
 
 NAME = 27
 """Number of characters of a name in a table."""
@@ -59,7 +59,7 @@ class IteratorStats(Snapshot):
 
     @property
     def _start(self) -> float:
-        """Seconds that the user waited for the first element before workers began it; 0 if its task is not kept."""
+        """Seconds that the user waited until a worker began the first task; 0 if that task is not in `tasks` any more."""
         if not self.tasks or self.tasks[0].block:
             return 0.0
         return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
@@ -82,7 +82,10 @@ class IteratorStats(Snapshot):
         )
 
     def lines(self, operations: int) -> list[str]:
-        """Return at most three lines about all work, and `operations` lines about operations."""
+        """Return at most three lines about all work, then a title and at most `operations` lines about operations.
+
+        If nothing is known of the work, the only line has the number of workers.
+        """
         if not self.stages or self.workers is None:
             return [f"  {'workers':27} {self.worker_count:9}"]
         return [
@@ -107,9 +110,12 @@ class IteratorStats(Snapshot):
 
 
 def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[str]:
-    r"""Return the lines of a table of seconds, with their shares of `elapsed`.
+    r"""Return the lines of a table of seconds: a title, then a line for each row.
 
-    `what` is the first part of the title; each row is a name and its seconds.
+    Args:
+        what: first part of the title.
+        elapsed: seconds, of which the shares are printed.
+        rows: for each line, a name and seconds.
 
     >>> print("\n".join(table("3 steps", 2.0, [("waited", 0.5), ("your own work", 1.5)])))
     3 steps in 2.000 s              seconds   share
@@ -125,7 +131,13 @@ def _row(name: str, seconds: float, whole: float) -> str:
 
 
 def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
-    """Return a line with counts, and each count per second.
+    """Return a line with numbers of records, steps and bytes, and each number per second.
+
+    Args:
+        records: number of records.
+        steps: number of steps.
+        nbytes: number of bytes.
+        elapsed: seconds that they took; 0 gives rates of 0.
 
     >>> throughput(64_000, 500, 2_000_000, 2.0)
     '64,000 records, 2.0 MB: 32,000 records/s, 250.0 steps/s, 1.0 MB/s'
@@ -138,7 +150,10 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
     """Return a line about the shares of the workers' time, in a list; an empty list if there are no workers.
 
-    `ahead` is the mean number of finished tasks that wait to be used.
+    Args:
+        workers: statistics of the workers.
+        worker_count: number of workers.
+        ahead: mean number of finished tasks that wait to be used.
     """
     if worker_count == 0:
         return []
@@ -151,7 +166,10 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
 
 
 def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
-    """Return a title and at most `most` lines about operations: all, or the longest ones and the sum of the others."""
+    """Return a title and at most `most` lines about operations, from the statistics of their stages.
+
+    The lines are about all operations, or about the longest ones and the sum of the others.
+    """
     work = sum(stage.busy for stage in stages)
     rows = _rows(stages)
     if len(rows) > most:

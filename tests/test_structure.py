@@ -28,7 +28,7 @@ PACKAGES = (
     ("loader.state",),
     ("loader.iterator", "loader.epochs"),
     ("loader.device",),
-    ("loader.data_loader",),
+    ("loader.data_loader", "loader.loader_description"),
     ("chains",),
     ("conversion",),
     ("reporting",),

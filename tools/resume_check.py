@@ -19,8 +19,9 @@ from ..chains.map_dataset import MapDataset
 from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import whole_number
 from ..errors import NotDeterministicError
-from ..loader.data_loader import LoaderDescription, LoaderMethods
+from ..loader.data_loader import LoaderMethods
 from ..loader.iterator import DataLoaderIterator
+from ..loader.loader_description import LoaderDescription
 from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState

@@ -93,7 +93,12 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         self._passes: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Restore the last checkpoint, if there is one."""
+        """Open the folder of checkpoints. Restore the last checkpoint, if there is one.
+
+        Raises:
+            TypeError: if `x` of `fit` is not a loader or dataset of headrace.
+            CheckpointError: if the checkpoint is one of another model or of other data.
+        """
         self._close()
         adapter = latest_adapter()
         if adapter is None:

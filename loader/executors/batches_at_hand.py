@@ -36,6 +36,10 @@ class BatchesAtHand:
     Attributes:
         stages: numbers of these stages. Empty if rows may be lost with a machine, or if only
             workers record the documents of packed rows.
+
+    Args:
+        pipeline: pipeline of the run.
+        rows_stay: True if rows are kept when their worker or machine ends.
     """
 
     def __init__(self, pipeline: Pipeline, rows_stay: bool) -> None:
@@ -45,7 +49,10 @@ class BatchesAtHand:
         self._allocate = SlabPool().allocate
 
     def handle(self, task: Task, blocks: Blocks) -> DoneHandle | None:
-        """Return a finished handle with the batch; None if a worker has to make it."""
+        """Return a finished handle with the batch of a task, made of rows in `blocks`.
+
+        The result is None if a worker has to make it.
+        """
         if not isinstance(task, GroupTask) or task.order is not None:
             return None
         parts = [(blocks[number].columns(), start, stop) for number, start, stop in task.rows]
@@ -67,7 +74,11 @@ class BatchesAtHand:
         return batch_of(parts, self._allocate) if all(first.is_like(each) for each, _, _ in others) else None
 
     def _tags(self, task: GroupTask, blocks: Blocks) -> RowOrigins:
-        """Return the origin of the batch: the origin of its first row."""
+        """Return the origin of a task's batch: that of its first row in `blocks`.
+
+        If the rows come from a join, their positions are the numbers of rows of the join, over all
+        shards.
+        """
         number, start, _ = task.rows[0]
         tags: RowOrigins = blocks[number].tags
         position = tags.positions[start]
@@ -90,7 +101,7 @@ def _is_aligned(rows: StackedRows) -> bool:
 
 
 class DoneHandle:
-    """The result of a task that is already done, in the form of a handle."""
+    """Handle of a task that is done already. Its result is the block that was passed."""
 
     __slots__ = ("_block",)
 

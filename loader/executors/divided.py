@@ -15,7 +15,7 @@ from ..work.tasks import GroupTask, SpanTask, Task, input_count, single_rows
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """Divide a task into parts that are run one by one: units, single rows, or elements of a window.
+    """Divide a task of a pipeline into parts that are run one by one: units, single rows, or elements of a window.
 
     Returns a list with the task itself if it cannot be divided.
 

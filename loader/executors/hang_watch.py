@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Chosen.
 LEAST_PAUSE, MOST_PAUSE = 0.02, 5.0
-"""Limits of the seconds between two checks, which are otherwise a tenth of the time after which a task is reported."""
+"""Least and largest seconds between two checks; within these, a tenth of the time after which a task is reported."""
 
 # Chosen: the innermost ones say where the task waits.
 MOST_FRAMES = 12
@@ -63,14 +63,33 @@ _LOGGER = logging.getLogger("headrace")
 
 
 def log_hang(hang: Hang) -> None:
-    """Log a warning about a task that takes long."""
+    """Log a warning with the text of a report about a task that takes long."""
     _LOGGER.warning(hang.text, extra={"hanging": hang.summary})
+
+
+def log_silence(worker: int, given: str, seconds: float) -> None:
+    """Log a warning that no worker has sent anything for `seconds` seconds.
+
+    Args:
+        worker: number of a worker that has a task.
+        given: text about this task.
+        seconds: seconds since any worker sent something.
+    """
+    _LOGGER.warning(
+        f"worker {worker} has said nothing for {seconds:.0f} s, not even what it is at. It was given {given}. Code that "
+        "holds the interpreter's lock does that, or a stopped process. timeout= ends such workers.",
+        extra={"hanging": f"worker {worker} has said nothing for {seconds:.1f} s"},
+    )
 
 
 class HangWatch:
     """Calls `tell` for each task that takes longer than `seconds`, and again after as many further seconds.
 
-    With `seconds=None` no task is reported and no thread is started.
+    Args:
+        seconds: seconds after which a task is reported. None: no task is reported, and no thread is
+            started.
+        reads: reads of this process that are ahead of the work; a worker may wait for one of them.
+        tell: function that gets the report, called in the thread of the watch.
     """
 
     def __init__(self, seconds: float | None, reads: ReadsUnderWay, tell: Callable[[Hang], None]) -> None:
@@ -84,7 +103,10 @@ class HangWatch:
         finalize(self, self._ended.set)
 
     def add(self, worker: Worker) -> None:
-        """Watch one more worker of this process. The first call starts the thread."""
+        """Watch one more worker of this process.
+
+        The first call starts the thread, if there are `seconds` and the system gives a thread.
+        """
         self._workers.append(worker)
         if self._seconds is not None and self._thread is None:
             pause = min(max(self._seconds / 10, LEAST_PAUSE), MOST_PAUSE)
@@ -126,7 +148,14 @@ def _watch(watch: ref[HangWatch], ended: threading.Event, pause: float) -> None:
 def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) -> Hang:
     """Describe what a worker is doing, from another thread.
 
-    The worker goes on meanwhile, so its record may be unknown.
+    The worker continues meanwhile, so its record may be unknown.
+
+    Args:
+        worker: the worker.
+        busy: its current task, with thread and time.
+        reads: reads ahead of the work. If the worker waits for records, the oldest read is
+            described.
+        seconds: seconds since the task began.
     """
     frames = _frames_of(busy.thread)
     who, where = READING, ""
@@ -158,7 +187,7 @@ def hang_of(worker: Worker, busy: Busy, reads: ReadsUnderWay, seconds: float) ->
 
 
 def _frames_of(thread: int | None) -> list[FrameType]:
-    """Return the stack frames of a thread, innermost first."""
+    """Return the stack frames of a thread, innermost first; an empty list if it has ended."""
     frame, frames = sys._current_frames().get(thread) if thread is not None else None, []
     while frame is not None:
         frames.append(frame)
@@ -173,7 +202,7 @@ def _users_part(frames: list[FrameType]) -> list[FrameType]:
 
 
 def _operation_in(frames: list[FrameType], pipeline: Pipeline) -> str:
-    """Return the name of the operation whose function is in one of the frames, or that of the source if none is."""
+    """Return the name of the pipeline's operation whose function is in one of the frames; "reading" if none is."""
     codes = {frame.f_code for frame in frames}
     for number, operation in enumerate(pipeline.operations):
         function = operation.user_function

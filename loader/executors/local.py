@@ -32,7 +32,12 @@ MOST_UNITS = 16
 
 
 class InlineExecutor(Executor):
-    """Runs each task in the calling thread when its result is asked for."""
+    """Runs each task in the calling thread when its result is asked for.
+
+    Args:
+        pipeline: pipeline of the run.
+        options: options of reading and statistics; those of workers are not used.
+    """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
         self._pipeline = pipeline
@@ -49,10 +54,10 @@ class InlineExecutor(Executor):
         self._windows: dict[tuple[int, int], int] = {}  # by stage and positions of a task
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions of the next task.
+        """Return the number of positions of the next task of a stage (operations that run in one task).
 
         A task has one batch, or several if batches take little time. Tasks of single rows have as
-        many as take about `TASK_SECONDS`.
+        many rows as take about 30 ms.
         """
         if not self._units:
             return self._pace.inputs(stage)
@@ -60,7 +65,7 @@ class InlineExecutor(Executor):
         return unit * self._units if self._ahead.reads_in_place(0, unit) else unit
 
     def window(self, stage: int) -> int:
-        """Return the number of tasks that are read ahead, plus one."""
+        """Return the number of tasks of a stage that are read ahead, plus one."""
         inputs = self.inputs(stage)
         known = self._windows.get((stage, inputs))
         if known is None:
@@ -68,7 +73,7 @@ class InlineExecutor(Executor):
         return known
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Return the handle (a result to come) of a task; begin to read its records if that helps."""
+        """Return the handle (result to come) of a task on rows of `blocks`; begin to read its records if that helps."""
         if self._units and isinstance(task, SpanTask):
             unit = self._pipeline.stages[task.stage].unit
             if task.stop - task.start > unit:
@@ -80,7 +85,7 @@ class InlineExecutor(Executor):
         return self._ahead.begin(task) if self._reads_ahead else None
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """Return True if this thread is to read the records of a task, without reader threads."""
+        """Return True if this thread is to read the records of a task itself, because reading takes next to no time."""
         return self._ahead.reads_in_place(task.leaf, task.stop - task.start)
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
@@ -89,7 +94,18 @@ class InlineExecutor(Executor):
     def run_unit(
         self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
     ) -> Block | None:
-        """Make the element of one unit (the inputs of one element), and append it to `made`; see `Worker.run_unit`."""
+        """Make the element of one unit (the inputs of one element), and append it to `made`.
+
+        Args:
+            task: task on the positions of one unit.
+            ahead: function that waits for the task's records; None if they are not read ahead.
+            made: list to which the element is appended.
+            units: slices of columns that are the batches; None if a batch is made of records.
+
+        Returns:
+            None if the element is in `made`; else the block of the task, with its rows, failures
+            and statistics.
+        """
         if "jax.profiler" in sys.modules:
             with profiled("task"):
                 return self._worker.run_unit(task, ahead, made, units)
@@ -124,7 +140,14 @@ class InlineExecutor(Executor):
 
 @dataclass(slots=True)
 class InlineHandle:
-    """Handle of a task that runs when its result is asked for."""
+    """Handle of a task that runs when its result is asked for.
+
+    Attributes:
+        executor: executor that runs the task.
+        task: the task.
+        blocks: blocks whose rows the task refers to.
+        ahead: function that waits for the task's records; None if they are not read ahead.
+    """
 
     executor: InlineExecutor
     task: Task
@@ -143,6 +166,11 @@ class ThreadExecutor(Executor):
 
     Each thread has its own `Worker`. All threads share the readers of sources without random
     access, so such a source is read once.
+
+    Args:
+        pipeline: pipeline of the run.
+        options: options of workers and reading.
+        begins_with: number of threads at the beginning; None: as the options say.
     """
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, begins_with: int | None = None) -> None:
@@ -180,7 +208,7 @@ class ThreadExecutor(Executor):
         return self._window + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
-        """Submit a task to the threads, and begin to read its records if that helps."""
+        """Submit a task on rows of `blocks` to the threads, and begin to read its records if that helps."""
         return self._pool.submit(self._run, task, blocks, self._ahead.begin(task))
 
     def _run(self, task: Task, blocks: Blocks, ahead: RecordsAhead | None) -> Block:

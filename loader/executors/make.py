@@ -35,6 +35,10 @@ def make_executor(
     """Return the executor that the options ask for. It reports its workers to `observer`.
 
     With `worker_count="auto"`, `tuning` holds the findings of earlier epochs.
+
+    Raises:
+        ValueError: worker processes were asked for, and this system has none.
+        MissingExtraError: Ray was asked for, and is not installed.
     """
     if options.workers == 0 or INSIDE_A_TASK.get():
         from .local import InlineExecutor
@@ -68,7 +72,7 @@ def make_executor(
 
 
 def _warn_of_held_generators(pipeline: Pipeline) -> None:
-    """Warn if an operation holds a random generator, as each worker process would get an equal copy of it."""
+    """Warn of the first operation that holds a random generator, as each worker process would get an equal copy."""
     for number, held in held_by_each(pipeline.operations).items():
         warn(
             f"{name_of(pipeline, number)} holds a random generator of type {type(held[0]).__name__}. Each worker gets a copy "
@@ -83,9 +87,14 @@ def _on_processes_or_here(
 ) -> Executor:
     """Return an executor with worker processes, or one that may use the calling thread instead.
 
+    `tuning` has earlier findings.
+
     If batches are slices of arrays in memory, the faster of the two is chosen by measurement. If a
     source reads on threads of its own and records are only batched, the calling thread does the
-    work.
+    work. Workers are used in any case if an option or the pipeline needs them.
+
+    Raises:
+        ValueError: this system has no worker processes.
     """
     if _are_in_memory(pipeline.columns) or _only_reads(pipeline):
         from .auto.executor import AutoExecutor, may_work_here

@@ -23,16 +23,16 @@ from ..work.tasks import SpanTask, Task, input_count
 
 # A hundred times its messages. Measured with `mnist` and two workers.
 TASK_SECONDS = 30e-3
-"""Seconds that a task may take, if it can be made smaller."""
+"""Seconds that a task should take at most. One with a single batch may take longer."""
 
 # Measured with `mnist` and `ragged`. The second: rows are then still in the caches when they are
 # read.
 TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
-"""Bytes that the rows of a task may have; the second limit if other tasks read these rows again."""
+"""Largest number of bytes of a task's rows; the second number if other tasks read these rows again."""
 
 # Chosen: rows of one window lie side by side, and are batched without a copy.
 WINDOW_BYTES = 1 << 20
-"""Bytes that packed rows of several windows may have in one task."""
+"""Largest number of bytes of a task's packed rows, if they are of several windows."""
 
 # Chosen by the size of a packet: the tags of more have no room in it.
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
@@ -92,7 +92,10 @@ def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
 def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
     """Return the limits of each stage, by its number, for an executor that sends messages to workers.
 
-    With `several` a message may have several batches, otherwise one.
+    Args:
+        pipeline: pipeline of the run.
+        several: True if a message may have several batches; False if it has one.
+
 
     A stage is a group of operations that run together in one task.
     """
@@ -112,7 +115,12 @@ def _limits(pipeline: Pipeline, stage: Stage, units: int) -> Limits:
 
 
 def more_or_fewer(done: int, seconds: float, most: int) -> int:
-    """Return the number of batches to do together next, after `done` of them took this time: at most `2 * done`.
+    """Return the number of batches to do together next, so that they take about 30 ms: from 1 to `most`.
+
+    Args:
+        done: number of batches that were done together last. The result is at most twice as large.
+        seconds: seconds that they took.
+        most: largest result.
 
     >>> more_or_fewer(4, 1e-3, 32), more_or_fewer(4, 0.1, 32)
     (8, 1)
@@ -121,7 +129,7 @@ def more_or_fewer(done: int, seconds: float, most: int) -> int:
 
 
 class Pace:
-    """Measures the time of tasks, and chooses the length of the next task within the limits of its stage.
+    """Measures the time of tasks, and chooses the length of the next task within the `limits` of its stage.
 
     A stage is a group of operations that run together in one task.
     """
@@ -149,25 +157,30 @@ class Pace:
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
-        """Return True if a task with this time and number of rows does not change the length of the next tasks.
+        """Return True if a task of a stage does not change the length of the next tasks, which is full already.
 
-        That is so if tasks have their full length already.
+        Args:
+            stage: number of the stage.
+            seconds: seconds that the task took.
+            rows: number of rows that it made.
         """
         most = self._limits[stage].message
         return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most
 
     def waits(self, stage: int) -> bool:
-        """Return True if tasks of a stage wait for their records for a large share of their time.
+        """Return True if tasks of a stage waited for their records for over 10 % of their time.
 
         A stage is a group of operations that run together in one task.
         """
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
     def tasks_within(self, stage: int, inputs: int, nbytes: int | None) -> int:
-        """Return the number of tasks, each of this number of inputs, whose rows fit into `nbytes` bytes.
+        """Return the number of tasks of a stage whose rows fit into memory.
 
-        The bytes are shared equally with the other stages (operations that run in one task each).
-        None means no limit.
+        Args:
+            stage: number of the stage (operations that run in one task).
+            inputs: number of inputs of each task.
+            nbytes: bytes of memory, which stages share equally; None for no limit.
         """
         weight = self._weights.get(stage, 0) * inputs
         return sys.maxsize if nbytes is None or not weight else nbytes // len(self._limits) // weight
@@ -242,7 +255,7 @@ class Budget:
         self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
 
     def most_inputs(self, stage: int) -> int:
-        """Return the largest number of inputs of a task on a leaf; 1 as long as no sizes are known.
+        """Return the largest number of inputs of a task of a stage that reads a leaf; 1 before a task of it is done.
 
         A leaf is a source with its sampler.
         """
@@ -251,9 +264,10 @@ class Budget:
         return self._most(self._object(), self._weights[stage])
 
     def most_rows(self) -> int:
-        """Return the largest number of rows to put into one group or joined block; 1 as long as no sizes are known.
+        """Return the largest number of rows that one task, or one object in a store, should have.
 
-        A block has the rows that one task returned.
+        They fill at most an eighth of the smallest object store. The result is 1 before the bytes
+        of a row are known, i.e. before a task is done.
         """
         return 1 if self._row is None else self._most(self._object(), self._row)
 
@@ -261,10 +275,11 @@ class Budget:
         return min(self._stores.values(), default=0.0) * OBJECT_SHARE
 
     def most_tasks(self, stage: int, inputs: int) -> int:
-        """Return the number of tasks that may be running, or done and not received, at a time; at least 1.
+        """Return the number of tasks of a stage that may be running, or done and not received, at a time; at least 1.
 
-        `inputs` is the number of inputs of the next tasks, which may be larger than any that is
-        done.
+        Args:
+            stage: number of the stage (operations that run in one task).
+            inputs: number of inputs of the next tasks, which may be larger than any that is done.
         """
         room = min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages
         return self._most(room, max(self._largest.get(stage, 0.0), self._weights.get(stage, 0.0) * inputs))
@@ -274,7 +289,7 @@ class Budget:
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
-    """Return the number of tasks of a stage, of `positions` positions each, that one worker reads ahead.
+    """Return the number of tasks of a stage, of `positions` positions each, that one worker reads ahead; 0 for none.
 
     A stage is a group of operations that run together in one task.
     """
@@ -287,15 +302,15 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
 def keys_ahead(leaf: Leaf, options: ReadOptions) -> int:
     """Return the number of keys of a leaf (a source with its sampler) that are read ahead.
 
-    They have `prefetch_buffer_size` records together, but there is at least one key for each
-    concurrent read.
+    They have `options.prefetch_buffer_size` records together, but there is at least one key for
+    each concurrent read.
     """
     most = options.prefetch_buffer_size
     return max(most // leaf.records_each, min(reads_under_way(leaf, options), most))
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
-    """Return the largest number of concurrent reads of a leaf; 0 if it is not read ahead.
+    """Return the largest number of concurrent reads of a leaf that `options` allow; 0 if it is not read ahead.
 
     A leaf is a source with its sampler.
     """

@@ -27,17 +27,45 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
-from ..work.tasks import Block
-from .transport import AllEnded, Answered, Ended, Event, Lost, Ready, Room
+from .transport import (
+    Action,
+    AllEnded,
+    Answered,
+    Divide,
+    Ended,
+    Event,
+    Fail,
+    Finish,
+    Give,
+    GiveUp,
+    Kill,
+    Lost,
+    Ready,
+    Restart,
+    Room,
+    Spawn,
+    Warn,
+)
 
 MAX_TRIES = 3
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A piece of work for a worker."""
+    """A piece of work for a worker.
+
+    Attributes:
+        number: number of the job. Jobs are assigned again in the order of their numbers.
+        divisible: True if the job can be divided into parts that run alone.
+        cost: expected seconds.
+        series: jobs of a series each continue where the one before ended; None: of no series.
+        alone: True if the job is the only one of its message, so that it is at fault if its worker
+            ends.
+        tries: number of workers that ended while doing it.
+        dropped: True if its result is not needed any more.
+    """
 
     number: int  # jobs are assigned again in the order of their numbers
     divisible: bool  # True if it can be divided into parts that run alone
@@ -51,67 +79,19 @@ class Job:
 J = TypeVar("J", bound=Job)
 
 
-class Spawn(NamedTuple):
-    """Action: start worker `worker`."""
-
-    worker: int
-
-
-class Give(NamedTuple, Generic[J]):
-    """Action: send these jobs to a worker, in one message. If the worker is gone, do nothing: `ended` follows."""
-
-    worker: int
-    jobs: Sequence[J]
-
-
-class Kill(NamedTuple):
-    """Action: kill worker `worker`. `ended` follows."""
-
-    worker: int
-
-
-class Finish(NamedTuple, Generic[J]):
-    """Action: complete the job with this result."""
-
-    job: J
-    block: Block
-
-
-class Divide(NamedTuple, Generic[J]):
-    """Action: replace the job by its parts, which are then submitted as new jobs. The job itself is not done."""
-
-    job: J
-
-
-class GiveUp(NamedTuple, Generic[J]):
-    """Action: fail the job, because it ended its workers. `reason` says how the last worker ended."""
-
-    job: J
-    reason: str
-
-
-class Restart(NamedTuple):
-    """Action: start the process again that makes workers, which has ended."""
-
-
-class Warn(NamedTuple):
-    """Action: warn the user."""
-
-    text: str
-
-
-class Fail(NamedTuple):
-    """Action: end the run with an error."""
-
-    text: str
-
-
-Action: TypeAlias = Spawn | Give[J] | Kill | Finish[J] | Divide[J] | GiveUp[J] | Restart | Warn | Fail
-
-
 @dataclass(slots=True, eq=False)
 class _Worker(Generic[J]):
-    """Record of a worker in the pool: its jobs, in the order in which it does them."""
+    """Record of a worker in the pool.
+
+    Attributes:
+        number: number of the worker.
+        jobs: its jobs, in the order in which it does them.
+        load: expected seconds of these jobs.
+        messages: number of messages that had these jobs.
+        ready: True if the worker has begun.
+        began: time at which the first job began.
+        late: the job for whose timeout the worker is being killed; None if it is not being killed.
+    """
 
     number: int
     jobs: deque[J] = field(default_factory=deque)
@@ -122,10 +102,9 @@ class _Worker(Generic[J]):
     late: J | None = None  # the job for which it is being killed
 
     def has_room(self, job: Job, depth: int) -> bool:
-        """Return True if the worker may get a job.
+        """Return True if the worker may get a job, i.e. has fewer than `depth` messages of jobs.
 
-        A worker has at most `depth` messages of jobs. A job at which a worker has ended gets a worker for itself
-        alone.
+        A job at which a worker has ended gets a worker for itself alone.
         """
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)
@@ -135,7 +114,7 @@ _LOAD = attrgetter("load")
 
 
 class WorkerPool(Generic[J]):
-    """Assigns jobs to at most `worker_count` workers.
+    """Assigns jobs to at most `worker_count` workers. Arguments named `now` are the current time in seconds.
 
     Args:
         worker_count: largest number of workers.
@@ -289,7 +268,7 @@ class WorkerPool(Generic[J]):
             holder.load -= job.cost
 
     def ready(self, worker: int, now: float) -> None:
-        """Note that a worker has begun. The time limit of its first job starts now."""
+        """Note that a worker has begun, at the time `now`. The time limit of its first job starts now."""
         if worker in self._workers:  # or it was let go while it began
             self._workers[worker].ready = True
             self._workers[worker].began = now
@@ -339,8 +318,8 @@ class WorkerPool(Generic[J]):
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
         """Note that workers have ended through no fault of their jobs, and return the actions that follow.
 
-        The user is warned of `event`, unless it is None. Other workers may have waited for what was lost, so the time
-        limit of their current jobs starts again.
+        The user is warned of `event`, unless it is None. The time limit of other workers' current
+        jobs starts again, because they may have waited for what was lost.
         """
         known = [worker for worker in workers if worker in self._workers]  # others were let go
         told = [Warn(f"{event}; its work is done again")] if known and event is not None else []
@@ -376,7 +355,7 @@ class WorkerPool(Generic[J]):
         return gone
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
-        """Assign jobs again, each alone, and other waiting jobs, and return the actions for that."""
+        """Assign jobs that are not dropped again, each alone, and waiting jobs; return the actions for that."""
         for job in [job for job in jobs if not job.dropped]:
             insort(self._waiting, [job], key=lambda jobs: jobs[0].number)
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []

@@ -24,26 +24,14 @@ from ..plan.pipeline import Pipeline
 from ..timing.observer import Observer
 from ..work.explain import given_up, task_in_words
 from ..work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task, input_count
+from . import transport as messages
 from .batches_at_hand import BatchesAtHand, DoneHandle
 from .divided import inputs_of, parts_of
-from .hang_watch import log_hang
+from .hang_watch import log_hang, log_silence
 from .pace import Budget, Pace, limits_of, tasks_ahead
-from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
+from .pool import MAX_TRIES, Job, WorkerPool
 from .protocol import Executor, window_of
-from .transport import (
-    AllEnded,
-    Answered,
-    Ended,
-    Event,
-    Hanging,
-    Lost,
-    Message,
-    Room,
-    Silent,
-    Store,
-    StoredRows,
-    Transport,
-)
+from .transport import Action, Event, Message, StoredRows, Transport
 
 LOGGER = logging.getLogger("headrace")
 
@@ -54,7 +42,11 @@ LONG_SECONDS = 1.0
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PooledHandle(Job):
-    """The result, now or later, of a task that a worker runs."""
+    """The result, now or later, of a task that a worker runs.
+
+    `blocks` have the rows of the task, and `block` is its result, or None. `gave_up` says why the
+    task was given up ("" if it was not); then `suspects` are its inputs, each run alone.
+    """
 
     executor: PooledExecutor
     task: Task
@@ -87,14 +79,18 @@ class PooledHandle(Job):
 
 @dataclass(slots=True, eq=False)
 class RowsWithTask:
-    """Rows that may be lost, and the task that makes them again."""
+    """Rows that may be lost, the handle whose task makes them, and the handle of that task while it runs again."""
 
     handle: PooledHandle
     rows: StoredRows
     again: PooledHandle | None = None  # the task, while it is run again
 
     def are_lost(self) -> bool:
-        """Return True if the rows are lost. If their task was run again, take its rows, or raise its error."""
+        """Return True if the rows are lost.
+
+        If their task was run again, take its new rows first. Raises the error of that task if it
+        failed, or WorkerCrashedError if a worker ended.
+        """
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None
             if not isinstance(block.rows, RowsWithTask):
@@ -211,7 +207,10 @@ class PooledExecutor(Executor):
         return window
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle | DoneHandle:
-        """Submit a task. Tasks on groups are collected until they fill a message, or somebody waits."""
+        """Submit a task on rows of `blocks`.
+
+        Tasks on groups are collected until they fill a message, or somebody waits.
+        """
         if task.stage in self._at_hand.stages and (made := self._at_hand.handle(task, blocks)) is not None:
             return made
         series = task.stage if task.stage in self._in_order else None
@@ -243,7 +242,11 @@ class PooledExecutor(Executor):
     # The loop: event → pool → actions → transport
 
     def handle_events(self, wait: bool) -> None:
-        """Handle the events so far. With `wait`, wait for an event, or for a task to exceed its timeout."""
+        """Handle the events so far. With `wait`, wait for an event, or for a task to exceed its timeout.
+
+        Raises WorkerCrashedError if workers end again and again without a result; and exceptions of
+        the transport, after which the executor is closed.
+        """
         seconds: float | None = 0.0
         if wait:
             self.send_gathered()
@@ -260,48 +263,40 @@ class PooledExecutor(Executor):
 
     def _handle_event(self, event: Event) -> None:
         match event:
-            case Hanging(worker, hang):
+            case messages.Hanging(worker, hang):
                 self._hangs[worker] = hang.what
                 if self._hang_seconds is not None and hang.seconds >= self._hang_seconds:
                     log_hang(hang)
                 return
-            case Silent(seconds):
-                self._tell_of_silence(seconds)
+            case messages.Silent(seconds):
+                for worker, handle in self._pool.at_work():
+                    given = task_in_words(handle.task, handle.blocks, self._pipeline)
+                    log_silence(worker, given, seconds)
                 return
-            case Answered(worker):
+            case messages.Answered(worker):
                 self._hangs.pop(worker, None)
-            case Ended(worker, how) if worker in self._pool.workers:
+            case messages.Ended(worker, how) if worker in self._pool.workers:
                 self._observer.worker_ended(worker, how)
                 self._last_hang = self._hangs.pop(worker, "")
-            case AllEnded(how):
+            case messages.AllEnded(how):
                 for worker in self._pool.workers:
                     self._observer.worker_ended(worker, how)
-            case Lost(workers, how):
+            case messages.Lost(workers, how):
                 for worker in filter(self._pool.workers.__contains__, workers):
                     self._observer.worker_ended(worker, how)
-            case Store(name, nbytes):
+            case messages.Store(name, nbytes):
                 self._budget = self._budget or Budget(len(self._pipeline.stages))
                 self._budget.set_store(name, nbytes)
-            case Room(workers):
+            case messages.Room(workers):
                 self._follows_room, self._observer.worker_count = True, workers
         self._act(self._pool.after(event, self._clock()))
-        if isinstance(event, Answered):
+        if isinstance(event, messages.Answered):
             stalled, self._stalled = self._stalled, []
             for handles in stalled:
                 self._assign(handles)
 
-    def _tell_of_silence(self, seconds: float) -> None:
-        """Log what each busy worker was given, as no worker has sent anything for `seconds` seconds."""
-        for worker, handle in self._pool.at_work():
-            LOGGER.warning(
-                f"worker {worker} has said nothing for {seconds:.0f} s, not even what it is at. It was given "
-                f"{task_in_words(handle.task, handle.blocks, self._pipeline)}. Code that holds the interpreter's lock does "
-                "that, or a stopped process. timeout= ends such workers.",
-                extra={"hanging": f"worker {worker} has said nothing for {seconds:.1f} s"},
-            )
-
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Carry out actions in order. New actions that result from one are carried out after the present ones."""
+        """Carry out actions in order. Actions that result from one are carried out after these."""
         self._actions += actions
         if self._acting:
             return
@@ -315,29 +310,29 @@ class PooledExecutor(Executor):
 
     def _do(self, action: Action[PooledHandle]) -> None:
         match action:
-            case Give(worker, handles):
+            case messages.Give(worker, handles):
                 self._give(worker, handles)
-            case Finish(handle, block):
+            case messages.Finish(handle, block):
                 self._finish(handle, block)
-            case Spawn(worker):
+            case messages.Spawn(worker):
                 self._transport.start(worker)
                 self._observer.worker_started(worker)
-            case Kill(worker):
+            case messages.Kill(worker):
                 self._transport.kill(worker)
-            case Divide(handle):
+            case messages.Divide(handle):
                 handle.block = Block(parts=parts_of(handle.task, self._pipeline))
-            case GiveUp(handle, reason):
+            case messages.GiveUp(handle, reason):
                 self._give_up(handle, reason)
-            case Restart():
+            case messages.Restart():
                 self._transport.restart()
-            case Warn(text):
+            case messages.Warn(text):
                 LOGGER.warning(text)
-            case Fail(text):
+            case messages.Fail(text):
                 self.close()
                 raise WorkerCrashedError(text)
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
-        """Send tasks to a worker; or, if rows that they use are lost, run the tasks of these rows again first."""
+        """Send a worker tasks (`handles`); if rows that they use are lost, run the tasks of these rows again first."""
         blocks: dict[int, Block] = {number: block for handle in handles for number, block in handle.blocks.items()}
         if self._transport.may_lose_rows and (
             lost := [block.rows for block in blocks.values() if block.rows.are_lost()]
@@ -369,7 +364,7 @@ class PooledExecutor(Executor):
             self._assign([rows.again])
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
-        """Run each input of a failed task alone, so that the error names the input at fault. Drop the rows."""
+        """Fail a task for a `reason`: run each of its inputs alone, so that the error names the input at fault."""
         handle.gave_up = f"{reason}, in {self._last_hang}," if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
         handle.suspects = [self._suspect(handle, one) for one in inputs] if len(inputs) > 1 else ()
@@ -388,7 +383,11 @@ class PooledExecutor(Executor):
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def drop_tasks(self, observer: Observer) -> bool:
-        """Drop all tasks. Return True if the workers can go on, False if what they still have takes too long."""
+        """Drop all tasks. Return True if workers can take new ones.
+
+        Return False if workers wait for reads, or need over `LONG_SECONDS` for the tasks that they
+        have.
+        """
         if any(map(self._pace.waits, self._windows)) or not self._pool.drop_jobs(LONG_SECONDS):
             return False
         self._gathered, self._stalled = [], []

@@ -56,7 +56,7 @@ class Executor(Protocol):
         """
 
     def most_rows(self) -> int:
-        """Return the largest number of rows to put together where any number would be right.
+        """Return the largest number of rows to put into one block (rows of a task) where any number would be right.
 
         Called by `stream.join` each time that it puts rows together. The default has no limit.
         """
@@ -124,7 +124,11 @@ class Tuning:
 def window_of(workers: int, buffer_size: int, leaves: int) -> int:
     """Return the number of tasks of a stage (operations that run in one task) to have submitted at a time.
 
-    If there are several leaves (sources with their samplers), their stages share the same workers.
+    Args:
+        workers: number of workers.
+        buffer_size: number of finished tasks that are kept ready for each worker.
+        leaves: number of leaves (sources with their samplers). If there are several, their stages
+            share the workers.
     """
     window = workers * (1 + buffer_size)
     return window if leaves == 1 else max(2, -(-window // leaves))

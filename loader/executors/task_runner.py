@@ -31,13 +31,16 @@ T = TypeVar("T")
 
 # Chosen: the error can then say what the task was doing.
 LATE_SHARE = 0.75
-"""Share of a task's timeout after which it is reported."""
+"""Share of a task's timeout after which the task is reported as taking long."""
 
 _number: int | None = None  # of the worker that this process is
 
 
 def begin_worker(number: int) -> None:
-    """Make this process a worker with this number. Called before anything is unpickled."""
+    """Make this process worker `number`: `breakpoint()` raises from now on; random generators are seeded anew.
+
+    Called before anything is unpickled.
+    """
     global _number
     _number = number
     sys.breakpointhook = _no_debugger
@@ -45,7 +48,11 @@ def begin_worker(number: int) -> None:
 
 
 def _no_debugger(*_: Any, **__: Any) -> None:
-    """Raise an error in place of the debugger that `breakpoint()` would start."""
+    """Raise an error in place of the debugger that `breakpoint()` would start.
+
+    Raises:
+        DebuggerError: always, as a worker process has no terminal.
+    """
     raise DebuggerError(
         "breakpoint() was called in a worker process, which has no terminal. Pass worker_count=0: then operations run in your "
         "own process, where the debugger can stop."
@@ -53,7 +60,13 @@ def _no_debugger(*_: Any, **__: Any) -> None:
 
 
 class WorkerSetup(NamedTuple):
-    """Options of a worker, and the failure of its `worker_init_fn`, or None. After a failure all of its tasks fail."""
+    """Options of a worker, after its `worker_init_fn` was called.
+
+    Attributes:
+        options: the options.
+        failure: failure of `worker_init_fn`, with which all tasks of the worker fail; None if there
+            was none.
+    """
 
     options: ExecutionOptions
     failure: Failure | None
@@ -83,7 +96,18 @@ def _set_up(options: ExecutionOptions, levels: Mapping[str, int]) -> WorkerSetup
 
 
 class TaskRunner(Generic[T]):
-    """Runs tasks in a worker. `encode` turns rows into the form to send, and returns it with its number of bytes."""
+    """Runs tasks in a worker.
+
+    Args:
+        number: number of the worker.
+        setup: options of the worker.
+        pipeline: pipeline of the run.
+        allocate: function that returns the memory for batches.
+        encode: function that returns rows in the form to send, and their number of bytes.
+        tell_of_hang: function that gets the report about a task that takes long.
+        weighs_records: True: a task is counted with the bytes of its records if they are more than
+            those of its rows.
+    """
 
     def __init__(
         self,
@@ -139,7 +163,10 @@ class TaskRunner(Generic[T]):
 
 
 def _hang_seconds(options: ExecutionOptions) -> float | None:
-    """Return the seconds after which a long task is reported: before its timeout, too. None: never."""
+    """Return the seconds after which a task is reported: `hang_seconds`, or 75 % of the timeout if that is less.
+
+    None: never.
+    """
     both = [options.hang_seconds, None if options.timeout is None else LATE_SHARE * options.timeout]
     return min((seconds for seconds in both if seconds is not None), default=None)
 
@@ -147,11 +174,20 @@ def _hang_seconds(options: ExecutionOptions) -> float | None:
 def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]) -> tuple[Block, T]:
     """Return a block (the rows of one task) and its encoded rows, without rows that cannot be encoded.
 
-    The block ends before such a row, unless `on_error` skips the row's unit (the records of one
-    element).
+    If `on_error` skips the failure, all rows of the same unit (the records of one element) are left
+    out, and counted as skipped. Otherwise the block ends before this unit, with the failure as its
+    `failure`, which ends the stream there.
+
+    Args:
+        block: rows of the task.
+        task: the task.
+        pipeline: pipeline of the run.
+        encode: function that returns rows in the form to send.
 
     Raises:
-        OSError, MemoryError: raised by `encode`, as no row is at fault.
+        OSError, MemoryError: raised by `encode`, for example because memory is short; no row is at
+            fault.
+        Exception: raised by `encode` for rows that are not a list, so that none can be left out.
     """
     while True:
         try:
@@ -175,7 +211,7 @@ def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) 
 
 
 def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception) -> Block:
-    """End a block before the unit of row `row`, with a failure; or drop that unit if `on_error` skips the failure.
+    """End a block before the unit of row `row`, with the failure `error`; or drop that unit if `on_error` skips it.
 
     A unit is the group of inputs that make one output. A block has the rows that one task returned.
     """
@@ -197,7 +233,7 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
 
 
 def _keys(block: Block, task: Task, pipeline: Pipeline, row: int) -> list[Any]:
-    """Return the key of the record that a row was made of; an empty list if it was made of rows of a join."""
+    """Return the key of the record of which row number `row` was made, in a list; [] if it was made of a join's rows."""
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"

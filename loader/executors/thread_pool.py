@@ -21,7 +21,7 @@ _PATIENCE_SECONDS = 2.0  # for calls that do not end, when a pool that was not c
 
 
 class Call(Generic[T]):
-    """A function call that another thread makes once."""
+    """A function call that a thread of a pool makes once."""
 
     __slots__ = ("_arguments", "_error", "_function", "_value", "_waited_for", "done")
 
@@ -56,7 +56,10 @@ class Call(Generic[T]):
         return self.done
 
     def result(self) -> T:
-        """Wait for the call; return its result or raise its exception. Called once."""
+        """Wait for the call; return its result or raise its exception, a RuntimeError if the pool was closed.
+
+        Called once.
+        """
         while not self.done:
             self._waited_for.acquire()
         if self._error is None:
@@ -68,7 +71,10 @@ class Call(Generic[T]):
 
 
 class Pool:
-    """A pool of at most `count` threads. A thread is started when a call is submitted that it could make."""
+    """A pool of at most `count` threads, whose names begin with `name`.
+
+    A thread is started when a call is submitted that it could make.
+    """
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count

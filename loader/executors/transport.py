@@ -1,12 +1,12 @@
-"""The interface of transports, which connect the executor's loop with worker processes or Ray actors.
+"""The interface of transports, which connect the executor's loop with workers; its events and actions.
 
     pool (pure: events in, actions out)              worker: task → block (header and rows)
       ▲ event      │ action                              ▲ message        │
       └─ one loop ─┴──► Transport: start · send · poll → events · kill · restart · close
 
-In: messages of tasks. Out: events. Only `pooled.PooledExecutor` calls a transport. It turns the
-actions of `pool` into calls: `Spawn` into `start`, `Give` into `send`, `Kill` into `kill`, and
-`Restart` into `restart`.
+In: messages of tasks. Out: events. Workers are processes or Ray actors. Only
+`pooled.PooledExecutor` calls a transport. It turns the actions of `pool` into calls: `Spawn` into
+`start`, `Give` into `send`, `Kill` into `kill`, and `Restart` into `restart`.
 
 The loop does not know the kind of transport. A transport does not know what tasks mean: it carries
 tasks and rows, but does not count tries, divide or blame tasks, or keep timeouts.
@@ -15,7 +15,7 @@ tasks and rows, but does not count tries, divide or blame tasks, or keep timeout
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..work.stacked_rows import StackedRows
 from ..work.tasks import Block, Blocks, GroupTask, RowOrigins, Task
@@ -112,15 +112,20 @@ class Message(NamedTuple):
 
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
-    """Return, in a worker, the blocks that a message refers to. `load` returns the rows of one.
+    """Return, in a worker, the blocks (the rows of one task each) that a message refers to, by their numbers.
 
-    A block has the rows that one task returned.
+    Args:
+        named: rows of blocks, as in the message.
+        load: function that returns the rows of a whole block for the transport's object.
     """
     return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
 
 class Ready(NamedTuple):
-    """Event: a worker has begun, and its `worker_init_fn` was called. Comes at most once for each started worker."""
+    """Event: worker number `worker` has begun, and its `worker_init_fn` was called.
+
+    Comes at most once for each started worker.
+    """
 
     worker: int
 
@@ -171,14 +176,14 @@ class Hang(NamedTuple):
 
 
 class Hanging(NamedTuple):
-    """Event: the task of a worker takes long."""
+    """Event: the task of a worker takes long. `hang` is the report."""
 
     worker: int
     hang: Hang
 
 
 class Silent(NamedTuple):
-    """Event: no worker has sent anything for this number of seconds, while somebody waited."""
+    """Event: no worker has sent anything for this number of seconds, while the executor waited for a result."""
 
     seconds: float
 
@@ -208,19 +213,82 @@ class Lost(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Event: from now on there is room for this number of workers. The loop starts more, or kills some."""
+    """Event: from now on `workers` workers have room. The loop starts more, or kills some."""
 
     workers: int
 
 
 class Store(NamedTuple):
-    """Event: a store for rows has this number of bytes; 0 if it is gone. Without stores, memory is not counted."""
+    """Event: a store for rows has a capacity of `nbytes` bytes; 0 if it is gone.
+
+    `name` identifies the store. As long as no store is known, the bytes of rows are not limited.
+    """
 
     name: str
     nbytes: float
 
 
 Event: TypeAlias = Ready | Answered | Ended | Hanging | Silent | AllEnded | Lost | Room | Store
+
+J = TypeVar("J")
+
+
+class Spawn(NamedTuple):
+    """Action: start worker number `worker`."""
+
+    worker: int
+
+
+class Give(NamedTuple, Generic[J]):
+    """Action: send `jobs` to a worker, in one message. If the worker is gone, do nothing: `Ended` follows."""
+
+    worker: int
+    jobs: Sequence[J]
+
+
+class Kill(NamedTuple):
+    """Action: kill worker number `worker`. The event `Ended` follows."""
+
+    worker: int
+
+
+class Finish(NamedTuple, Generic[J]):
+    """Action: complete the job with its result, the block."""
+
+    job: J
+    block: Block
+
+
+class Divide(NamedTuple, Generic[J]):
+    """Action: replace the job by its parts, which are then submitted as new jobs. The job itself is not done."""
+
+    job: J
+
+
+class GiveUp(NamedTuple, Generic[J]):
+    """Action: fail the job, because it ended its workers. `reason` says how the last worker ended."""
+
+    job: J
+    reason: str
+
+
+class Restart(NamedTuple):
+    """Action: start the process again that makes workers, which has ended."""
+
+
+class Warn(NamedTuple):
+    """Action: log a warning with this text."""
+
+    text: str
+
+
+class Fail(NamedTuple):
+    """Action: end the run with an error that has this text."""
+
+    text: str
+
+
+Action: TypeAlias = Spawn | Give[J] | Kill | Finish[J] | Divide[J] | GiveUp[J] | Restart | Warn | Fail
 
 
 class Transport(Protocol):

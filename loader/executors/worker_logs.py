@@ -21,20 +21,23 @@ def levels_here() -> dict[str, int]:
 
 
 def set_levels(levels: Mapping[str, int]) -> None:
-    """Set loggers to the levels of the user's process, so that records nobody wants are not made."""
+    """Set loggers to levels (logger name → level) of the user's process, so that records that it drops are not made."""
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
 
 
 class Forward(logging.Handler):
-    """Logging handler that passes each record, as bytes, to `send`."""
+    """Logging handler that passes each record, pickled to bytes, to `send`."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         super().__init__()
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record. If that fails, `logging` reports it."""
+        """Pass a record to `send`.
+
+        An OSError is ignored, since the user's process is gone; `logging` reports other errors.
+        """
         try:
             self._send(_as_bytes(record))
         except OSError:  # the user's process is gone
@@ -60,7 +63,7 @@ def _as_bytes(record: logging.LogRecord) -> bytes:
 
 
 def handle_here(data: bytes) -> None:
-    """Pass a worker's record to the logger of its name in this process."""
+    """Unpickle a worker's record, and pass it to the logger of its name in this process, if that logs its level."""
     fields: dict[str, Any] = pickle.loads(data)
     record = logging.makeLogRecord(fields)
     logger = logging.getLogger(record.name)

@@ -34,7 +34,7 @@ from .pipeline import Pipeline
 
 # Chosen: they take seconds to read, and more is a mistake.
 LARGEST_OF_SEVERAL_EPOCHS = 1 << 24
-"""A batch may have more records than an epoch, but then at most this number."""
+"""If a batch has more records than an epoch, it may have at most this number."""
 
 
 def make_pipeline(
@@ -50,16 +50,20 @@ def make_pipeline(
 
     Args:
         data_source: source, or what becomes one: a list, an array, a dict of arrays.
-        sampler: order of the records.
+        sampler: the user's sampler, which decides the order of the records.
         operations: transforms, batches and plain functions.
         shard_options: shard of this process; None for that of the sampler.
-        skips_errors: what to do with failing records.
+        skips_errors: True to skip failing records, False to raise, or the user's function that
+            decides.
         growth: when appended records join; None for no growth.
         omit: records to omit; None for no record.
 
     Raises:
-        TypeError: an argument has a wrong type.
+        TypeError: an argument has a wrong type, or a mix of sources has no `MixSampler`.
         ValueError: the arguments do not fit together.
+        RecordKeyError, SourceError: `omit` names a record that the source does not have, or a file
+            of keys cannot be read.
+        LengthsError, PackError: batches or rows cannot be planned from the lengths of records.
         SeedError: an operation is random, and the sampler has no seed.
         EmptyStreamError: there are too few records for a batch.
     """
@@ -92,7 +96,7 @@ def make_pipeline(
 
 
 def _check_records(order: VectorSampler, source: Any) -> None:
-    """Check that a sampler has no more records than the source; with weights or labels, the same number.
+    """Check that an order has no more records than the source; an order with weights or labels, the same number.
 
     Raises:
         ValueError: the numbers of records do not fit.
@@ -115,12 +119,13 @@ def _mixed(data_source: Any, order: MixSampler) -> MixedSource:
 def not_empty(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline, after checking that not all of its records are dropped as the remainder of a batch.
 
-    Only the largest shard is checked: if others have too few records, the shards have to agree on
-    that. Joins of streams are not checked, as one of the streams may be empty.
+    Only the first, largest shard is checked: another shard with too few records is found when the
+    shards compare their lengths. Joins of streams are not checked, as one of the streams may be
+    empty.
 
     Raises:
         EmptyStreamError: the largest shard has too few records for one batch.
-        ValueError: a batch would take so many epochs that it never comes.
+        ValueError: a batch is far larger than an epoch.
     """
     if pipeline.joins:
         return pipeline
@@ -143,10 +148,11 @@ def dropped_records(pipeline: Pipeline) -> int:
 
 
 def _refuse_huge_batches(pipeline: Pipeline) -> None:
-    """Check that a batch is not far larger than an epoch, as it would repeat the same records.
+    """Check that a batch has no more records than an epoch, or than `LARGEST_OF_SEVERAL_EPOCHS` if that is more.
 
     Raises:
-        ValueError: a batch is far larger than an epoch.
+        ValueError: a batch has more. Sources without random access, and streams that end before,
+            are not checked.
     """
     leaf, rows = pipeline.leaves[0], max(stage.unit for stage in pipeline.stages)
     if leaf.in_order or min(rows, len(leaf.sampler)) <= max(LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length):
@@ -160,10 +166,14 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
 def _sharded(
     sampler: VectorSampler, shard_options: ShardOptions | None
 ) -> tuple[VectorSampler, ShardOptions, ReshardHistory]:
-    """Return a sampler, its shard and its history, after the loader's `shard_options` have replaced the sampler's own.
+    """Return the sampler for the loader's shard, the shard, and its history.
 
     An unsharded sampler of Grain's order keeps its one order, and the shards read parts of it, as
     in Grain.
+
+    Args:
+        sampler: the user's sampler.
+        shard_options: the loader's argument; None for the sampler's own shard.
     """
     if shard_options is None:
         return sampler, read_equally(sampler, sampler.shard_options), ReshardHistory()

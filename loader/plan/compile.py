@@ -29,14 +29,29 @@ from .stages import Stage, runs_of
 
 
 def compiled(tree: Node, skips_errors: Skips = False) -> Pipeline:
-    """Return the pipeline of a tree. The rows of its top node are the elements."""
+    """Return the pipeline of a tree. The rows of its top node are the elements.
+
+    Args:
+        tree: node at the top of the tree.
+        skips_errors: True to skip failing records, False to raise, or the user's function that
+            decides.
+
+    Raises:
+        ShardingError: an operation works on one shard only; or planned batches on several shards
+            would skip records.
+        ValueError: an operation stacks batches of different shapes; or packs records that are
+            balanced.
+    """
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
     return Pipeline(numbering.dealt_leaves(), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors)
 
 
 def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
-    """Return the linear pipeline with other operations, and the same identity."""
+    """Return the pipeline, which has one leaf and no join, with other operations.
+
+    Its saved identity of operations is kept.
+    """
     other = compiled(Apply(Read(pipeline.leaf), tuple(operations)), pipeline.skips_errors)
     return dataclasses.replace(other, identity=pipeline.identity)
 
@@ -57,7 +72,9 @@ class _Numbering:
     def dealt_leaves(self) -> tuple[Leaf, ...]:
         """Return the leaves (sources with their samplers).
 
-        If records are balanced among shards by cost, a leaf has the blocks in which that is done.
+        If records are balanced among shards by cost, a leaf's history has the size of the blocks
+        within which shards exchange records. Raises ValueError if an operation packs balanced
+        records.
         """
         return tuple(self._dealt(leaf, number) for number, leaf in enumerate(self.leaves))
 
@@ -103,6 +120,9 @@ class _Numbering:
             first: numbers of the first leaf, stage and join of the new part.
             size: numbers of leaves, stages and joins in it so far.
             operations: operations, in order.
+
+        Raises:
+            ShardingError: an operation works on one shard only, and there are several.
         """
         for run in runs_of(operations, bool(self._skips_errors)):
             if not run and part is not None:
@@ -118,7 +138,7 @@ class _Numbering:
 
 
 def check_shards(operations: Sequence[Operation], shards: int) -> None:
-    """Check that no operation needs a single shard if there are several shards.
+    """Check that no operation needs a single shard if there are several shards (`shards` > 1).
 
     Raises:
         ShardingError: an operation works only on one shard.
@@ -129,10 +149,14 @@ def check_shards(operations: Sequence[Operation], shards: int) -> None:
 
 
 def check_stacks(base: Read | Joined, operations: Sequence[Operation]) -> None:
-    """Check that batches by budget, which differ in shape, are not stacked by the operation after them.
+    """Check that no operation stacks batches by budget, which differ in shape.
 
     Raises:
         ValueError: an operation would stack them.
+
+    Args:
+        base: the node below the operations, whose records may be planned batches.
+        operations: operations, in order.
     """
     planned: Any = base.leaf.sampler if isinstance(base, Read) and base.leaf.plans_batches else None
     made: list[Any] = [one.plans_batches and one for one in operations]  # a `BudgetBatch` knows shapes that were given
@@ -157,9 +181,10 @@ def check_balanced(operations: Iterable[Operation]) -> None:
 
 
 def check_skips(leaf: Leaf) -> None:
-    """Check that failing records are not skipped with planned batches on several shards.
+    """Check that a leaf on which failing records are skipped has no planned batches on several shards.
 
-    Shards have equal numbers of planned batches, and one would lose a batch.
+    All shards have equal numbers of planned batches; a shard that skips a record would lose a
+    batch.
 
     Raises:
         ShardingError: the leaf (a source with its sampler) has planned batches, and there are

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .lineage import ReshardHistory
 
 JoinState: TypeAlias = tuple[Any, ...]
-"""State of a join, or of a source without random access: numbers or text; see `joins`."""
+"""State of a join, or of a source without random access: a tuple of integers and texts; see `JoinPolicy`."""
 
 
 MAX_ROWS = 1 << 60
@@ -111,7 +111,14 @@ class Cursor(NamedTuple):
         return self._replace(unfinished=rests)
 
     def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
-        """Split the cursor into the cursors of its parts, which have these sizes. Leftovers are not included."""
+        """Split the cursor of several parts of a pipeline, one after the other, into one cursor for each part.
+
+        Leftovers (rests of former shards' work) are left out.
+
+        Args:
+            sizes: for each part, its numbers of leaves, stages and joins. A join's own state, which
+                comes after those of its inputs, belongs to no part.
+        """
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
         return [
             Cursor(
@@ -127,7 +134,7 @@ class Cursor(NamedTuple):
 class Leftover:
     """The rest of work that a shard of a former run had begun, and that no other shard can begin in the middle.
 
-    That is a window, or a batch that is split into its elements. Its rows come out of the same
+    Such work is a window, or a batch that is split into its elements. Its rows come out of the same
     stage (operations that run in one task) as the present shard's own rows, before them.
 
     Attributes:
@@ -135,8 +142,8 @@ class Leftover:
         cursor: cursor of the part of the former shard's pipeline that ends with the stage.
         lineages: for each leaf, the history of the order that the former run read.
         delivered: number of rows of the leftover that were delivered since.
-        stage: number of the stage. None, in states of old versions: the last stage, until nothing
-            that was begun at any stage is left.
+        stage: number of the stage. None, in states of old versions: the last stage; the leftover
+            then has the work that was begun at all stages.
         mix: the former uppermost mix of streams below the stage as JSON text, if the mix has
             changed since; else "".
     """
@@ -155,7 +162,7 @@ class Leftover:
 
 
 def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
-    """Return the cursor of a join, from the cursors of its inputs and the join's state."""
+    """Return the cursor of a join, from the cursors of its inputs and the join's state `note`."""
     positions: list[int] = []
     skips: list[int] = []
     notes: list[JoinState] = []
@@ -169,7 +176,7 @@ def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
 
 
 def are_numbers(note: JoinState) -> bool:
-    """Return True if a state of a join contains only integers below the limit, as it may come from a damaged file."""
+    """Return True if a state of a join contains only integers below `MAX_ROWS`. A damaged file may have others."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in note)
 
 

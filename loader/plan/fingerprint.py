@@ -1,7 +1,8 @@
 """The identity of a pipeline in a checkpoint, as plain JSON values; and the differences of two identities.
 
 In: source, sampler and operations, as they were when the pipeline was made. Out: a fingerprint to
-save, one in the form of a saved one for comparison, and descriptions of differences.
+save, the same in the form of an older version, to compare with a saved one, and descriptions of
+differences.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FINGERPRINT_VERSIONS = (1, 2)
 
 
 PACKED, PACKED_FROM, LONGEST = "packed", 1 << 14, 1 << 28
-"""Key of a compressed fingerprint; the least length of a text that is compressed, and the greatest length."""
+"""Key of a compressed fingerprint; least length of a text that is compressed; largest length of a text that is read."""
 
 
 class Fingerprint(dict[str, Any]):
@@ -35,7 +36,7 @@ class Fingerprint(dict[str, Any]):
 
     @cached_property
     def json(self) -> str:
-        """JSON text for a state. A long one, of a mix with a thousand parts say, is compressed: {"packed": …}."""
+        """JSON text for a state. If it has 16,384 or more characters, it is compressed: {"packed": …}."""
         text = json_text(self)
         if len(text) < PACKED_FROM:
             return text
@@ -71,7 +72,9 @@ def json_text(values: Any) -> str:
 
 
 def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
-    """Describe the differences of two fingerprints. The saved value comes first.
+    """Describe the differences of two fingerprints, a line for each.
+
+    The saved value comes first, then the present one.
 
     >>> differences({"source": {"records": 60000}}, {"source": {"records": 59999}})
     ['source: records 60000 → 59999']
@@ -118,7 +121,7 @@ WEIGHT = "weight of "
 def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
     """Read the weights of a mix from a fingerprint: pairs of a first position and a dict of weights by name.
 
-    Returns [] if the value has no weights.
+    Returns [] if the value `told` has no weights.
 
     >>> weights_by_position({"a": 1.0}), weights_by_position({"names": ["a"], "stages": [[0, [2.0]]]})
     ([(0, {'a': 1.0})], [(0, {'a': 2.0})])
@@ -133,7 +136,12 @@ def weights_by_position(told: Any) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _weights_changed(saved: tuple[int, dict[str, Any]], present: tuple[int, dict[str, Any]]) -> list[str]:
-    """Return a line for each part of a mix whose weight differs from some position on."""
+    """Return a line for each part of a mix whose weight differs between two stages that begin at the same position.
+
+    Args:
+        saved: first position of the saved stage, and its weights by part.
+        present: the same of the present stage. If it begins at another position, the result is [].
+    """
     (start, before), (other, now) = saved, present
     if start != other:
         return []
@@ -178,7 +186,13 @@ class Identity:
     def fingerprint(
         self, samplers: Sequence[VectorSampler], joins: Sequence[dict[str, Any]], operations: Sequence[Operation]
     ) -> Fingerprint:
-        """Return the fingerprint to save: of these samplers, joins and operations, and of the source."""
+        """Return the fingerprint to save, with the source's identity from this object.
+
+        Args:
+            samplers: sampler of each leaf (source with its sampler).
+            joins: rules of the joins as JSON values.
+            operations: all operations; only the numbers of elements that they take are read.
+        """
         joined = {"joins": list(joins)} if joins else {}
         return Fingerprint(
             version=VERSION,

@@ -28,9 +28,17 @@ from .pipeline import Pipeline
 def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | None:
     """Check the user's `growth` option, and return it as `GrowthOptions`; None if no records join during a run.
 
+    Args:
+        source: source, or mix of sources, of the records.
+        growth: "epoch", "now", "hand", `GrowthOptions`, or None, which means "epoch" for sources
+            that grow.
+        shard: shard of this process.
+
     Raises:
-        TypeError, ValueError: the option is invalid; or the source does not grow, or is derived
-            from one that does; or several shards have no common folder for their log.
+        TypeError: the option is neither a text, `GrowthOptions` nor None.
+        ValueError: it is not "hand", and the source is derived from one that grows; or it is
+            "epoch" or "now" and the source does not grow; or several shards have no common folder
+            for their log.
     """
     wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
@@ -64,26 +72,33 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
 
 
 def growing_parts(source: Any) -> dict[str, Any]:
-    """Return the sources that may get more records: parts of a mix by name; a single source by `ONLY`."""
+    """Return the sources that may get more records: a mix's parts by name, a single source by the name "" (`ONLY`)."""
     if isinstance(source, MixedSource):
         return source.growing_parts
     return {ONLY: source} if getattr(source, "growing", False) else {}
 
 
 def decision_folder(growing: Mapping[str, Any]) -> str | None:
-    """Return the folder beside the data in which shards write down which records they found; None if there is none."""
+    """Return the folder beside the data for the shards' log of appended records; None if it cannot be written."""
     folder: str | None = growing[min(growing)].generation_folder
     return folder
 
 
 def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
-    """Return the order of a source that has generations as a `ChangingSampler`. Return any other order unchanged.
+    """Return the order of a source that has generations as a `ChangingSampler`.
+
+    Return any other order unchanged.
 
     A generation is a version of the source's files.
 
+    Args:
+        sampler: order of the records.
+        source: source of the records; for a `MixSampler`, a mix of sources.
+        by_hand: True if no records join during a run. Then parts of a mix whose order cannot change
+            keep it.
+
     Raises:
-        ValueError: the sampler cannot change, or does not have all records. For parts of a mix only
-            if not `by_hand`.
+        ValueError: the source grows, and the sampler cannot change, or does not have all records.
     """
     if isinstance(sampler, MixSampler):
         return _growing_mix(sampler, source, by_hand)
@@ -106,8 +121,13 @@ def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
 def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSampler:
     """Return a mix in which the orders of parts with generations (versions of a source's files) can change.
 
+    Args:
+        mix: the mix.
+        source: its sources.
+        by_hand: True: a part whose order cannot change keeps its order. False: it raises.
+
     Raises:
-        ValueError: the order of a part cannot change. With `by_hand`, such a part keeps its order.
+        ValueError: the order of a part cannot change, and `by_hand` is False.
     """
     parts: dict[str, Any] = {}
     for name, part in mix.parts.items():
@@ -125,10 +145,7 @@ def _growing_mix(mix: MixSampler, source: MixedSource, by_hand: bool) -> MixSamp
 
 
 def orders_of(leaf: Leaf) -> dict[str, ChangingSampler]:
-    """Return the orders of the growing parts of a mix, by name; of another leaf, its only order, by `ONLY`.
-
-    A leaf is a source with its sampler.
-    """
+    """Return the orders of a mix's growing parts, by name; of a single source, its order by the name "" (`ONLY`)."""
     parts = leaf.sampler.parts if isinstance(leaf.sampler, MixSampler) else {ONLY: leaf.sampler}
     return {name: parts[name] for name in growing_parts(leaf.source)}  # type: ignore[misc]
 
@@ -140,7 +157,13 @@ def order_of(leaf: Leaf) -> ChangingSampler:
 
 
 def looks_of(growth: GrowthOptions, leaf: Leaf, begin: int) -> SourceLooks | MixLooks:
-    """Return the positions, from position `begin` on, at which a run checks for appended records in a source or its parts."""
+    """Return the plan of the positions at which a run checks for appended records.
+
+    Args:
+        growth: the user's options.
+        leaf: a source, or mix of sources, with its sampler.
+        begin: first position at which a check can be.
+    """
     if isinstance(leaf.sampler, MixSampler):
         return MixLooks(growth, leaf.sampler, growing_parts(leaf.source), begin)
     return SourceLooks(growth, order_of(leaf), begin)
@@ -150,7 +173,7 @@ def at_generations(pipeline: Pipeline, generations: Mapping[str, int]) -> Pipeli
     """Return the pipeline as its loader made it, but over other generations of its source, or of parts of a mix.
 
     A generation is a version of the source's files. `generations` has the number of the generation
-    by the name of the part; a single source has the name `ONLY`.
+    by the name of the part; a single source has the name "" (`ONLY`).
     """
     leaf, mix = pipeline.leaf, pipeline.leaf.sampler
     if not isinstance(mix, MixSampler):
@@ -173,6 +196,9 @@ def epoch_at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
     """Return the pipeline of one epoch over another generation of its source.
 
     A generation is a version of the source's files.
+
+    Raises:
+        SourceError: the source does not have this generation.
     """
     order = pipeline.leaf.sampler
     assert isinstance(order, OneEpoch), "it is one of a loop per epoch"
@@ -185,6 +211,9 @@ def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
     """Return the pipeline as its loader made it, over another generation of its source.
 
     A generation is a version of the source's files.
+
+    Raises:
+        SourceError: the source does not have this generation.
     """
     leaf, sampler = pipeline.leaf, order_of(pipeline.leaf)
     if sampler.generation == generation and not sampler.changes:
@@ -195,7 +224,7 @@ def at_generation(pipeline: Pipeline, generation: int) -> Pipeline:
 
 
 def _over(pipeline: Pipeline, source: Any, order: Any) -> Pipeline:
-    """Return the pipeline over another source, in another order."""
+    """Return the pipeline, which has one leaf, over another source and with another order."""
     assert pipeline.identity is not None
     identity = dataclasses.replace(pipeline.identity, source=fingerprint_of(source))
     leaf = dataclasses.replace(pipeline.leaf, source=source, sampler=order)

@@ -25,7 +25,8 @@ from .leaf import Leaf
 class JoinPolicy:
     """Base of the rules that decide from which input the next row comes. Rules are frozen dataclasses.
 
-    A rule's state is a tuple of integers, in the arguments named `note`.
+    A rule's state is a tuple of integers, of which the first counts the rows so far. Arguments
+    named `note` are states.
 
     Attributes:
         kind: name of the rule in fingerprints.
@@ -33,6 +34,8 @@ class JoinPolicy:
         start: state at the beginning.
         restarts: True if an input that has ended is read again, as long as the rule does not end.
         limits: True if the join may end before its inputs do.
+        strict: True if all inputs must end at the same row.
+        keeps: True if rows stay in memory, to be given again when a join above begins anew.
     """
 
     kind: ClassVar[str]
@@ -50,11 +53,14 @@ class JoinPolicy:
         return {"kind": self.kind, **{name: getattr(self, name) for name in names}}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
-        """Return the numbers of the inputs of the next `count` rows, `int64[count]`; fewer if the join ends before."""
+        """Return the input of each of the next `count` rows after the state `note`: `int64[count]`; fewer at the end.
+
+        Subclasses must define it.
+        """
         raise NotImplementedError
 
     def after(self, note: JoinState, count: int) -> JoinState:
-        """Return the state after `count` more rows."""
+        """Return the state after `count` more rows than in the state `note`."""
         return (note[0] + count, *note[1:])
 
     def taken(self, rows: int) -> Sequence[int]:
@@ -62,14 +68,15 @@ class JoinPolicy:
         return ()
 
     def wanted(self, note: JoinState, most: int | None) -> int | None:
-        """Return how many rows are needed from each input at most, if `most` rows of the join are needed.
+        """Return how many rows of each input suffice for `most` more rows of the join.
 
-        None, as an argument or result, means any number.
+        `note` is the join's state. None, as `most` or as the result, means any number. This default
+        returns None.
         """
         return None
 
     def ended(self, note: JoinState, number: int) -> JoinState | None:
-        """Return the state after the end of an input; None if the whole join ends with it.
+        """Return the state after the end of an input; None if the whole join ends with it, as in this default.
 
         Args:
             note: state in which the next row was to come from this input.
@@ -81,9 +88,10 @@ class JoinPolicy:
         return None
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
-        """Return the state with which each of `shards` new shards begins, after former shards stopped at these states.
+        """Return the state with which each of `shards` new shards begins, if former shards stopped at states `notes`.
 
-        Inputs that have ended will be noticed again.
+        By default, the rows so far are divided among the shards, and no input counts as ended: a
+        shard finds each end anew.
 
         Raises:
             JoinError: this rule cannot continue on other shards.
@@ -120,14 +128,19 @@ class Join:
 
 @dataclass(frozen=True)
 class Read:
-    """Node: the records of a source, in an order."""
+    """Node of a tree: the records of a source in an order, i.e. of the `leaf` (a source with its sampler)."""
 
     leaf: Leaf
 
 
 @dataclass(frozen=True)
 class Apply:
-    """Node: operations on the rows of another node."""
+    """Node of a tree: operations on the rows of another node.
+
+    Attributes:
+        input: node whose rows the operations get.
+        operations: the operations, in order.
+    """
 
     input: Node
     operations: tuple[Operation, ...]
@@ -135,7 +148,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Joined:
-    """Node: rows of other nodes, joined by a rule.
+    """Node of a tree: rows of other nodes, joined by a rule.
 
     Attributes:
         inputs: nodes whose rows are joined.

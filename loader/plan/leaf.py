@@ -32,7 +32,8 @@ class Leaf:
         source: maps record keys to records.
         sampler: maps positions to record keys.
         shard: the part of the positions that this process reads.
-        lineage: history of former runs on other numbers of shards.
+        lineage: history of former runs on other numbers of shards, which says what they left to
+            read.
         epoch: number of the first epoch.
         name: name for states and messages, if there are several leaves; else "".
         growth: when appended records join; None if they do not join during a run.
@@ -48,7 +49,7 @@ class Leaf:
 
     @property
     def in_order(self) -> bool:
-        """Return True if the source has no random access: it is read from its beginning, or from a state of its own."""
+        """Return True if the source has no random access, only reading on from its beginning or a saved state."""
         return bool(getattr(self.source, "in_order", False))
 
     @property
@@ -66,12 +67,12 @@ class Leaf:
 
     @property
     def of_several(self) -> bool:
-        """Return True if each key stands for several records, because batches or rows were planned from lengths."""
+        """Return True if each key stands for a batch or packed row, planned from lengths, of several records."""
         return hasattr(self.source, "records_of")
 
     @property
     def record_count(self) -> int:
-        """Number of records, not of the batches or rows made of them."""
+        """Number of records of the source; of planned batches or rows, the number of records that they are made of."""
         return int(getattr(self.source, "record_count", len(self.source)))
 
     @property
@@ -92,7 +93,7 @@ class Leaf:
 
     @cached_property
     def dealing(self) -> Dealing | None:
-        """Order in which shards get records of equal cost; None if records are not balanced by cost."""
+        """Order in which several shards get records of equal cost; None if records are not balanced by cost."""
         blocks, balance = self.lineage.blocks, getattr(self.sampler, "balance", None)
         if blocks is None or blocks.shards == 1 or balance is None:
             return None
@@ -103,7 +104,7 @@ class Leaf:
 
     @property
     def block_size(self) -> int:
-        """Number of local positions to ask for at once, if the caller may choose any number."""
+        """Best number of local positions for one call of `positions`."""
         if self.dealing is None or self.lineage.blocks is None:
             return self.sampler.block_size
         return min(max(self.lineage.blocks.size // self.shard.shard_count, 1), self.sampler.block_size)
@@ -114,7 +115,7 @@ class Leaf:
         return int(getattr(self.source, "records_each", 1))
 
     def left_from(self, local: int) -> int:
-        """Return the number of local positions from `local` on; 0 after the end."""
+        """Return the number of this shard's positions from `local` on; 0 after the end."""
         return max(self.total - local, 0)
 
     @cached_property
@@ -128,7 +129,10 @@ class Leaf:
         return int(getattr(self.sampler, "epoch_stride", self.epoch_length))
 
     def epoch_of(self, local: int) -> int:
-        """Return the epoch, from 0, of the record at a local position."""
+        """Return the epoch, from 0, of the record at a local position.
+
+        In planned batches, the result after the end is 0.
+        """
         at = getattr(self.sampler, "epoch_at", None)
         if self.plans_batches:
             return at(self.position(local)) if at is not None and self.left_from(local) else 0
@@ -195,17 +199,21 @@ class Leaf:
         return isinstance(self.source, MixedSource)
 
     def by_part(self, keys: NDArray[np.int64]) -> Any:
-        """Return record keys in the form that users see: for a mix, by part; for planned batches, the keys of their records."""
+        """Return record keys in the form that users see.
+
+        That is, for a mix, a dict of part to keys; for planned batches, the keys of their records;
+        else the keys.
+        """
         if self.of_several:
             return self.source.records_of(keys)
         return self.source.by_part(keys) if self.has_parts else keys
 
     def told(self, key: int) -> str:
-        """Return a record key as text for messages."""
+        """Return a record key as text for messages: for a mix, with its part; for planned batches, their record keys."""
         return self.source.describe_key(key) if self.has_parts or self.of_several else str(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
-        """Return the epoch of each part of a mix at a local position.
+        """Return the epoch of each part of a mix at a local position; 0 for each part if this shard has no records.
 
         Raises:
             AttributeError: the leaf is not a mix.

@@ -24,7 +24,7 @@ from ...samplers.balance import MAX_BLOCK, Blocks
 from ...samplers.order import UnreadOrder, Without
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
-"""One run's part of the history: the local positions that its shards reached, or ranges that were skipped."""
+"""A layer of the history: the local position that each shard of a run reached; or ranges that the run skipped."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class ReshardHistory:
 
     Attributes:
         total: number of positions, on all shards, in the first of these runs.
-        layers: for each run, the ranges that it skipped, if there are any, and the local positions
-            that its shards reached.
+        layers: for each run, a layer with the ranges of positions that it skipped, if any, and a
+            layer with the local positions that its shards reached.
         skips: global positions of records in the middle of which a shard stopped, each with the
             number of rows that were delivered.
         within_shard: True if positions are the local positions of one shard, because each shard has
@@ -67,7 +67,7 @@ class ReshardHistory:
     def dense_from(self) -> tuple[int, int]:
         """Pair (index, number): from this index on, the position at an index is the index plus this number.
 
-        Indices count the positions that are left.
+        Indices count the positions that are left, from 0.
         """
         index = offset = 0
         for order in self.orders:
@@ -107,7 +107,7 @@ class ReshardHistory:
             places: for each shard of the run, its local position, and how many rows of the record
                 there were delivered.
             total: number of all positions, used if there was no earlier run.
-            unread: ranges of local positions that all shards skipped, or were to skip.
+            unread: ranges of local positions that all shards skipped or would have skipped later.
 
         Raises:
             CheckpointError: a shard's position is after the end of its part.
@@ -136,9 +136,10 @@ class ReshardHistory:
         return dataclasses.replace(self, total=whole.total, layers=brief, skips=kept, within_shard=False)
 
     def dealt_anew(self, blocks: Blocks | None) -> ReshardHistory:
-        """Return the history with other blocks, within which the remaining records are balanced by cost.
+        """Return the history with other `blocks`, within which remaining records are balanced by cost (None: nowhere).
 
-        Returns it unchanged if the remaining positions do not consist of whole blocks.
+        Returns it unchanged if the remaining positions do not begin at the boundary of a block, or
+        a shard stopped in the middle of a record.
         """
         if blocks is self.blocks is None:
             return self
@@ -153,7 +154,7 @@ class ReshardHistory:
         """Return the same order in a shorter form, without the part that all shards have read.
 
         Returns:
-            The layers (one for each run), and a global position below which nothing is left.
+            The layers, and a global position below which nothing is left.
         """
         brief: list[Layer] = []
         lowest = 0  # index into what is at hand, below which nothing is left
@@ -173,7 +174,7 @@ class ReshardHistory:
 
     @cached_property
     def values(self) -> list[Any]:
-        """The result of `to_values`, computed once. Must not be changed."""
+        """The history as plain JSON values, computed once. Must not be changed."""
         return self.to_values()
 
     def to_values(self) -> list[Any]:
@@ -252,5 +253,5 @@ def _order(layer: Layer, total: int) -> UnreadOrder | Without:
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
-    """Return the number of positions below `position` that are in one of the ranges."""
+    """Return the number of positions below `position` that are in one of the ranges `[start, stop)`."""
     return sum(min(stop, position) - start for start, stop in ranges if start < position)

@@ -29,13 +29,16 @@ class RowOrder(Protocol):
         """The names of the inputs."""
 
     def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return, for each position, the number of its input, and the number of the row in that input."""
+        """Return two arrays `int64[n]` for n positions: the number of the input, and of the row in that input."""
 
     def taken(self, rows: int) -> Sequence[int]:
         """Return how many of the first `rows` rows come from each input; empty if that takes long to compute."""
 
     def without(self, part: int, position: int) -> RowOrder | None:
-        """Return the order that draws only from the other inputs from a row on; None if no input is left."""
+        """Return the order that draws no row of input `part` from row `position` on; None if no input is left.
+
+        The other inputs keep their numbers.
+        """
 
     def to_values(self) -> Any:
         """Return the plain JSON values that decide the order."""
@@ -47,9 +50,13 @@ BLOCK = 1024
 
 
 class _Block(NamedTuple):
-    """The inputs from which consecutive rows come, from row `first` on.
+    """The inputs of consecutive rows of a mix.
 
-    `ends` says which inputs have ended, and where.
+    Attributes:
+        first: number of the first row.
+        ends: for each input that had ended before these rows, its number and the row at which it
+            ended, one after the other.
+        inputs: number of the input of each row, `int64[rows]`.
     """
 
     first: int
@@ -106,7 +113,10 @@ class MixRows(JoinPolicy):
         return self.order.taken(rows)
 
     def _order(self, ends: JoinState) -> RowOrder:
-        """Return the order without the inputs that have ended."""
+        """Return the order without the inputs that have ended.
+
+        `ends` has, for each, its number and the row at which it ended, one after the other.
+        """
         if not ends:
             return self.order
         if ends not in self._orders:
@@ -128,7 +138,12 @@ class MixRows(JoinPolicy):
         return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Return True if it is possible that these inputs ended at these rows, one after the other."""
+        """Return True if the mix allows that these inputs ended at these rows, one after the other.
+
+        Args:
+            numbers: numbers of the inputs, in the order in which they ended.
+            places: for each input, the row at which it ended.
+        """
         order: RowOrder | None = self.order
         for number, place in zip(numbers, places):
             order = order.without(number, place) if order is not None and number < len(order.names) else None
@@ -138,7 +153,7 @@ class MixRows(JoinPolicy):
 
 @dataclass(frozen=True)
 class FormerMix(MixRows):
-    """Rule of a former mix: rows in its proportions. Its state counts inputs by their former numbers.
+    """Rule of a former mix: rows in its proportions. In its state, inputs have their former numbers.
 
     Attributes:
         numbers: for each former input, its present number.
@@ -157,7 +172,7 @@ class FormerMix(MixRows):
 
 
 def text_of(saved: Mapping[str, Any]) -> str:
-    """Return a mix from a state's fingerprint as the text that a `Leftover` stores."""
+    """Return a mix from `saved`, its rule in a state's fingerprint, as the JSON text that a `Leftover` stores."""
     leaving = ["leaving"] if "leaving" in saved else []
     return json.dumps(
         {name: saved.get(name) for name in ("goes_on", *leaving, "names", "order")}, separators=(",", ":")
@@ -165,10 +180,14 @@ def text_of(saved: Mapping[str, Any]) -> str:
 
 
 def former_mix(join: Join, text: str) -> Join:
-    """Return the mix that a text describes, over the present inputs.
+    """Return a join with the former mix that a text describes, over the present inputs.
+
+    Args:
+        join: the present join of the streams.
+        text: result of `text_of`.
 
     Raises:
-        CheckpointError: the text is not a mix, or the mix has datasets that do not exist any more.
+        CheckpointError: the text is not a mix, or the mix has a dataset that was removed.
     """
     try:
         saved = json.loads(text)

@@ -33,7 +33,8 @@ def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: Grow
         TypeError: `omit` has a wrong type.
         RecordKeyError: it names a record that the source does not have.
         SourceError: a file of keys cannot be read.
-        ValueError: records cannot be omitted from this order.
+        ValueError: records cannot be omitted from this order; `omit` names a part that the mix does
+            not have; or `omit` is a function and records are appended during a run.
         EmptyStreamError: no record is left.
     """
     refuse_to_ask_later(callable(omit), growth)
@@ -48,8 +49,12 @@ def living_order(order: Any, source: Any, omit: OmitOfParts | None, growth: Grow
 def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
     """Check that `omit=` is not a function if records are appended later, because it would not be called for these.
 
+    Args:
+        asked: True if `omit=` is a function.
+        growth: when appended records join; None if they do not.
+
     Raises:
-        ValueError: it is a function (`asked`), and records are appended.
+        ValueError: `omit=` is a function, and records are appended.
     """
     if asked and growth is not None:
         raise ValueError(
@@ -59,7 +64,7 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
 
 
 def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str, NDArray[np.int64]]:
-    """Return the sorted keys of omitted records by part of a mix; for other orders, all by the name "".
+    """Return the sorted keys of omitted records, `int64[n]`, by part of a mix; for other orders, all by the name "".
 
     They are the keys that the user names, and the keys of records that are gone from the source.
 
@@ -73,7 +78,12 @@ def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str,
 
 
 def _by_part(mix: MixSampler, omit: Any) -> Mapping[str, Any]:
-    """Return the user's `omit` as a mapping of parts of a mix."""
+    """Return the user's `omit` as a mapping of parts of a mix.
+
+    Raises:
+        TypeError: `omit` is not a mapping.
+        ValueError: it names a part that the mix does not have.
+    """
     if omit is None:
         return {}
     if not isinstance(omit, Mapping):

@@ -32,7 +32,7 @@ class PreviousShard(NamedTuple):
     """The shard of a former run whose begun work must be finished.
 
     Attributes:
-        whose: identity of the run and the shard, see `Leftover.whose`.
+        whose: identity of the run and the shard, as in `Leftover.whose`.
         leaves: its leaves (sources with their samplers).
         joins: its joins.
     """
@@ -54,9 +54,10 @@ class Pipeline:
         stages: the stages, each after its inputs.
         joins: the joins, each after its inputs.
         top: part whose rows are the elements. It ends with the last stage or join.
-        skips_errors: what to do with failing records: skip them, raise, or ask the user's function.
-        identity: identity of source and operations, because these may change while they work. None:
-            it is taken when the pipeline is made.
+        skips_errors: True to skip failing records, False to raise, or the user's function that
+            decides.
+        identity: identity of source and operations when the pipeline was made, because these may
+            change while they work.
         formers: shards of former runs that had begun work which is to be finished.
         traced: True if rows of a `Pack` have the documents that they were made of, which needs
             memory.
@@ -126,7 +127,7 @@ class Pipeline:
         return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
-        """Return the leaf, and the global position in it, for a tag (the number of a record); see `tags_of`.
+        """Return the leaf, and the global position in it, for a tag of `tags_of` (a number that names a record).
 
         A leaf is a source with its sampler.
         """
@@ -136,14 +137,16 @@ class Pipeline:
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return tags `int64[n]`: one number for each global position, which also tells the leaf.
 
-        `leaf` is an index into `every_leaf`.
-
-        A leaf is a source with its sampler. A tag is a number that names a record.
+        `leaf` is an index into `every_leaf`, the sources with their samplers. With several of them,
+        a tag is `position * count + leaf`; with one, the position.
         """
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
     def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
-        """Return the cursors (places in the stream) of the inputs of a join, from the join's cursor."""
+        """Return the cursor (place in the stream) of each input of a join, with its leftovers.
+
+        A leftover is the rest of a former shard's work.
+        """
         cursors = cursor.parts([one.size for one in join.inputs])
         if not cursor.unfinished:
             return cursors
@@ -153,10 +156,8 @@ class Pipeline:
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
         """Return the numbers of the stages of a part that are inside a group of inputs, at the part's cursor.
 
-        These have delivered some of the rows that they make of several inputs.
-
-        A cursor is a place in the stream. A stage is a group of operations that run together in one
-        task.
+        Such a stage (operations that run in one task) has delivered some of the rows that it makes
+        of several inputs. A cursor is a place in the stream.
         """
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
@@ -215,13 +216,17 @@ class Pipeline:
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
 
     def whole_from(self, start: Cursor) -> bool:
-        """Return True if the whole stream, of all shards, follows this cursor (a place in the stream)."""
+        """Return True if the cursor (a place in the stream) is the start, and there is one shard and no earlier run."""
         untouched = all(leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves)
         return untouched and start == self.start
 
     @cached_property
     def columns(self) -> Any:
-        """The source's columns, a tree of arrays, if the first operation only stacks them into batches; else None."""
+        """The source's columns, a tree of arrays, if batches are slices of them; else None.
+
+        This needs a source with columns that can be stacked, no join, no skipped failures, and a
+        first operation that only stacks records into batches.
+        """
         columns = getattr(self.leaves[0].source, "columns", None)
         if (
             columns is None
@@ -249,9 +254,10 @@ class Pipeline:
 
     @cached_property
     def regrouped(self) -> frozenset[int]:
-        """Numbers of the stages whose rows other stages use. The rows of other stages are elements.
+        """Numbers of all stages but the top one. Their rows are put together anew by another stage or join.
 
-        A stage is a group of operations that run together in one task.
+        The result is empty if a join is at the top. A stage is a group of operations that run
+        together in one task.
         """
         last = self.top.stage
         return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
@@ -269,7 +275,7 @@ class Pipeline:
         return self.identity.in_the_form_of(saved, self.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without the columns. The source has them, and they would be sent twice."""
+        """Return the attributes for pickling, without the columns: the source has them, and they would be sent twice."""
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def runs_like(self, other: Pipeline) -> bool:
@@ -284,5 +290,5 @@ class Pipeline:
 
 
 def _is_stackable(column: Any) -> bool:
-    """Return True if a batch of any rows of the column is an array of the column's dtype."""
+    """Return True if stacked rows of the column always have the column's dtype."""
     return is_text_column(column) or bool(column.dtype == np.result_type(column.dtype) and column.dtype.kind != "O")

@@ -25,7 +25,12 @@ MOST_PLANNED = 1 << 28
 
 
 class PlacedRecords(Protocol):
-    """Interface of records by epoch and place."""
+    """Interface of records by epoch and place, i.e. position in an epoch.
+
+    Attributes:
+        reads_ahead: whether, or how far, records are read ahead, as the source says.
+        reads_singly: True if records must be read one by one.
+    """
 
     reads_ahead: Any
     reads_singly: bool
@@ -34,16 +39,16 @@ class PlacedRecords(Protocol):
     def fingerprint(self) -> dict[str, Any]: ...
 
     def records(self, epochs: Ints, places: Ints) -> Sequence[Any]:
-        """Return the records at places of epochs. They are read in one call."""
+        """Return the records at `places` of `epochs`, two arrays `int64[n]`. They are read in one call."""
 
     def keys(self, places: Ints) -> Ints:
-        """Return the keys of the records at places, in the user's terms."""
+        """Return the keys `int64[n]` of the records at places, as the user knows them."""
 
     def name_of(self, place: int) -> str:
         """Return a name for messages of the record at a place of the first epoch."""
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place below `count` of the record with this key; None if there is none."""
+        """Return the place of the record with this key; None if no place below `count` has it."""
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]: ...
 
@@ -76,15 +81,15 @@ class SampledRecords:
         return fingerprint_of(self.source)
 
     def keys(self, places: Ints) -> Ints:
-        """Return the keys of the records at places."""
+        """Return the keys `int64[n]` of the records at places."""
         return self._sampler.record_keys(places)
 
     def name_of(self, place: int) -> str:
-        """Return a name of the record for messages, with its key."""
+        """Return a name of the record at a place for messages, with its key."""
         return f"record {self.keys(np.array([place]))[0]}"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place below `count` of a record; None if there is none."""
+        """Return the place of the record with this key; None if no place below `count` has it."""
         if isinstance(self._sampler, IndexSampler):
             place = self._sampler.position_of(key, 0) if key < self._sampler.num_records else None
             return place if place is not None and place < count else None
@@ -95,9 +100,10 @@ class SampledRecords:
         return used_records(self.source, int(self.keys(np.array([place]))[0]))
 
     def records(self, epochs: Ints, places: Ints) -> Sequence[Any]:
-        """Return the records, read in one call.
+        """Return the records at `places` of `epochs`, two arrays `int64[n]`. They are read in one call.
 
-        The random numbers of operations depend on the position in all epochs.
+        The random numbers of operations depend on the position in all epochs. If an operation
+        fails, its exception has a note with the operation and the record key.
         """
         keys = self.keys(places)
         records = reader_of(self.source)(keys)
@@ -116,7 +122,7 @@ class SampledRecords:
 
 
 class _Steps:
-    """Connected operations, for one thread."""
+    """Connected operations for one thread at a time."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
@@ -128,7 +134,14 @@ class _Steps:
         self._step = step
 
     def run(self, record: Any, seed: int, position: int, key: int) -> Any:
-        """Return the result of the operations for one record."""
+        """Return the result of the operations for one record.
+
+        Args:
+            record: the record.
+            seed: seed of the operations' random numbers.
+            position: position in all epochs, which also decides the random numbers.
+            key: key of the record, for the note that is added to an exception.
+        """
         self._context.seed, self._context.position, self._context.row = seed, position, 0
         try:
             self._step(record)

@@ -104,7 +104,7 @@ class OfOne(JoinPolicy):
 
 @dataclass(frozen=True)
 class First(OfOne):
-    """Rule of limit: the first rows of one input. Its state: the number of rows so far."""
+    """Rule of limit: the first `count` rows of one input. Its state: the number of rows so far."""
 
     count: int
 
@@ -127,7 +127,11 @@ class First(OfOne):
 
 @dataclass(frozen=True)
 class All(OfOne):
-    """Rule that gives all rows of one input. Its state: the number of rows so far."""
+    """Rule that gives all rows of one input. Its state: the number of rows so far.
+
+    Attributes:
+        keeps: True if rows stay in memory, to be given again when a join above begins anew.
+    """
 
     keeps: bool = False
 

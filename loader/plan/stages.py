@@ -24,13 +24,16 @@ from .cursor import Subtree
 
 # Enough to be worth a task, few enough for a quick first element.
 MIN_SPAN, MAX_SPAN = 32, 1024
-"""Smallest and largest number of positions in a task if the unit is smaller."""
+"""Smallest and largest number of positions in a task of single records."""
 
 MAX_PARTS = 32
-"""Number of parts into which a task is divided if it ended its worker. Each part is tried alone, and divided again."""
+"""Largest number of parts into which a task is divided if it ended its worker. Each part is tried alone.
+
+A part that ends a worker again is divided again.
+"""
 
 COLUMN_UNITS, COLUMN_BYTES = 8, 2 << 20
-"""Largest number of units, and of bytes, in a span that is read as columns."""
+"""Largest number of units, and of bytes, in a span that is read as columns. A larger unit is still read whole."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Stage:
         return self.unit if self.groups else MIN_SPAN
 
     def bounded(self, length: int, most: int) -> int:
-        """Return `length`, or fewer inputs: as many whole units as fit into `most` inputs, but at least one unit."""
+        """Return `length`, or, if that is less, the whole units that fit into `most` inputs; but at least one unit."""
         return min(length, max(most // self.unit, 1) * self.unit)
 
     @cached_property
@@ -110,7 +113,7 @@ class Stage:
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Return how many of the first `inputs` inputs are used; the others are dropped as the remainder of a batch."""
+        """Return how many of a stream's `inputs` inputs are used; the last ones may be dropped as a batch's remainder."""
         count, unit, useful = inputs, 1, inputs
         for operation in self.operations:
             whole, rest = divmod(count, operation.takes or 1)
@@ -162,7 +165,11 @@ def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list
 
 
 def span_length(stage: Stage, following: Stage | None) -> int:
-    """Return the number of positions in a span: one unit, or, for single records, about one of the next stage."""
+    """Return the number of positions in a span of a stage that reads a leaf (a source with its sampler).
+
+    It is one unit if the stage makes batches; else, for single records, one unit of the `following`
+    stage within `[MIN_SPAN, MAX_SPAN]`, or `MIN_SPAN` if `following` is None.
+    """
     if stage.groups:
         return stage.unit
     wanted = following.unit if following is not None else MIN_SPAN
@@ -170,26 +177,36 @@ def span_length(stage: Stage, following: Stage | None) -> int:
 
 
 def column_span_length(unit: int, row_bytes: int) -> int:
-    """Return the number of positions in a span that is read as columns: several units, or fewer if these are large.
+    """Return the number of positions in a span that is read as columns: up to 8 units, fewer if they exceed 2 MiB.
 
-    A small unit takes little longer than a task. More units would displace each other's results in
-    the caches.
+    Args:
+        unit: number of positions in a unit (a batch).
+        row_bytes: bytes of one row of all columns.
     """
     most = COLUMN_BYTES // (unit * row_bytes) if row_bytes else COLUMN_UNITS
     return min(COLUMN_UNITS, max(most, 1)) * unit
 
 
 class Span(NamedTuple):
-    """Consecutive local positions `[start, stop)`."""
+    """Consecutive local positions `[start, stop)`.
+
+    Attributes:
+        start: first position.
+        stop: position after the last one.
+    """
 
     start: int
     stop: int
 
 
 def parts_of(span: Span, unit: int) -> list[Span]:
-    """Divide a span into at most `MAX_PARTS` spans of whole units, of about equal length.
+    """Divide a span into at most 32 (`MAX_PARTS`) spans of whole units, of about equal length.
 
     A single unit is not divided.
+
+    Args:
+        span: the span.
+        unit: number of positions in a unit.
 
     >>> parts_of(Span(0, 8), 4)
     [Span(start=0, stop=4), Span(start=4, stop=8)]

@@ -50,18 +50,21 @@ def _saved_part_length(part: Mapping[str, Any], max_epochs: int | None) -> int:
 def ends_of(
     order: MixOrder, lengths: Mapping[str, int], when_exhausted: str | None, leaving: Container[str], since: int
 ) -> tuple[MixOrder, int, list[list[Any]]]:
-    """Apply the ends of parts to the order of a mix.
+    """Apply the ends of parts to the order of a mix. After its end a part is no longer drawn, or the mix ends.
 
     Args:
         order: the order of parts that never end.
         lengths: number of records of each part until it ends.
-        when_exhausted: as for the mix.
-        leaving: names of parts that leave the mix when they end, whatever `when_exhausted` is.
-        since: position from which on `leaving` holds; a part that ended before leaves there.
+        when_exhausted: as for the mix: "all": the mix goes on with the other parts; "repeat": a
+            part does not end; otherwise the mix ends.
+        leaving: names of parts after whose end the mix goes on, whatever `when_exhausted` is.
+        since: first position at which a part in `leaving` can end. One that ran out before ends
+            here.
 
     Returns:
-        the order; its number of positions; and pairs of a part's name and the position at which the
-        part ends.
+        the order, in which a part is no longer drawn after its end; its number of positions, or
+        `ENDLESS` if no end of a part stops the mix; and a pair [name, position of the end] for each
+        part after whose end the mix goes on, which leaves out the part that stops the mix.
     """
     ended: list[list[Any]] = []
     while True:

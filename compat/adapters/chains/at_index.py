@@ -1,8 +1,9 @@
 """Operations that depend on an element's index: random maps, maps with an index, window shuffles.
 
 In: elements, or a stream of elements. Out: transformed elements, or a stream together with the
-number of positions that each of its elements takes up. Grain's orders and random generators depend
-on the number of elements before an element.
+number of positions that each of its elements takes up (the batch size if the elements are batches,
+else 1). An element's index, i.e. the number of elements before it, is its position divided by this
+number. As in Grain, the index decides the generator of a random map and the order of a window.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Team(Executor, Protocol):
     """Interface of an executor whose number of workers can change."""
 
     def resize(self, workers: int, buffer: int) -> None:
-        """Use this number of workers (at least 1), each with this number of batches ahead."""
+        """Use `workers` workers (at least 1), each with `buffer` finished batches kept ready."""
 
     def has_begun(self) -> bool:
         """Return True if a worker is ready to work."""
@@ -86,7 +86,12 @@ class Team(Executor, Protocol):
 class AutoExecutor(Executor):
     """Runs tasks in the calling thread or with workers, whichever turns out to be faster.
 
-    `make_team` is called with a number of workers and returns an executor.
+    Args:
+        pipeline: pipeline of the run.
+        options: options of the loader.
+        observer: gets the number of workers and the statistics of tasks.
+        make_team: function that takes a number of workers and returns an executor.
+        tuning: findings of earlier epochs.
     """
 
     elsewhere = True
@@ -134,7 +139,10 @@ class AutoExecutor(Executor):
         return self._at_work
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Submit a task to the current executor. From time to time, first decide which executor that is."""
+        """Submit a task on rows of `blocks` to the current executor.
+
+        First continue the search if its next step is due.
+        """
         now = perf_counter()
         if now >= self._at:
             self._at = self._search.send(now)
@@ -256,9 +264,10 @@ def _tuner(pipeline: Pipeline, options: ExecutionOptions, here: bool) -> Tuner:
 
 
 def may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
-    """Return True if tasks can run in the calling thread as well as in workers, in any order.
+    """Return True if tasks of a pipeline can run in the calling thread as well as in workers, in any order.
 
-    False if an option (`worker_init_fn`, `timeout`) needs workers.
+    False if an option (`worker_init_fn`, `timeout`) needs workers; if the source has no random
+    access; or if a task is not one batch.
     """
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

@@ -16,7 +16,7 @@ GAIN = 1.05
 
 # Chosen.
 ENOUGH = 0.02
-"""Share of the time. If the user waits for less than this share, no further setting is tried."""
+"""Share of the loop's time. If the user waits for less than this share, no further setting is tried."""
 
 # Chosen: another program may slow down one measurement.
 TRIES = 2

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 from ....common.system import anonymous_file, is_portable
 from ...work.tasks import Task
-from ..pool import Kill, Spawn
-from ..transport import NamedRows, Ready
+from ..transport import Kill, NamedRows, Ready, Spawn
 
 # Chosen: messages have under 1 KB (measured), unless errors or rows of objects are in them.
 PACKET = 64 << 10
@@ -29,7 +28,7 @@ PACKET = 64 << 10
 # A stream takes this many bytes at once if it takes any (`SO_SNDLOWAT` is 2,048), so a sender never
 # waits in the middle.
 STREAM_PACKET = 2000
-"""Bytes of the largest packet on a stream."""
+"""Bytes of the largest packet on a stream; less than a stream takes at once."""
 
 # Some systems have room for few packets by default.
 _STREAM_BUFFER = 256 << 10
@@ -79,14 +78,14 @@ class Start(NamedTuple):
 
 
 class Exited(NamedTuple):
-    """Message from the zygote: worker `worker` has ended with this status, which `os.waitpid` returned."""
+    """Message from the zygote: worker `worker` has ended with `status`, as `os.waitpid` returns it."""
 
     worker: int
     status: int
 
 
 class Broken(NamedTuple):
-    """Message from the zygote: the pipeline could not be unpacked. `error` is a pickled exception."""
+    """Message from the zygote: the pipeline could not be unpacked. `error` is the pickled exception."""
 
     error: bytes
 
@@ -111,7 +110,9 @@ class RunTasks(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Message to a worker: slabs of its own that it may use again. It may arrive while the worker runs a task.
+    """Message to a worker: numbers of its own slabs that it may use again.
+
+    It may arrive while the worker runs a task.
 
     A slab is a reusable piece of memory.
     """
@@ -136,13 +137,13 @@ class Done(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """Message from a worker, sent by any of its threads: a log record (`worker_logs`)."""
+    """Message from a worker, sent by any of its threads: a log record, pickled by `worker_logs`."""
 
     record: bytes
 
 
 class Hangs(NamedTuple):
-    """Message from a worker: its task takes long.
+    """Message from a worker: its task takes long. The fields are those of `Hang`.
 
     Attributes:
         what: operation (or "reading"), and the line of the user's code that is running.
@@ -174,7 +175,7 @@ def _message(values: tuple[Any, ...]) -> Any:
 
 
 class Channel:
-    """One end of a connection between two processes. Any thread may send; one thread receives."""
+    """One end of a connection between two processes. Any thread may send; only one thread may receive."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -202,7 +203,7 @@ class Channel:
         return self.socket.fileno()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message. The descriptors stay open in this process.
+        """Send a message. The descriptors are sent with it, and stay open in this process.
 
         Raises:
             OSError: the other end is gone.
@@ -235,7 +236,10 @@ class Channel:
             self.socket.sendall(data[sent:])
 
     def send_if_room(self, message: Any, descriptors: Sequence[int] = ()) -> bool:
-        """Send a message if there is room for it. Return True if it was sent, False if there is no room.
+        """Send a message if there is room for it.
+
+        Return True if it was sent, False if there is no room. The descriptors stay open in this
+        process.
 
         Raises:
             OSError: the other end is gone.
@@ -275,7 +279,7 @@ class Channel:
     def _receive_packet(self) -> tuple[int, list[Any], int]:
         """Receive a packet into the buffer.
 
-        Return its bytes (0 at the end of the connection), ancillary data and flags.
+        Return its number of bytes (0 at the end of the connection), ancillary data and flags.
         """
         if not self._is_stream:
             return self._from_socket(self._buffer)

@@ -50,7 +50,7 @@ def create_shared(size: int) -> int:
     """Return a descriptor of `size` bytes of fresh shared memory.
 
     Raises:
-        OSError: there is no memory or no descriptor left. The message names the limit.
+        OSError: there is no memory or no descriptor left.
     """
     try:
         return anonymous_file("headrace-slab", size)
@@ -63,7 +63,7 @@ def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np
 
     The memory stays mapped as long as the array lives; the descriptor may be closed. If `fresh` is
     True (nobody has written to it yet) and it is large, its pages are made now, as large pages
-    where the system has any. Later writes are faster then.
+    where the system has any. Raises OSError if no memory is left.
     """
     try:
         return _attach(descriptor, size, fresh)
@@ -72,7 +72,7 @@ def attach_shared(descriptor: int, size: int, fresh: bool = False) -> NDArray[np
 
 
 def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    """Map a descriptor. Large memory is put at a multiple of the large page size, as large pages need that."""
+    """Map a descriptor, as `attach_shared`. Memory of 2 MiB or more begins at a multiple of the large page size."""
     large = size >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE")
     reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
     whole = np.frombuffer(reserved, np.uint8)
@@ -121,7 +121,7 @@ class ExportedSlabs:
             self._dropped.append(slab.number)
 
     def lend(self, leases: list[Lease]) -> None:
-        """Lend these slabs to the user's process: they are not written to until they are released."""
+        """Lend slabs to the user's process. They are not written to until `release` has ended each loan."""
         for lease in leases:
             self._lent.setdefault(lease.slab.number, []).append(lease)
             if lease.slab.number not in self._known:
@@ -137,12 +137,12 @@ class ExportedSlabs:
                 del self._lent[number]
 
     def take_introduced(self) -> list[int]:
-        """Return the lent slabs whose descriptors the user's process does not have yet, and forget them."""
+        """Return the numbers of lent slabs whose descriptors were not sent to the user's process yet, each only once."""
         introduced, self._introduced = self._introduced, []
         return introduced
 
     def take_dropped(self) -> list[int]:
-        """Return the slabs that the user's process has mapped and may unmap, since the last call."""
+        """Return the numbers of slabs that the user's process may unmap because they are not used again, each only once."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
@@ -151,7 +151,7 @@ class ExportedSlabs:
         return self._descriptors[number]
 
     def close(self, numbers: list[int]) -> None:
-        """Close descriptors that are not needed any more. The memory stays mapped."""
+        """Close the descriptors of slabs with these numbers, if they are open. The memory stays mapped."""
         for number in numbers:
             descriptor = self._descriptors.pop(number, None)
             if descriptor is not None:
@@ -250,7 +250,7 @@ class WorkerSlabs:
         }
 
     def drop(self, numbers: Iterable[int] | None = None) -> list[SlabName]:
-        """Forget slabs (None: all, as the worker has ended) and return their names. Leased memory stays mapped."""
+        """Forget slabs by number (None: all, as the worker has ended) and return their names. Leased memory stays."""
         names = []
         for number in list(self._mapped) if numbers is None else numbers:
             if (slab := self._mapped.pop(number, None)) is not None:
@@ -269,7 +269,7 @@ class WorkerSlabs:
         return taken
 
     def show(self, rows: Iterable[Any]) -> dict[SlabName, MappedSlab]:
-        """Return the slabs of rows that the worker will read and was not sent before, and note that it has them.
+        """Return the slabs of rows that the worker will read and was not sent before, by name, and note that it has them.
 
         A slab is a reusable piece of memory.
         """
@@ -278,7 +278,7 @@ class WorkerSlabs:
         return slabs
 
     def take_forgotten(self) -> list[SlabName]:
-        """Return the slabs that the worker was sent and that no longer exist, since the last call.
+        """Return the names of other workers' slabs that this worker was sent and that no longer exist, each only once.
 
         A slab is a reusable piece of memory.
         """
@@ -286,7 +286,7 @@ class WorkerSlabs:
         return forgotten
 
     def forget(self, names: Iterable[SlabName]) -> None:
-        """Note that slabs (reusable pieces of memory) of another worker no longer exist."""
+        """Note that slabs (reusable pieces of memory) of another worker, by name, no longer exist."""
         for name in self._shown.intersection(names):
             self._shown.discard(name)
             self._forgotten.append(name)
@@ -374,7 +374,7 @@ class _Pickler(Pickler):
 
 
 def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
-    """Decode elements, or the columns that they were stacked into.
+    """Decode `rows` of `Encoder.encode`: a list of elements, or the columns that they were stacked into.
 
     `memory_of` returns the memory of a slab (a reusable piece of memory). The arrays are views of
     this memory.

@@ -23,7 +23,7 @@ from typing import Any
 from ....common.pickled import pickled
 from ....common.system import anonymous_file, is_portable
 from ...interrupts import Uninterrupted, wait_until
-from ..pool import Kill, Spawn
+from ..transport import Kill, Spawn
 from .channel import Channel, Start
 
 # Chosen.
@@ -90,7 +90,10 @@ class Payload:
 
 
 def unpack(descriptor: int) -> Any:
-    """Unpickle the value of a payload. The descriptor may be closed afterwards."""
+    """Unpickle the value of the payload whose memory this descriptor is.
+
+    Raises whatever unpickling raises. The descriptor may be closed afterwards.
+    """
     memory = memoryview(mmap.mmap(descriptor, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE))
     sizes_stop = _HEADER + int.from_bytes(memory[:8], "little")
     stream_stop = sizes_stop + int.from_bytes(memory[8:_HEADER], "little")
@@ -107,7 +110,9 @@ def _aligned(offset: int) -> int:
 
 
 class Spawner:
-    """A zygote, and the channels to it and to its workers. After `close`, `begin` may be called again.
+    """A zygote, and the channels to it (`channel`) and to its workers.
+
+    After `close`, `begin` may be called again.
 
     The zygote is the process that makes workers.
     """
@@ -124,6 +129,8 @@ class Spawner:
 
     def begin(self) -> None:
         """Start the zygote's interpreter, without waiting until it runs.
+
+        Raises OSError if the system cannot start it.
 
         The zygote is the process that makes workers.
         """
@@ -143,16 +150,19 @@ class Spawner:
                 theirs.close()
 
     def send_start(self, payload: int, each_unpacks: bool) -> None:
-        """Send the zygote (the process that makes workers) the payload to unpack, and where its modules are.
+        """Send the zygote (the process that makes workers) the descriptor of the payload, and where modules are found.
 
-        With `each_unpacks` each worker unpacks it.
+        With `each_unpacks` each worker unpacks it, otherwise the zygote. Does nothing if the zygote
+        has ended.
         """
         environment = {**os.environ, **_NO_THREADS}
         with contextlib.suppress(OSError):  # it is gone already; its channel says so
             self.channel.send(Start(list(sys.path), environment, each_unpacks), [payload])
 
     def spawn(self, worker: int) -> Channel:
-        """Ask the zygote for a worker, and return the channel to that worker.
+        """Ask the zygote for worker number `worker`, and return the channel to it.
+
+        If the zygote has ended, its channel says so.
 
         The zygote is the process that makes workers.
         """
@@ -165,7 +175,7 @@ class Spawner:
         return self._channels[worker]
 
     def arrived(self, worker: int) -> None:
-        """Close this process's copy of the worker's end of a channel, as the worker has received it."""
+        """Close this process's copy of the worker's end of its channel, if it is open, as the worker has received it."""
         with Uninterrupted():
             if worker in self._in_transit:
                 self._in_transit.pop(worker).close()
@@ -175,7 +185,7 @@ class Spawner:
             self.channel.send(Kill(worker))
 
     def forget(self, worker: int) -> None:
-        """Close the channel of a worker that has ended."""
+        """Close the channel of worker number `worker`, which has ended."""
         self.arrived(worker)
         self._channels.pop(worker).close()
 
@@ -211,7 +221,7 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """Describe how the last zygote ended; the text continues "the process …".
+        """Describe how the last zygote ended; the text continues "the process that makes the workers …".
 
         The zygote is the process that makes workers.
         """
@@ -220,7 +230,10 @@ class Spawner:
         return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
 
     def _reaped(self, flags: int) -> bool:
-        """Return True if the zygote (the process that makes workers) has ended."""
+        """Return True if the zygote (the process that makes workers) has ended, and keep its status.
+
+        `flags` are those of `os.waitpid`.
+        """
         try:
             number, status = os.waitpid(self._process or 0, flags)
         except ChildProcessError:  # who reaps all children of this process has reaped it
@@ -249,10 +262,18 @@ def description(status: int) -> str:
 
 
 def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]) -> int:
-    """Start a Python interpreter that inherits these descriptors, and return its process id. The caller reaps it.
+    """Start a Python interpreter for a zygote or a worker, and return its process id. The caller reaps it.
 
     The working directory is not on its module path. SIGINT is blocked until `main` ignores it,
     because Ctrl-C is meant for the user's process.
+
+    Args:
+        arguments: "zygote" or "worker", and the numbers that `zygote.main` expects.
+        descriptors: descriptors that the interpreter inherits.
+        environment: its environment variables.
+
+    Raises:
+        OSError: the system cannot start a process.
     """
     import subprocess  # 3 ms of a worker's start
 

@@ -30,7 +30,7 @@ from .spawner import Payload, Spawner, description
 
 # Chosen.
 SILENT_TIMES = 1.5
-"""Factor of `hang_seconds` after which workers are reported that have not said anything themselves."""
+"""Factor. If no worker has sent anything for this many times `hang_seconds`, all busy workers are reported."""
 
 # Chosen.
 LOOK_AFTER_SECONDS = 1.0
@@ -58,8 +58,16 @@ class _Remote:
 class ProcessTransport(Transport):
     """Transport to workers that are processes.
 
-    `note_bytes` is called with the change of the bytes of memory shared with them. `spawner` makes
-    the processes; tests pass one that imitates them.
+    Args:
+        pipeline: pipeline of the run.
+        options: options of the workers.
+        note_bytes: function that is called with each change of the bytes of memory shared with
+            workers.
+        worker_count: number of workers; None: as the options say.
+        spawner: makes the processes; tests pass one that imitates them. None: a `Spawner`.
+
+    Raises:
+        PicklingError: a part of the pipeline cannot be pickled.
     """
 
     depth = None
@@ -123,7 +131,7 @@ class ProcessTransport(Transport):
         self._post(remote, run, [slab.descriptor for slab in shown.values()])
 
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message, or keep it until there is room.
+        """Send a message with descriptors, or keep it until there is room. Do nothing if the worker has ended.
 
         Never waits, as the worker may be waiting for this process.
         """
@@ -218,7 +226,10 @@ class ProcessTransport(Transport):
             raise errors.decode(received[0].error)
 
     def _bury(self, worker: _Remote) -> None:
-        """Handle what a worker sent before it ended, and remove it."""
+        """Handle what a worker sent before it ended, and remove the worker.
+
+        Raises an exception that the worker has sent.
+        """
         del self._workers[worker.number]
         while not worker.ended and worker.channel.readable():
             self._hear(worker)

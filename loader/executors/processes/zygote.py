@@ -35,9 +35,8 @@ from ...options import INSIDE_A_TASK
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease
 from ...work.tasks import NO_BLOCKS, Blocks, RecordsAhead
-from ..pool import Kill, Spawn
 from ..task_runner import TaskRunner, WorkerSetup, begin_worker
-from ..transport import Ready, named_blocks
+from ..transport import Kill, Ready, Spawn, named_blocks
 from ..worker_logs import forward
 from .channel import (
     Broken,
@@ -69,7 +68,12 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 class Zygote:
-    """The zygote process: its channel, its workers, and the unpickled pipeline."""
+    """The zygote process: its channel, its workers, and the unpickled pipeline.
+
+    Args:
+        channel: channel to the user's process.
+        parent: process id of the user's process.
+    """
 
     def __init__(self, channel: Channel, parent: int) -> None:
         self._channel = channel
@@ -80,7 +84,11 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
 
     def start(self) -> bool:
-        """Unpickle the pipeline. Return True if that succeeded; otherwise the user's process is sent the error."""
+        """Unpickle the pipeline. Return True if that succeeded, or if each worker is to unpickle it.
+
+        Return False if the user's process has ended, or unpickling failed; the error is sent to the
+        user's process.
+        """
         received = self._channel.receive()
         if received is None or not isinstance(received[0], Start):
             return False
@@ -182,7 +190,11 @@ class Zygote:
 def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> None:
     """Run as worker number `worker` until its channel (this descriptor) ends.
 
-    `work` is the unpickled payload; None if this process has to unpickle it.
+    Args:
+        worker: number of the worker.
+        descriptor: socket of its channel.
+        payload: descriptor of the payload's memory.
+        work: the unpickled payload; None if this process has to unpickle it.
     """
     begin_worker(worker)
     channel = Channel(socket.socket(fileno=descriptor))
@@ -198,7 +210,10 @@ def run_worker(worker: int, descriptor: int, payload: int, work: Any = None) -> 
 
 
 def _unpacked(payload: int, channel: Channel) -> Any:
-    """Unpickle the pipeline. If that fails, send the error to the user's process and return None."""
+    """Unpickle the pipeline from the descriptor `payload`.
+
+    If that fails, send the error on `channel` and return None.
+    """
     try:
         return unpack(payload)
     except Exception as error:
@@ -238,7 +253,14 @@ def _keep_freed_memory() -> None:
 
 
 class WorkerProcess:
-    """A worker process: its channel, its slabs (reusable pieces of memory), and the tasks that it was sent."""
+    """A worker process: its channel, its slabs (reusable pieces of memory), and the tasks that it was sent.
+
+    Args:
+        number: number of the worker.
+        channel: channel to the user's process.
+        setup: options of the worker.
+        pipeline: pipeline of the run.
+    """
 
     def __init__(self, number: int, channel: Channel, setup: WorkerSetup, pipeline: Pipeline) -> None:
         self._number = number
@@ -253,7 +275,10 @@ class WorkerProcess:
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
-        """Run tasks until the channel ends. Loaders inside the pipeline's source get no workers of their own."""
+        """Run tasks until the channel ends, or receiving fails while a task runs; then raise that error.
+
+        Loaders inside the pipeline's source get no workers of their own.
+        """
         INSIDE_A_TASK.set(True)
         self._channel.send(Ready(self._number))
         while self._waiting or self._take_message():
@@ -284,7 +309,8 @@ class WorkerProcess:
     def _take_message(self) -> bool:
         """Receive a message. Return True if there was one, False at the channel's end.
 
-        It has released slabs (reusable pieces of memory), or tasks, whose records begin to be read.
+        The message has released slabs (reusable pieces of memory), or also tasks, whose records
+        begin to be read.
         """
         received = self._channel.receive()
         if received is None:
@@ -323,7 +349,11 @@ class WorkerProcess:
 
 
 def run_and_exit(work: Callable[[], None]) -> None:
-    """Run `work`, then end this process without the clean-up of the process from which it was forked."""
+    """Run `work`, then end this process without Python's clean-up, which belongs to the process that forked it.
+
+    The exit status is 0 if `work` returned or the user's process is gone, the status of a
+    `SystemExit`, or 1 after another exception, whose traceback is printed.
+    """
     status = 1
     try:
         work()

@@ -69,7 +69,7 @@ def _sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def mismatch(here: Release, there: Release) -> str | None:
-    """Describe a difference between two processes that may change the stream; None if there is none."""
+    """Describe a difference of headrace between this process (`here`) and another; None if there is none."""
     if here.version != there.version:
         return f"it runs {there.version} of headrace, and this process {here.version}"
     if here.source and there.source and here.source != there.source:
@@ -78,9 +78,11 @@ def mismatch(here: Release, there: Release) -> str | None:
 
 
 def numpy_mismatch(here: Release, there: Release) -> str | None:
-    """Describe a difference of NumPy's feature release; None if there is none.
+    """Describe a difference of NumPy's feature release between this process (`here`) and another.
 
-    Only a warning: NumPy's generators may then return other numbers.
+    The result is None if there is none.
+
+    NumPy's generators may return other numbers in another feature release.
     """
     if not there.numpy or _feature_release(here.numpy) == _feature_release(there.numpy):
         return None
@@ -119,7 +121,13 @@ class Begun(NamedTuple):
 
 
 class Checked:
-    """A pipeline and its pickle, to compare with the pipelines of workers."""
+    """A pipeline and its pickle, to compare with the pipelines of workers.
+
+    Args:
+        pipeline: pipeline of this process.
+        data: pickle of the options and the pipeline.
+        buffers: memory of the pickle's large arrays.
+    """
 
     def __init__(self, pipeline: Pipeline, data: bytes, buffers: Sequence[Any]) -> None:
         self._pipeline = pipeline

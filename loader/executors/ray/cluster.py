@@ -28,7 +28,7 @@ from ...interrupts import Uninterrupted
 
 # Chosen.
 CONNECT_SECONDS = 1.0
-"""Seconds that a machine may take to answer."""
+"""Seconds that a machine may take to connect, and again to answer."""
 
 # Chosen: a node answers in 1 ms (measured), and the work of a lost one is only done again.
 SILENT_SECONDS = 5.0
@@ -132,7 +132,7 @@ def start(**options: Any) -> None:
 
 
 def _lasting(begin: Callable[[], None]) -> None:
-    """Start processes from a thread that lives as long as this process.
+    """Call `begin`, which starts processes, in a thread that lives as long as this process. Raise its exception.
 
     The kernel ends them when the thread that started them ends.
     """
@@ -159,7 +159,7 @@ def _lasting(begin: Callable[[], None]) -> None:
 
 
 def reachable(address: str) -> bool:
-    """Return True if a connection to "host:port" can be made."""
+    """Return True if a connection to "host:port" can be made within a second."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
@@ -169,7 +169,7 @@ def reachable(address: str) -> bool:
 
 
 def answers(address: str) -> bool:
-    """Return True if a server at "host:port" answers at once. Waits at most twice `CONNECT_SECONDS`."""
+    """Return True if a server at "host:port" can be reached and answers, each within a second."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as connection:
@@ -193,7 +193,7 @@ class Pings:
         self._asked: dict[str, _Ping] = {}
 
     def silent(self, addresses: Iterable[str], now: float) -> list[str]:
-        """Return the addresses that are silent. Addresses of earlier calls that are not given are forgotten."""
+        """Return those of the addresses that are silent at the time `now`. Other addresses are forgotten."""
         wanted = set(addresses)
         for address in self._asked.keys() - wanted:
             self._asked.pop(address).close()
@@ -210,7 +210,7 @@ class Pings:
 class _Ping:
     """A question to one address.
 
-    `since` is the time of our last step, so that a pause of this process does not count as silence.
+    `since` is the time of our last step (begin or send), so that our own pause is no silence.
     """
 
     def __init__(self, address: str, now: float) -> None:
@@ -227,7 +227,7 @@ class _Ping:
         self._socket.connect_ex(where)
 
     def is_answered(self, now: float) -> bool:
-        """Return True if the address has answered. Sends what could not be sent yet.
+        """Return True if the address has answered. Sends what could not be sent yet, at the time `now`.
 
         If the connection is refused, it is tried again.
         """
@@ -329,11 +329,14 @@ class Cluster:
         return found and (found[1] or "")
 
     def has(self, node: str) -> bool:
-        """Return True if a node is in the cluster and answers. Ray itself notices a lost node only later."""
+        """Return True if a node, given by its id, is in the cluster and answers; Ray notices a lost node only later.
+
+        Waits until the head answers. Raises ClusterLostError if the head does not come back.
+        """
         return any(one["NodeID"] == node for one in self._nodes()) and answers(self._address_of(node))
 
     def silent(self, nodes: Iterable[str]) -> list[str]:
-        """Return the nodes of the given ones that have not answered for some seconds. Does not wait."""
+        """Return the nodes, of those with these ids, that have not answered for 5 seconds. Asks without waiting."""
         addresses = {node: address for node in nodes if (address := self._address_of(node))}
         silent = self._pings.silent(addresses.values(), time.monotonic())
         return [node for node, address in addresses.items() if address in silent]
@@ -360,15 +363,15 @@ class Cluster:
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """Return the number of workers with these needs that the nodes have room for when idle; at least 1."""
+        """Return the number of workers with these needs that idle nodes have room for; at least 1. Raises as `has`."""
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
-        """Return the bytes of the object store of each node, by node id."""
+        """Return the capacity of each node's object store in bytes, by node id; 0 if it names none. Raises as `has`."""
         return {one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()}
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Return Ray's records of the living nodes, after a check that the cluster is there."""
+        """Return Ray's records of the living nodes, after waiting until the head answers. Raises as `has`."""
         self.wait_for_head()
         return [one for one in ray.nodes() if one["Alive"]]
 

@@ -46,7 +46,7 @@ RESIZE_SECONDS = 3.0
 
 # Chosen: an actor takes 0.2 to 3 s to begin (measured).
 NO_ROOM_SECONDS = 10.0
-"""Seconds that workers may wait for a place in the cluster before the user is told."""
+"""Seconds that workers may wait for a place in the cluster before a warning is logged."""
 
 # Chosen: this number of threads takes 5 MB (measured).
 MAX_CALLS = 512
@@ -68,7 +68,12 @@ class _Sent(NamedTuple):
 
 
 class _Remote:
-    """An actor as seen from the user's process: its node, and its unanswered messages."""
+    """An actor as seen from the user's process: its node, and its unanswered messages.
+
+    Args:
+        number: number of the worker.
+        actor: Ray's handle of the actor.
+    """
 
     def __init__(self, number: int, actor: Any) -> None:
         self.number = number
@@ -81,7 +86,13 @@ class _Remote:
 
 
 class RayTransport(Transport):
-    """Transport to workers that are Ray actors of the class `worker`."""
+    """Transport to workers that are Ray actors of the class `worker`. Joins or starts the cluster.
+
+    Raises:
+        ClusterNotFoundError: there is no cluster at the address of the options.
+        ValueError: Ray refuses an option.
+        PicklingError: a part of the pipeline cannot be pickled.
+    """
 
     may_lose_rows = True
 
@@ -189,7 +200,11 @@ class RayTransport(Transport):
         self._events.append(Answered(remote.number, blocks))
 
     def _fetch(self, rows: RayRows) -> list[Any] | None:
-        """Load rows into this process. Return None if they are lost, or did not arrive in time."""
+        """Load rows into this process. Return None if they are lost, or did not arrive within a second.
+
+        Raises:
+            ClusterLostError: this process has left the cluster, or the cluster is gone.
+        """
         try:
             self._cluster.check_joined()
             return as_list(loaded(ray.get(rows.reference, timeout=LOOK_SECONDS)))
@@ -203,7 +218,10 @@ class RayTransport(Transport):
     # Losses
 
     def _bury(self, remote: _Remote, error: RayError) -> None:
-        """Remove a worker that has ended or cannot be reached, alone or with its node."""
+        """Remove a worker that ended with `error`; also its node if this is lost.
+
+        Raises ClusterLostError if the head is gone.
+        """
         self._cluster.wait_for_head()
         node = self._cluster.lost_by(error)
         if node is None:
@@ -235,7 +253,16 @@ class RayTransport(Transport):
         self._events.append(Lost([remote.number for remote in doomed], event, is_news))
 
     def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
-        """Note that rows which a message refers to are lost, and remove the worker, which waits for them."""
+        """Note that rows which a message to a worker refers to are lost, and remove the worker, which waits for them.
+
+        Args:
+            remote: the worker.
+            sent: the message.
+            error: how it failed. If rows were not lost, it is raised.
+
+        Raises:
+            ClusterLostError: the head of the cluster does not come back.
+        """
         if not isinstance(error, ObjectLostError):
             raise error
         self._cluster.wait_for_head()
@@ -255,6 +282,9 @@ class RayTransport(Transport):
         """From time to time, check the cluster, its size, and the nodes in use.
 
         `also` is one more node to check, because its rows are needed now.
+
+        Raises:
+            ClusterLostError: the cluster is gone.
         """
         now = time.monotonic()
         self._cluster.look()
@@ -283,7 +313,7 @@ class RayTransport(Transport):
         self._waited = False
 
     def _tell_of_no_room(self) -> None:
-        """Log a warning, once, that workers wait for a place in the cluster."""
+        """Log a warning, once, if workers wait for a place in the cluster; again after a node was lost."""
         self._begun = float("inf")
         wanted = 1 if self._grows else self.worker_count
         if (ready := sum(remote.node != LOST for remote in self._remotes.values())) < wanted:
@@ -300,16 +330,17 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """Return the number of concurrent calls of an actor. Calls that wait for their turn read records ahead."""
+    """Return the number of concurrent calls of an actor: one works, the others read records ahead."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)
 
 
 def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
-    """Return the factory of actors, and the resources that each needs.
+    """Return the factory of actors of the class `worker`, and the resources that each needs.
 
-    Ray checks most options here, before a cluster is joined or started.
+    `concurrency` is the largest number of concurrent calls of an actor. Ray checks most options
+    here, before a cluster is joined or started.
 
     Raises:
         ValueError: Ray does not know an option, or refuses its value.
@@ -324,14 +355,18 @@ def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -
 
 
 def _description(error: RayError) -> str:
-    """Return Ray's description of how a worker ended."""
+    """Return Ray's description of how a worker ended, in parentheses, from Ray's error."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
     return f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
 
 
 def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
-    """End all actors and leave the cluster; do nothing in a forked child."""
+    """End all actors (`remotes`), and withdraw the request for room.
+
+    Do nothing in a forked child, i.e. if this process is not `owner` (a process id). Errors are
+    ignored.
+    """
     if os.getpid() != owner:
         return
     cluster.close()

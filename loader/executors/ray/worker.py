@@ -39,11 +39,14 @@ from .agreement import Begun, identity_of, release_here
 
 # Chosen: the limit for arrays that get no place on slabs.
 IN_THE_PICKLE = 512
-"""Bytes below which an array is copied into the pickle of a block (the rows of one task)."""
+"""Bytes below which an array is copied into the pickle of a block (the rows of one task).
+
+Larger ones are stored apart.
+"""
 
 # Chosen: the copy of larger rows costs more.
 STACKED_BELOW = 16 << 10
-"""Bytes below which rows are stacked before they are sent."""
+"""Bytes of a row below which rows are stacked into columns before they are sent."""
 
 StoredRows = tuple[bytes, list[Any]]
 """A pickle, and the memory of its large arrays.
@@ -73,12 +76,15 @@ class Held:
 
     @classmethod
     def hold(cls) -> None:
-        """Keep all objects alive. Called before a fork."""
+        """Keep each view of store memory, transport and `RayRows` of this process alive until `let_go`.
+
+        Called before a fork. The child then does not release objects in the store.
+        """
         cls._held = (*_VIEWS, *OF_THIS_PROCESS)
 
     @classmethod
     def let_go(cls) -> None:
-        """Stop keeping the objects alive. Called in the parent, after a fork."""
+        """Stop keeping these objects alive. Called in the parent, after a fork; the child keeps them."""
         cls._held = ()
 
 
@@ -90,6 +96,8 @@ os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 
 def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
     """Return elements in the form for the object store, and the number of their bytes.
+
+    `pool` has the memory for stacked rows.
 
     Raises whatever pickling them raises.
     """
@@ -106,7 +114,7 @@ def stored(elements: Any, pool: SlabPool) -> tuple[StoredRows, int]:
 
 
 def _stacked(elements: Any, pool: SlabPool) -> Any:
-    """Stack rows into columns if they are small, or lie side by side in memory; else return them unchanged."""
+    """Return rows as columns if they are small or lie side by side in memory, else, or if they differ in form, unchanged."""
     if isinstance(elements, StackedRows) or len(elements) < 2:
         return elements
     if bytes_of(elements[0]) >= STACKED_BELOW:
@@ -117,7 +125,10 @@ def _stacked(elements: Any, pool: SlabPool) -> Any:
 
 
 def loaded(rows: StoredRows) -> list[Any] | StackedRows:
-    """Return the elements, or the columns into which they were stacked."""
+    """Return the elements of `stored`, or the columns into which they were stacked.
+
+    Arrays are views of the store's memory.
+    """
     data, buffers = rows
     return pickle.loads(data, buffers=[np.asarray(View(buffer)) for buffer in buffers])  # type: ignore[no-any-return]
 
@@ -135,7 +146,7 @@ def _writable(leaf: Any) -> Any:
 
 
 def as_list(rows: list[Any] | StackedRows) -> list[Any]:
-    """Return the rows as a list."""
+    """Return rows, in a list or as columns, as a list."""
     return list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
 
 
@@ -203,7 +214,17 @@ class RayWorker:
         return Begun(node, clock, self._error, tuple(release_here()), self._identity)
 
     def run(self, turn: int, tasks: Sequence[Task], named: Sequence[NamedRows], *rows: StoredRows) -> tuple[Any, ...]:
-        """Run tasks one after the other. Return their headers, and then the rows of each task."""
+        """Run tasks one after the other. Return the list of their headers, and then the rows of each task.
+
+        Args:
+            turn: number of the call, from 0. It waits until all earlier calls are done.
+            tasks: tasks of one message.
+            named: earlier rows that the tasks refer to, without the rows themselves.
+            *rows: the rows of each of `named`, which Ray brings.
+
+        Raises:
+            SystemExit: an operation raised KeyboardInterrupt.
+        """
         reading = self._runner.begin(tasks)
         with self._turns.wait_for(turn):
             INSIDE_A_TASK.set(True)

@@ -37,11 +37,17 @@ if TYPE_CHECKING:
 
 # Chosen: records of 8 MB fill the default bound.
 MOST_UNKNOWN = 32
-"""Pieces that may be begun before the size of any record is known."""
+"""Largest number of pieces (records of one read call) under way before the bytes of any record are known."""
 
 
 class OngoingRead(NamedTuple):
-    """A read on a thread: its start (`perf_counter` seconds), its thread, and its keys."""
+    """A read that a thread is making.
+
+    Attributes:
+        began: time of its beginning (`perf_counter` seconds).
+        thread: identifier of the thread.
+        keys: keys of the records.
+    """
 
     began: float
     thread: int
@@ -188,7 +194,10 @@ class Reads:
             return ReadCall(pieces)
 
     def _begun(self, reading: Reading, most: int) -> Piece:
-        """Begin at most `most` records of the first span (consecutive positions), and return them as a piece."""
+        """Begin at most `most` records of the first span (consecutive positions), and return them as a piece.
+
+        `reading` is that span.
+        """
         start = reading.begun
         stop = reading.begun = min(start + most, reading.count)
         if stop == reading.count:
@@ -212,7 +221,14 @@ class Reads:
         return first.pace.piece(first.count, left, self._waiting, room)
 
     def done(self, call: ReadCall, records: Sequence[Any] | None, seconds: float, processor: float) -> None:
-        """Store the records of a finished call; `records` is None if it failed."""
+        """Store the records of a finished call, and note its time.
+
+        Args:
+            call: the call.
+            records: its records; None if it failed.
+            seconds: seconds that it took.
+            processor: seconds of these in which the thread used a processor.
+        """
         pace, count = call.pace, call.count
         nbytes = 0.0 if records is None else bytes_of_records(records)
         with self._lock:
@@ -232,7 +248,11 @@ class Reads:
             del call  # the next `take` may be long in coming
 
     def _make(self, call: ReadCall, ignored: type[BaseException]) -> None:
-        """Make a call in this thread. Exceptions of the type `ignored` are dropped, as the worker meets them again."""
+        """Make a call in this thread.
+
+        Store its records. Exceptions of the type `ignored` are dropped: the worker reads these
+        records again and meets them.
+        """
         thread = threading.get_ident()
         began, at_work, records = perf_counter(), thread_time(), None
         self._pieces[thread] = OngoingRead(began, thread, call.keys)
@@ -301,9 +321,10 @@ class ReadAhead:
         return bool(self._sources)
 
     def begin(self, task: Any) -> RecordsAhead | None:
-        """Begin to read the records of a span (consecutive positions).
+        """Begin to read the records of a task on a span (consecutive positions).
 
-        Return a function that waits for them; None if they are not read ahead.
+        Return a function that waits for them and returns them. None if the source is not read
+        ahead, the task is about rows, or its sampler fails.
         """
         if not isinstance(task, SpanTask) or (source := self._sources.get(number := task.leaf)) is None:
             return None
@@ -322,9 +343,10 @@ class ReadAhead:
         return InPlace(reads, read, keys[:here], pace, rest).records if here else rest.records
 
     def reads_in_place(self, leaf: int, count: int) -> bool:
-        """Return True if the worker itself reads a span of this number of records, when it needs them.
+        """Return True if the worker itself reads a span of `count` records of a leaf, when it needs them.
 
-        A span is a range of consecutive positions.
+        A span is a range of consecutive positions. `leaf` is the number of a source with its
+        sampler.
         """
         if leaf not in self._sources:
             return True

@@ -23,7 +23,7 @@ PIECE_SECONDS = 1e-3
 
 # Chosen: far more than a call costs, far less than a step.
 JOINED_SECONDS = 10e-3
-"""Seconds that a call which reads records of several spans (ranges of consecutive positions) may take."""
+"""Expected seconds, at most, of a call that reads records of several spans (consecutive positions each)."""
 
 # A hand-over takes as long. Measured in memory.
 QUICK_CALL_SECONDS = 50e-6
@@ -111,7 +111,7 @@ class ReadPace:
         return self.is_quick and self._seconds is not None and self._is_cheap(count)
 
     def step(self, count: int) -> int:
-        """Return how many of `count` records to read in this thread before the time is checked again."""
+        """Return how many of `count` records to read in this thread before `is_quick` is checked again."""
         return min(CAREFUL_STEP, count) if self._changes and self._calls is None else count
 
     def _is_cheap(self, count: int) -> bool:
@@ -187,10 +187,10 @@ class ReadPace:
     def piece(self, count: int, left: int, waiting: int, room: int) -> int:
         """Return the length of the next piece.
 
-        If records are read one by one, a piece takes about `PIECE_SECONDS`; the first piece has one
-        record. Otherwise it is a share of the span (consecutive positions), or more if other spans
-        also wait. If a call may join spans, the piece may continue past the end of the span, as far
-        as there is room and the call takes at most `JOINED_SECONDS`.
+        If records are read one by one, a piece takes about 1 ms; the first piece has one record.
+        Otherwise it is a share of the span (consecutive positions), or more if other spans also
+        wait. If a call may join spans, the piece may continue past the end of the span, as far as
+        there is room and the call takes at most 10 ms.
 
         Args:
             count: records of the span in which the piece begins.

@@ -26,7 +26,11 @@ Keys = NDArray[np.int64]
 
 
 class ReadQueue(Protocol):
-    """Interface of a queue of spans (ranges of consecutive positions) with its readers."""
+    """Interface of a queue of spans (ranges of consecutive positions) with its readers.
+
+    Attributes:
+        closed: True once no more records are read.
+    """
 
     closed: bool
 
@@ -52,8 +56,12 @@ class ReadQueue(Protocol):
 class Reading:
     """The records of a span (consecutive positions), which arrive piece by piece.
 
-    `read` is a function of keys that returns records, or an awaitable of them for an asynchronous
-    source.
+    Args:
+        reads: queue of the readers.
+        read: function of keys that returns records, or an awaitable of them for an asynchronous
+            source.
+        keys: keys of the records.
+        pace: measured speed of the source.
     """
 
     def __init__(self, reads: ReadQueue, read: Callable[[Keys], Any], keys: Keys, pace: ReadPace) -> None:
@@ -94,7 +102,13 @@ class Reading:
         return ReadRecords(records, sorted(self._unread), self.seconds)
 
     def put(self, piece: Piece, records: Sequence[Any] | None, seconds: float) -> None:
-        """Store the records of a piece; None if they could not be read. The caller holds the lock of `Reads`."""
+        """Store the records of a piece. The caller holds the lock of `Reads`.
+
+        Args:
+            piece: range of the span's records.
+            records: the records; None if they could not be read.
+            seconds: seconds that they were being read.
+        """
         self.seconds += seconds
         if records is None:
             self._unread.append(Unread(piece.start, piece.stop))
@@ -133,7 +147,9 @@ class InPlace(NamedTuple):
     rest: Reading | None = None
 
     def records(self) -> ReadRecords | None:
-        """Return the records of the span; None if the worker has to read all of them. Called once.
+        """Return the records of the span; None if they could not be read, so that the worker reads them again.
+
+        Called once.
 
         A span is a range of consecutive positions.
         """
@@ -160,7 +176,9 @@ class InPlace(NamedTuple):
         return self.reads.add(Reading(self.reads, self.read, keys, self.pace)).records()
 
     def _read_here(self, keys: Keys) -> ReadRecords | None:
-        """Read records in the calling thread, which counts as a reader. Return None if that fails.
+        """Read records in the calling thread, which counts as a reader.
+
+        Return None if the source raises an exception.
 
         The processor time is measured only if a decision may depend on it, because measuring takes
         longer than a record in memory.
@@ -217,7 +235,11 @@ class Piece(NamedTuple):
 
 
 class ReadCall:
-    """A read in one call: pieces of one or several spans (ranges of consecutive positions) of a source."""
+    """A read in one call: pieces of one or several spans (ranges of consecutive positions) of a source.
+
+    Args:
+        pieces: the pieces. They have the same function `read` and the same pace.
+    """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,52 +28,24 @@ from ....operations.budget.windows import BudgetWindows
 from ....samplers import NoSharding, ShardOptions
 from ....samplers.permutation import permute, place_of
 from ....samplers.protocol import ENDLESS
+from .keys import BatchKey, RunStart
 
 Ints = NDArray[np.int64]
 
 DealtLayers = tuple[tuple[int, ...], ...]
 """History of a run on several numbers of shards.
 
-The first item is the first window and the number of positions before it. Each further item belongs to an earlier run,
-and has the step at which each of its shards stopped.
+The first item is a pair: the first window that is not delivered, and the number of positions before
+it. Each further item belongs to a run that stopped inside this window, and has the step at which
+each of its shards stopped.
 """
 
 # The rest of windows is held in memory.
 MOST_STEPS_APART = 1 << 14
-"""Largest number of steps between the first and the last shard of a run."""
+"""Largest difference between the steps at which the shards of a run stopped."""
 
 STEPS_SEED = 1 << 63
 """Part of the seed that makes permutations of steps different from those of records."""
-
-
-class BatchKey(NamedTuple):
-    """The parts of batch keys, each an array `int64[n]`.
-
-    Attributes:
-        window: number of the batch's window, counted over all epochs.
-        start: the batch's first slot among the records of the window.
-        records: number of records in the batch.
-        shape: number of the batch's shape; 0 is the shortest.
-    """
-
-    window: Ints
-    start: Ints
-    records: Ints
-    shape: Ints
-
-
-class RunStart(NamedTuple):
-    """The place where a run begins.
-
-    Attributes:
-        window: first window that is planned for this run.
-        position: first position of this run.
-        begun: keys `int64[steps, shards]` of the batches before that window, which an earlier run left over.
-    """
-
-    window: int
-    position: int
-    begun: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +155,7 @@ class BudgetOrder:
         return order
 
     def repeated(self, epochs: int | None) -> BudgetOrder:
-        """Return the same order with another number of epochs; None for an endless order."""
+        """Return the same order with another number of epochs; `epochs` = None makes it endless."""
         return dataclasses.replace(self, epochs=epochs)
 
     def of_epoch(self, epoch: int) -> BudgetOrder:
@@ -203,7 +175,12 @@ class BudgetOrder:
 
     @cached_property
     def start(self) -> RunStart:
-        """The place where this run begins."""
+        """The place where this run begins.
+
+        Raises:
+            ValueError: `layers` is not a possible history.
+            CheckpointError: it has shards that stopped too far apart.
+        """
         begun = np.empty((0, self._shards), np.int64)
         if not self.layers:
             return RunStart(self._origin, 0, begun)
@@ -216,7 +193,12 @@ class BudgetOrder:
         return former.left(runs[-1], self._shards)
 
     def left(self, reached: Sequence[int], shards: int) -> RunStart:
-        """Return where a run on `shards` shards begins, if the shards of this run stopped at the steps `reached`."""
+        """Return where a run on `shards` shards begins, if the shards of this run stopped at the steps `reached`.
+
+        Raises:
+            CheckpointError: the shards stopped more than `MOST_STEPS_APART` steps apart, or after
+                the end.
+        """
         first, position, begun = self.start
         last = max(reached)
         if last - min(reached) > MOST_STEPS_APART or (self._steps is not None and last > self._steps):
@@ -236,7 +218,13 @@ class BudgetOrder:
     def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
         """Divide batches among shards. Return keys `int64[steps, shards]`.
 
-        At each step all shards get batches of one shape. Empty batches fill up the last step of each shape.
+        At each step all shards get batches of one shape. Empty batches fill up the last step of
+        each shape. The steps are shuffled.
+
+        Args:
+            keys: keys of the batches, `int64[n]`.
+            shards: number of shards.
+            window: number of the window after these batches, which decides the shuffle.
         """
         taken = self.parts(keys)
         groups = [np.empty(0, np.int64)]
@@ -308,7 +296,7 @@ class BudgetOrder:
         return found
 
     def _own_keys(self, steps: Ints, shard: Ints) -> Ints:
-        """Return the keys of the batches that `shard` gets at steps, which must be after those that an earlier run left over.
+        """Return the keys of the batches that `shard` gets at steps after those that an earlier run left over.
 
         `shard` is a number or an array that is broadcast against the steps.
         """
@@ -324,7 +312,13 @@ class BudgetOrder:
         return self._key(BatchKey(windows, start, stop - start, shape))
 
     def _shuffled(self, places: Ints, windows: Ints, sizes: Ints) -> Ints:
-        """Return the places of shuffled steps within their windows. `sizes` are the numbers of steps of these windows."""
+        """Return the places of shuffled steps within their windows, `int64[n]`.
+
+        Args:
+            places: place of each step in its window, before the shuffle.
+            windows: number of the window of each step.
+            sizes: number of steps of that window.
+        """
         result = np.empty_like(places)
         for size in distinct(sizes):
             chosen = sizes == size
@@ -344,7 +338,7 @@ class BudgetOrder:
         return BatchKey(window, start, count, shape)
 
     def places(self, key: int, at_least: int = 0) -> tuple[int, Ints, int]:
-        """Return the epoch of a batch, the places in it of the batch's records, and the number of the batch's shape.
+        """Return the epoch of a batch, the places of its records in the epoch, and the number of its shape.
 
         Args:
             key: key of the batch.
@@ -369,7 +363,7 @@ class BudgetOrder:
         return window * len(self.windows.shapes.lengths) + rank
 
     def find(self, place: int, epoch: int) -> tuple[int, int, int] | None:
-        """Return step, shard and row of the record at a place of an epoch; None if it is in no batch.
+        """Return (step, shard, row) of the record at a place of an epoch; None if it is in no batch.
 
         This holds for a run that began at the beginning, not for one that continues another run.
         """

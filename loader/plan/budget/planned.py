@@ -40,6 +40,11 @@ def planned_batches(
     Raises:
         ValueError: the sampler has a balance, too.
         LengthsError: `lengths=` do not fit what is batched, or a record is too long.
+
+    Args:
+        source: the user's source.
+        sampler: its order.
+        operations: operations of the pipeline, in order.
     """
     number = next((number for number, one in enumerate(operations) if one.plans_batches), None)
     if number is None:
@@ -83,10 +88,10 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
 
 
 def refuse_balance(balance: Any) -> None:
-    """Refuse a balance of shards together with planned batches, as shards have batches of one shape at each step.
+    """Refuse a balance together with planned batches: shards already have batches of one shape at each step.
 
     Raises:
-        ValueError: there is a balance.
+        ValueError: `balance` is neither None nor False.
     """
     if balance is not None and balance is not False:
         raise ValueError(
@@ -132,10 +137,18 @@ def _bytes_of(lengths: Ints) -> Any:
 def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: Sequence[Operation]) -> Ints | None:
     """Return the lengths, by key, of a source's records that are to be batched; None if they are unknown.
 
-    `before` are the operations before the batches.
+    They are the `lengths=` of the `BudgetBatch`; without these, the source's own, if no operation
+    comes before the batches and there is no mix.
+
+    Args:
+        source: source of the records.
+        sampler: its order.
+        operation: the `BudgetBatch`.
+        before: operations before it.
 
     Raises:
-        LengthsError: the lengths of the `BudgetBatch` do not fit the records that it gets.
+        LengthsError: `lengths=` is given, and there is a mix, or an operation before the batches
+            changes the number of elements; or the lengths are invalid.
     """
     if operation.lengths is None:
         own = None if before or isinstance(sampler, MixSampler) else getattr(source, "lengths", None)
@@ -155,10 +168,14 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
 
 
 def whole_lengths(lengths: Any, count: int) -> Ints:
-    """Return the lengths that a source states; for several leaves, the largest length of each record.
+    """Return the length of each record, `int64[count]`; if fields have lengths of their own, the largest of a record.
 
     Raises:
-        LengthsError: a length is invalid, or there is not one for each of the `count` records.
+        LengthsError: a length is invalid, or there are not `count` lengths.
+
+    Args:
+        lengths: the lengths that a source states: an array, or a dict of arrays by field.
+        count: number of records.
     """
     if isinstance(lengths, Mapping):
         return np.max([whole_lengths(of_leaf, count) for of_leaf in lengths.values()], axis=0)  # type: ignore

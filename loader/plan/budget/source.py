@@ -28,8 +28,12 @@ class BudgetSource:
     Args:
         input: records of the batches.
         operation: says how they are batched.
-        order: order of any shard. It tells which records a key stands for.
-        lengths: planned lengths of the records, by place.
+        order: order of any shard. It tells which records are in the batch of a key.
+        lengths: lengths of the records, by place, from which batches were planned.
+
+    Attributes:
+        array_keys: True: `__getitems__` takes an array of keys.
+        checks_keys: True: the source checks keys itself.
     """
 
     array_keys: ClassVar[bool] = True
@@ -60,7 +64,10 @@ class BudgetSource:
         return self.__getitems__(np.array([key], dtype=np.int64))[0]
 
     def __getitems__(self, keys: Ints) -> list[Any]:
-        """Return the batches with these keys."""
+        """Return the batches with these keys.
+
+        Their records are read in one call. Raises LengthsError if a record is longer than planned.
+        """
         if not len(keys):
             return []
         batches = [self._order.places(key, at_least=1) for key in keys.tolist()]

@@ -54,7 +54,7 @@ class PackedOrder:
 
     @property
     def epoch_length(self) -> int:
-        """Number of rows in all epochs together, because a row may have documents of two epochs."""
+        """Number of rows of all epochs; they count as one epoch because a row may have documents of two."""
         return len(self.source)
 
     @property
@@ -64,7 +64,7 @@ class PackedOrder:
 
     @property
     def seed(self) -> int | None:
-        """Seed of random operations on rows."""
+        """Seed of random operations on rows; None if the order of the documents has no seed."""
         return None if self.documents.seed is None else self.documents.seed + ROWS_SEED
 
     @property
@@ -90,7 +90,7 @@ class PackedOrder:
         return int(self.source.positions_in(position).min()) // self.documents.epoch_length
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of the first row with this record as a document of this epoch; None if there is none."""
+        """Return the position of the first row with this record as a document of this epoch; None if no row has it."""
         length = self.documents.epoch_length
         positions = np.arange(epoch * length, min((epoch + 1) * length, len(self.documents)), dtype=np.int64)
         rows = (

@@ -32,12 +32,17 @@ _INSTEAD = "Leave balance= out, or pack a chain, MapDataset…pack(…, lengths=
 def planned_packs(
     source: Any, sampler: VectorSampler, operations: tuple[Operation, ...]
 ) -> tuple[PackedSource, PackedOrder, tuple[Operation, ...]] | None:
-    """Return the source and the order of packed rows, and the operations after the `Pack`; None without a balance.
+    """Return the source and order of packed rows, and the operations after the `Pack`; None without balance or `Pack`.
 
     Raises:
-        LengthsError: the lengths of the documents are unknown.
+        LengthsError: the documents are not single records with one length each.
         PackError: a document is too long.
         ValueError: the documents are endless, or too many to plan.
+
+    Args:
+        source: the user's source.
+        sampler: its order, perhaps with a balance.
+        operations: operations of the pipeline, in order.
     """
     balance: Balance | None = getattr(sampler, "balance", None)
     number = next((number for number, one in enumerate(operations) if one.plans_rows), None)
@@ -52,7 +57,10 @@ def planned_packs(
 
 
 def packs_of_epoch(leaf: Leaf, epoch: int) -> Leaf:
-    """Return the leaf (a source with its sampler) of one epoch. Packing begins anew with this epoch."""
+    """Return a leaf (a source with its sampler) of packed rows for one epoch.
+
+    Packing begins anew with this epoch.
+    """
     order, source = cast(PackedOrder, leaf.sampler), cast(PackedSource, leaf.source)
     documents = OneEpoch(order.documents, epoch, order.documents.epoch_length)
     balance: Any = documents.balance
@@ -72,7 +80,7 @@ def _packs_of(
 
 
 def _identity(order: PackedOrder) -> dict[str, Any]:
-    """Return the values that identify the order."""
+    """Return the plain values that identify an order of packed rows in states."""
     operation = order.source.operation
     below = {name: value for name, value in order.documents.fingerprint.items() if name != "balance"}
     return {
@@ -85,10 +93,17 @@ def _identity(order: PackedOrder) -> dict[str, Any]:
 
 
 def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None:
-    """Check that the rows can be planned.
+    """Check that rows can be planned from the lengths of records.
+
+    Args:
+        operation: the `Pack`.
+        before: operations before it.
+        documents: number of documents in all epochs.
 
     Raises:
-        LengthsError, ValueError: the rows cannot be planned. The message says why.
+        LengthsError: an operation before the `Pack` changes the number of elements; or the `Pack`
+            has several lengths.
+        ValueError: there are too many documents, or endlessly many.
     """
     for one in before:
         if not one.one_to_one or one.takes is not None:

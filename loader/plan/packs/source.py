@@ -32,6 +32,10 @@ class PackedSource:
         records: documents, by their position in the order of all epochs.
         operation: says how they are packed.
         plan: plan of the rows, from the lengths of the documents at all positions.
+
+    Attributes:
+        array_keys: True: `__getitems__` takes an array of numbers.
+        reads_singly: False: many rows are read in one call.
     """
 
     array_keys: ClassVar[bool] = True

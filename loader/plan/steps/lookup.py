@@ -19,14 +19,21 @@ from .skipped import MAX_STEP, NONE_SKIPPED, SkippedSteps, count_of
 
 
 class Place(NamedTuple):
-    """The place of a record: row `row` of the batch that is element number `step` of this shard."""
+    """The place of a record in this shard's stream.
+
+    Attributes:
+        step: number of the element (batch), from 0.
+        row: number of the row in it, from 0.
+    """
 
     step: int
     row: int
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """Return the number of elements of a stream. After a run on other shards, it is the number that this run left.
+    """Return the number of elements of a stream.
+
+    After a run on other shards, it is the number that this run left.
 
     Args:
         pipeline: pipeline of the stream.
@@ -34,7 +41,8 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
         skipped: steps that are skipped.
 
     Raises:
-        TypeError: the stream is endless, or an operation decides how many elements there are.
+        TypeError: the stream is endless, or how many elements there are depends on an operation or
+            on failing records.
     """
     if pipeline.endless:
         raise TypeError("this stream never ends, so it has no len(); pass num_epochs= to the sampler, or to repeat().")
@@ -51,7 +59,16 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
 
 
 def records_at(pipeline: Pipeline, step: int) -> Any:
-    """Return the record keys of a step; see `DataLoader.records_at`."""
+    """Return the record keys of the element number `step` of a pipeline.
+
+    For a mix, a dict of keys by part.
+
+    Raises:
+        TypeError: an operation decides which records are in an element; or `step` is not an
+            integer.
+        ValueError: `step` is negative.
+        IndexError: the stream ends before the step.
+    """
     step = whole_number("step", step, 0, None, "the number of an element, from 0")
     return records_of_step(pipeline, step, (0, 0), NONE_SKIPPED)
 
@@ -79,12 +96,12 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """Return the epoch of each part of a mix, or of each joined stream, at the record before a cursor.
+    """Return the epoch of each part of a mix, or of each joined stream, of the last record that was begun.
 
-    A cursor is a place in the stream.
+    `cursor` is the place in the stream. At the beginning, the result is that of the first record.
 
     Raises:
-        AttributeError: the pipeline is neither a mix nor a join.
+        AttributeError: the pipeline has one source that is not a mix.
     """
     before = 0 if any(cursor.skips) else 1
     reached = [max(position - before, 0) for position in cursor.positions]
@@ -99,7 +116,7 @@ def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     A cursor is a place in the stream.
 
     Raises:
-        AttributeError: the pipeline is neither a mix nor a join.
+        AttributeError: the pipeline has one source that is not a mix.
     """
     if len(cursor.positions) == 1:
         return pipeline.leaf.part_records(cursor.positions[0])
@@ -108,7 +125,19 @@ def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
-    """Return the place of a record; see `DataLoader.find`."""
+    """Return the step and row of a record in this shard's stream.
+
+    Args:
+        pipeline: pipeline of the stream.
+        record_key: key of a record of the source.
+        epoch: number of the epoch, from 0.
+
+    Raises:
+        TypeError: an operation decides which records are in an element; or a number is not an
+            integer.
+        ValueError: a number is out of range.
+        LookupError: another shard reads the record in this epoch, or none does.
+    """
     leaf, stage = _aligned(pipeline, "find")
     if leaf.plans_batches:
         return _find_in_batches(leaf, stage, record_key, epoch)
@@ -139,7 +168,18 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
 
 
 def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> Place:
-    """Return the place of a record in planned batches; see `find`."""
+    """Return the step and row of a record in planned batches.
+
+    Args:
+        leaf: the source of planned batches with its order.
+        stage: the operations after the batches.
+        record_key: key of the record.
+        epoch: number of the epoch, from 0.
+
+    Raises:
+        TypeError, ValueError: a number is not an integer, or is negative.
+        LookupError: another shard reads the record in this epoch, or none does.
+    """
     order: Any = leaf.sampler
     key = whole_number("record_key", record_key, 0, None, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
@@ -173,7 +213,7 @@ def _position_of(leaf: Leaf, key: int, epoch: int) -> int | None:
 def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """Return the leaf and the stage of a pipeline whose steps are known without reading.
 
-    `name` is the caller's, for errors.
+    `name` is the name of the caller, for the error message.
 
     A stage is a group of operations that run together in one task. A leaf is a source with its
     sampler.

@@ -77,12 +77,12 @@ def within(ranges: Ranges, step: int) -> int | None:
 
 
 def count_of(left_out: Ranges, steps: int) -> int:
-    """Return how many of the first `steps` steps are in the ranges."""
+    """Return how many of the first `steps` steps are in the ranges `left_out`."""
     return sum(max(min(stop, steps) - start, 0) for start, stop in left_out) if left_out else 0
 
 
 def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
-    """Return the parts of `[start, stop)` that are in none of the ranges."""
+    """Return the parts of `[start, stop)` that are in none of the ranges `left_out`."""
     return without(((start, stop),), left_out) if start < stop else ()
 
 

@@ -1,0 +1,29 @@
+"""The description of a loader as plain values, for the runs that are made of it and for tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .executors.protocol import Tuning
+from .options import ExecutionOptions
+from .plan.pipeline import Pipeline
+from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
+
+
+@dataclass(frozen=True)
+class LoaderDescription:
+    """A loader as plain values, from which its runs are made.
+
+    Attributes:
+        pipeline: checked sources, order and operations.
+        execution: options of workers and reading.
+        max_errors: largest number of skipped records; None for no limit.
+        skipped_steps: steps that `skip` leaves out.
+        tuning: what runs with worker_count="auto" found out, shared by all epochs.
+    """
+
+    pipeline: Pipeline
+    execution: ExecutionOptions
+    max_errors: int | None
+    skipped_steps: SkippedSteps = NONE_SKIPPED
+    tuning: Tuning = field(default_factory=Tuning)  # findings of worker_count="auto", for all epochs
