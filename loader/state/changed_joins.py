@@ -30,13 +30,18 @@ def with_datasets_of_now(
 ) -> LoaderState:
     """Return a shard's state in the form of this pipeline, if its uppermost join is a mix that has changed.
 
-    Any other state is returned unchanged. `take_up` is called with a pipeline, a state, and the
-    text of the former mix; it returns the cursor (place in the stream) from which to continue, as
-    `split_leftover` does.
+    Any other state is returned unchanged.
+
+    Args:
+        pipeline: the present pipeline.
+        state: state of the shard.
+        take_up: function of a pipeline, a state, and the text of the former mix. It returns the
+            cursor (place in the stream) from which to continue, as `split_leftover` does.
 
     Raises:
-        CheckpointError: operations after the mix have changed; or datasets have changed inside a
-            window that needs them.
+        CheckpointError: operations after the mix have changed; a dataset has another form;
+            datasets, or the records of a run that also changed, have changed inside a window that
+            needs them; or the state is damaged.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
     orders: Any = state.fingerprint["sampler"]
@@ -69,7 +74,13 @@ def with_datasets_of_now(
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
-    """Return True if operations after the mix would draw other random numbers, as their own numbers have changed."""
+    """Return True if an operation after the mix draws other random numbers, as operations now have other numbers.
+
+    Args:
+        pipeline: the present pipeline.
+        state: state of the run.
+        moved: the state's values in the order of the present datasets.
+    """
     renumbered = len(state.fingerprint["operations"]) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
 
@@ -84,7 +95,17 @@ def _has_changed(state: LoaderState) -> bool:
 class _Moved:
     """A state's values in the order of the present datasets of a mix.
 
-    `saved` is the mix in the state's fingerprint.
+    Args:
+        pipeline: the present pipeline, whose uppermost join is the mix.
+        saved: the mix in the state's fingerprint.
+
+    Attributes:
+        mix: the former mix as JSON text.
+        stages: number of stages below the former mix.
+        stages_now: number of stages below the present mix.
+
+    Raises:
+        CheckpointError: a dataset has another form than in the state.
     """
 
     def __init__(self, pipeline: Pipeline, saved: dict[str, Any]) -> None:
@@ -102,7 +123,14 @@ class _Moved:
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """Return the cursor (a place in the stream) of the whole pipeline, or of a part above the mix."""
+        """Return a former cursor (place in the stream) in the form of the present pipeline.
+
+        It is the cursor of the whole pipeline, or of a part above the mix. Added datasets begin at
+        their start.
+
+        Raises:
+            CheckpointError: the cursor has no state of the mix.
+        """
         if not cursor.notes:
             raise CheckpointError(f"the state is damaged: cursor={short_repr(list(cursor[:3]))}.")
         cursors = dict(zip(self._sizes, cursor.parts([*self._sizes.values()])))
@@ -112,7 +140,7 @@ class _Moved:
         return replaced(found, skips=(*found.skips, *cursor.skips[self.stages :])).with_unfinished(*rests)
 
     def check_draws(self, cursor: Cursor) -> None:
-        """Check that random operations of a dataset draw the same numbers for work that is half delivered.
+        """Check that a dataset's random operations draw the same numbers for work that is partly delivered at a cursor.
 
         Raises:
             CheckpointError: they would draw other numbers, because datasets before it have changed.
@@ -204,7 +232,11 @@ def orders_in(sampler: Any) -> list[Any]:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """Return the uppermost join in a state's fingerprint, if it is a mix; else None."""
+    """Return the uppermost join in a state's fingerprint, if it is a mix; else None.
+
+    Raises:
+        CheckpointError: the mix in the state is damaged.
+    """
     sampler = state.fingerprint["sampler"]
     joins = sampler.get("joins") if isinstance(sampler, dict) else None
     last = joins[-1] if isinstance(joins, list) and joins else None

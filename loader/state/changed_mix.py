@@ -34,7 +34,10 @@ from .record_checks import (
 )
 
 MOST_CHECKED = 1_000_000
-"""Number of positions checked when a changed mix is restored. Later unreadable ones are reported when they come."""
+"""Largest number of positions checked when a changed mix is restored.
+
+A later record whose part is missing fails when it comes.
+"""
 
 
 def migrate_mix(
@@ -48,16 +51,17 @@ def migrate_mix(
     Args:
         pipeline: pipeline as its loader made it.
         states: states of one run.
-        strict: True: nothing is adapted. If the mix has changed, a later comparison of fingerprints
-            finds that.
+        strict: True: the mix must not have changed; a later comparison of fingerprints raises if it
+            has.
         run: function that runs a pipeline. It is used to find the end of something made of rows.
 
     Returns:
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: the present mix ends before the place that the run has reached; or a batch
-            or window that was begun has another size.
+        CheckpointError: the present mix ends before the place that the run has reached; a batch or
+            window that was begun has another size; states of some shards are missing; or the change
+            is inside something that was begun and depends on the former order.
     """
     if not strict and states:
         _check_within(pipeline, states[0].fingerprint)
@@ -97,7 +101,7 @@ def migrate_mix(
 
 
 def _replaced_part(mix: MixSampler, saved: Mapping[str, Any]) -> str:
-    """Return the name of a part whose own order differs from that of the run; "" if there is none."""
+    """Return the name of a part of `mix` whose own order differs from that in `saved` (the run's mix); "" if none."""
     for name, part in mix.parts.items():
         told, now = saved.get(part_named(name)), part.fingerprint
         if isinstance(told, dict) and lasting_order(told) != lasting_order(now):
@@ -112,9 +116,15 @@ def _with_weights(
 
     The returned pipeline has a note of the former weights.
 
+    Args:
+        pipeline: pipeline as its loader made it.
+        sampler: its sampler.
+        states: states of one run.
+        strict: True: the weights must not have changed; a later comparison raises if they have.
+
     Raises:
-        CheckpointError: weights were changed, and a state is inside the results of one or several
-            records.
+        CheckpointError: weights have changed, and a state is inside the results of one or several
+            records, states of shards are missing, or a shard has read more than there is now.
     """
     known = states[0].fingerprint
     saved: Any = known["sampler"]
@@ -139,7 +149,7 @@ def _with_weights(
 
 
 def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total: int) -> None:
-    """Check that no shard has read more than the epochs under the present weights have.
+    """Check that no shard of `states` has read more positions than its part of all `total` positions of the sampler.
 
     Without replacement, weights of 0 shorten epochs.
 
@@ -158,10 +168,14 @@ def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total
 
 
 def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
-    """Check that a change is not inside global batches that were balanced by cost, as these depend on the former order.
+    """Check that a change of the order is not inside global batches that were balanced by cost.
 
     Raises:
         CheckpointError: it is inside such a batch.
+
+    Args:
+        states: states of all shards.
+        change: text about the change for the message.
     """
     lineage, shards = states[0].lineages[0], states[0].shard[1]
     if lineage.blocks is None or lineage.blocks.shards == 1:
@@ -183,7 +197,11 @@ def is_within(state: LoaderState) -> bool:
 
 
 def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
-    """Check that no mix inside a chain has changed, because its parts could not continue with their next elements.
+    """Check that no mix inside a chain has changed: its parts could not continue with their next elements.
+
+    Args:
+        pipeline: the present pipeline.
+        saved: fingerprint of the run.
 
     Raises:
         CheckpointError: such a mix has changed.
@@ -202,7 +220,7 @@ def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
 
 
 def _mixes_within(fingerprint: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the identities of all mixes of a pipeline except the uppermost one, which may change."""
+    """Yield the identities of all mixes in a fingerprint except the uppermost one, which may change."""
     sampler = fingerprint["sampler"]
     joins = sampler.get("joins", []) if isinstance(sampler, dict) else []
     for number, join in enumerate(joins, 1) if isinstance(joins, list) else ():
@@ -266,9 +284,14 @@ def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _split_leftover(former: Pipeline, states: Sequence[LoaderState], run: Run) -> Sequence[LoaderState]:
-    """Move states that are inside a window of the former order to the end of this window. Return the states.
+    """Return states of which each that is inside a window of the former order was moved to the end of this window.
 
     The rest of such a window becomes a leftover, i.e. work that one of the new shards finishes.
+
+    Args:
+        former: pipeline with the former order.
+        states: states of the run.
+        run: function that runs a pipeline. It is used to find the end of a window of rows.
     """
     if not any(stage > 0 for state in states for stage in former.begun_at(former.top, state.cursor)):
         return states

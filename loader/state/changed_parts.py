@@ -95,10 +95,10 @@ def with_parts(
 
 
 def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, ChangingSampler]:
-    """Return the parts of a mix, by name, whose records may change or have changed, and that are otherwise the same.
+    """Return the orders, by name, of a mix's parts whose records may change or have changed, but nothing else.
 
-    `saved` is the fingerprint of the run's sampler. With `strict`, it is checked that not fewer
-    records are omitted than before.
+    `saved` is the fingerprint of the run's sampler. With `strict`, a CheckpointError is raised if
+    fewer records are omitted than before.
     """
     mix: Any = pipeline.leaf.sampler
     found = {}
@@ -118,9 +118,16 @@ def _changing_parts(pipeline: Pipeline, saved: Any, strict: bool) -> dict[str, C
 def _former_sources(
     pipeline: Pipeline, parts: Mapping[str, ChangingSampler], histories: Mapping[str, History]
 ) -> dict[str, Any] | None:
-    """Return the identity of the sources at the generations that the run used; None if these are the present ones.
+    """Return the identity of the sources at the generations that the run used.
+
+    The result is None if these are the present generations.
 
     A generation is a version of the source's files.
+
+    Args:
+        pipeline: the present pipeline.
+        parts: orders of the parts whose records may change, by name.
+        histories: for each of them, the changes that the run has seen.
     """
     then = {name: histories[name].last.generation for name in parts}
     then = {name: number for name, number in then.items() if number < parts[name].generation}
@@ -128,9 +135,10 @@ def _former_sources(
 
 
 def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> LoaderState:
-    """Return a state with the changes of all parts, even if its shard had not reached the last changes.
+    """Return a state with the changes of all parts, if its shard only had not reached the last changes.
 
-    `known` is the fingerprint that has all changes.
+    Any other state is returned unchanged. `known` is the fingerprint that has all changes; `parts`
+    are the names of the parts.
     """
     own: Any = state.fingerprint["sampler"]
     saved: Any = known["sampler"]
@@ -150,7 +158,7 @@ def _as_of(state: LoaderState, known: Fingerprint, parts: Iterable[str]) -> Load
 def place_in_mix(
     position: int, order: MixOrder, changed: Mapping[str, int], before: int = 1
 ) -> tuple[int, dict[str, int]]:
-    """Return the first position at which parts of a mix may have other orders, and each part's number of records before.
+    """Return the first position at which parts may have other orders, and each part's number of records before it.
 
     Args:
         position: position from which on nothing was read.
@@ -166,13 +174,14 @@ def place_in_mix(
 
 
 def check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> None:
-    """Check that records do not change while a state is inside something that is made of several rows.
+    """Check that no state is inside a window or batch that is made of several rows, now that records have changed.
 
     The end of such a window or batch is not known here. Without `strict`, it is also checked that
     no batch or window that was begun has another size.
 
     Raises:
-        CheckpointError: a state is inside such a window or batch.
+        CheckpointError: a state is inside such a window or batch; or, without `strict`, inside one
+            that has another size now.
     """
     for state in states:
         if not strict:

@@ -41,7 +41,7 @@ from .record_checks import (
 )
 
 MOST_CHECKED = 1 << 22
-"""Number of positions checked between the shard that has read least and the one that has read most."""
+"""Largest number of positions between the shard that has read least and the one that has read most that are checked."""
 
 
 def migrate_records(
@@ -62,8 +62,9 @@ def migrate_records(
         The pipeline and the states to resume from.
 
     Raises:
-        CheckpointError: fewer records are omitted, or fewer exist; or a record that is now omitted
-            is inside something that was begun.
+        CheckpointError: fewer records are omitted, or fewer exist; a record that is now omitted is
+            inside something that was begun; states of some shards are missing; or a window would be
+            made of other records.
     """
     if isinstance(pipeline.leaf.sampler, MixSampler):
         states = _with_records(pipeline, states)
@@ -110,9 +111,15 @@ def migrate_records(
 def _in_generation(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """Return the pipeline of an epoch, and states of the same generation (a version of the source's files).
+    """Return the pipeline of an epoch, and states, with the same generation (a version of the source's files).
 
     If the states are inside the epoch, it is their generation; otherwise, the present one.
+
+    Args:
+        pipeline: pipeline of the epoch, over the present generation.
+        states: states of one run.
+        strict: True: the pipeline is unchanged if the source was another one at the run's
+            generation.
     """
     known, order, source = states[0].fingerprint, pipeline.leaf.sampler, pipeline.leaf.source
     saved: Any = known["sampler"]
@@ -140,7 +147,20 @@ def _in_generation(
 
 
 def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> Sequence[LoaderState]:
-    """Return states between two epochs of a loop per epoch, in the form of an epoch that omits the present records."""
+    """Return states of a loop per epoch in the form of an epoch that omits the present records.
+
+    States are returned unchanged if the same records are omitted as before, or if the order is
+    another one.
+
+    Args:
+        pipeline: pipeline of the epoch.
+        states: states of one run.
+        strict: True: not fewer records may be omitted than before.
+
+    Raises:
+        CheckpointError: other records are omitted, and a state is inside the epoch, or states of
+            some shards are missing; or, if `strict`, fewer are omitted.
+    """
     known, order = states[0].fingerprint, pipeline.leaf.sampler
     saved: Any = known["sampler"]
     before, now = (of.get(OMITTED, "") if isinstance(of, dict) else "" for of in (saved, order.fingerprint))
@@ -163,7 +183,7 @@ def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -
 
 
 def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence[LoaderState]:
-    """Add the number of records to fingerprints that lack it, which some chains wrote. Return the states."""
+    """Return the states, with the number of records added to fingerprints that lack it, as some chains wrote."""
     sampler, source = pipeline.leaf.sampler, pipeline.leaf.source
     whole = sampler.sampler if isinstance(sampler, OneEpoch) else sampler
     told = [(state, _counted(whole, source, state.fingerprint["sampler"])) for state in states]
@@ -176,7 +196,7 @@ def _with_records(pipeline: Pipeline, states: Sequence[LoaderState]) -> Sequence
 
 
 def _counted(sampler: Any, source: Any, saved: Any) -> Any:
-    """Add the number of records and the generation to a saved order that lacks them, if the sampler can change.
+    """Return the saved order of a sampler that can change, with the number of records and the generation.
 
     Any other saved order is returned unchanged. A generation is a version of the source's files.
     """
@@ -197,9 +217,10 @@ def _counted(sampler: Any, source: Any, saved: Any) -> Any:
 
 
 def _generation_of(records: Any, source: Any) -> dict[str, int]:
-    """Return the generation of a source that had this number of records, for a state from before the source grew.
+    """Return {GENERATION: number} of the generation of a source that had `records` records; {} if it is number 0.
 
-    A generation is a version of the source's files.
+    This is for a state from before the source grew. A generation is a version of the source's
+    files.
     """
     last = getattr(source, "generation", 0)
     found = (
@@ -228,9 +249,14 @@ def _as_of(state: LoaderState, known: Fingerprint, history: History, now: Finger
 
 
 def _former_source(pipeline: Pipeline, sampler: ChangingSampler, history: History) -> dict[str, Any]:
-    """Return the identity of the source at the run's generation, if it can be opened; else the present one.
+    """Return the identity of the source at the run's generation, if that is an earlier one; else the present one.
 
     A generation is a version of the source's files.
+
+    Args:
+        pipeline: the present pipeline.
+        sampler: its order.
+        history: changes of the run's order.
     """
     source = pipeline.leaf.source
     then, now = history.last.generation, sampler.history.last.generation
@@ -241,11 +267,11 @@ def _former_source(pipeline: Pipeline, sampler: ChangingSampler, history: Histor
 
 
 def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Fingerprint:
-    """Return the fingerprint of the resumed run: that of the state, with the present order.
+    """Return the fingerprint of the resumed run: `known`, that of the state, with the present order `sampler`.
 
-    The source is the present one if the order has a newer generation (version of the source's
-    files) than the state. All other values stay those of the state, so that differences are still
-    noticed.
+    The source is that of the pipeline `now` if the order has a newer generation (version of the
+    source's files) than the state. All other values stay those of the state, so that differences
+    are still noticed.
     """
     source = known["source"]
     if sampler.generation > History.of(known["sampler"]).last.generation:
@@ -256,9 +282,14 @@ def _told(known: Fingerprint, now: Pipeline, sampler: ChangingSampler) -> Finger
 def _from_where(
     former: Pipeline, states: Sequence[LoaderState], history: History
 ) -> tuple[int, LivingPlace | None, int]:
-    """Return the position from which the order may differ, a state's `LivingPlace` there (or None), and the run's length.
+    """Return the position from which the order may differ, a state's `LivingPlace` there or None, and the run's length.
 
     If some shards have ended and others have not, the position is at most the end.
+
+    Args:
+        former: pipeline with the order of the run.
+        states: states of the run.
+        history: all changes of the run's order.
     """
     most = max(map(changes_of, states))
     knowing = [state for state in states if changes_of(state) == most]  # others tell former places
@@ -271,9 +302,9 @@ def _from_where(
 
 
 def places_of(pipeline: Pipeline, state: LoaderState) -> dict[int, LivingPlace]:
-    """Return the value `places` of a state: for each leaf that omits records, by its number.
+    """Return the value `places` of a state: the place from which on each leaf that omits records is unread.
 
-    A leaf is a source with its sampler.
+    Keys are the numbers of the leaves (sources with their samplers).
     """
     found = ((number, _place_of(pipeline, state, number)) for number in range(len(pipeline.leaves)))
     return {number: place for number, place in found if place is not None}

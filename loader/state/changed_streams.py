@@ -60,7 +60,7 @@ def migrate(
 
 
 def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
-    """Check that planned batches or rows have the same plan as in the state, unless the state is of the beginning.
+    """Check that planned batches or rows of a pipeline have the same plan as in a state that is not of the beginning.
 
     Positions count batches, and with another plan each would have other records.
 
@@ -80,13 +80,16 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _orders(state: LoaderState) -> list[Any]:
-    """Return the fingerprints of the leaves' orders."""
+    """Return the fingerprints of the orders of a state's leaves; [] if their number does not fit."""
     orders = orders_in(state.fingerprint["sampler"])
     return orders if len(orders) == len(state.lineages) else []
 
 
 def _may_change(leaf: Leaf, saved: Sequence[Any]) -> bool:
-    """Return True if a leaf (a source with its sampler) omits or appends records now, or did so in the run."""
+    """Return True if a leaf (a source with its sampler) can omit or append records, or did so in the run.
+
+    `saved` has the fingerprint of the leaf's order in the run, or nothing.
+    """
     orders = leaf.sampler.parts.values() if isinstance(leaf.sampler, MixSampler) else [leaf.sampler]
     told = [each for order in saved if isinstance(order, dict) for each in (order, *order.values())]
     changed = any(isinstance(each, dict) and each.keys() & {HISTORY, OMITTED} for each in told)
@@ -98,7 +101,18 @@ def _with_leaf(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt leaf number `number` of a pipeline, and the states, if its order differs from that of the run.
 
-    Returns the pipeline and the states. A leaf is a source with its sampler.
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: states of one run.
+        number: number of the leaf (source with its sampler).
+        strict: as for `migrate`.
+        run: function that runs a pipeline.
+
+    Returns:
+        The pipeline and the states.
+
+    Raises:
+        CheckpointError: the run cannot be resumed with this change.
     """
     leaf = pipeline.leaves[number]
     alone = _alone(pipeline, number)
@@ -117,7 +131,7 @@ def _with_leaf(
 
 
 def _alone(pipeline: Pipeline, number: int) -> Pipeline:
-    """Return a pipeline of one leaf (a source with its sampler) and the operations on its records alone."""
+    """Return a pipeline of leaf number `number` (a source with its sampler) and the operations on its records alone."""
     alone = compiled(Apply(Read(pipeline.leaves[number]), pipeline.stage_on(number).operations))
     assert alone.identity is not None
     assert pipeline.identity is not None
@@ -134,7 +148,7 @@ def _one(values: Any, name: str, number: int) -> Any:
 
 
 def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: int) -> LoaderState:
-    """Return the state that a pipeline of this leaf alone would have. `alone` is that pipeline.
+    """Return what a state says about leaf number `number`, as a state of `alone`, the pipeline of this leaf.
 
     A leaf is a source with its sampler.
     """
@@ -151,7 +165,7 @@ def _of_leaf(pipeline: Pipeline, alone: Pipeline, state: LoaderState, number: in
 
 
 def _with_order(state: LoaderState, number: int, of_leaf: LoaderState) -> LoaderState:
-    """Return a state with the order and the history of shards of one leaf replaced by those in `of_leaf`.
+    """Return a state with the order and the history of shards of leaf number `number` replaced by those in `of_leaf`.
 
     `of_leaf` is the state of that leaf's own pipeline. A leaf is a source with its sampler.
     """
@@ -179,7 +193,7 @@ def _histories(order: Any) -> list[Any]:
 
 
 def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: int) -> None:
-    """Check that no state is inside something made of several rows, where the order of leaf `number` must not change.
+    """Check that no state is inside something made of several rows, as the order of leaf `number` has changed.
 
     A leaf is a source with its sampler.
 
@@ -196,7 +210,7 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
 
 
 def _check_repeated(pipeline: Pipeline, number: int) -> None:
-    """Check that no join reads a leaf again from its beginning if the order of this leaf changes.
+    """Check that no join reads leaf number `number`, whose order has changed, again from its beginning.
 
     A leaf is a source with its sampler.
 

@@ -30,11 +30,11 @@ class Decision(NamedTuple):
 
 
 Decisions = dict[str, Decision]
-"""Decisions by part of a mix; for a single source, by the name `ONLY`."""
+"""Decisions by name of a mix's part; for a single source, by the name "" (`ONLY`)."""
 
 
 class DecisionLog:
-    """A folder of decisions.
+    """A folder of decisions, one file for each position.
 
     Args:
         folder: path of the folder, which is made with the first decision.
@@ -71,10 +71,12 @@ class DecisionLog:
         return found
 
     def first(self, position: int, found: Decisions) -> Decisions:
-        """Write what was found at a position, unless another shard has done so. Return the decisions that hold.
+        """Write what was `found` at a position, unless another shard has done so.
+
+        Return the first shard's decisions.
 
         Raises:
-            CheckpointError: the folder cannot be written.
+            CheckpointError: the folder cannot be written or read, or the file is damaged.
         """
         try:
             self._write(position, found)

@@ -19,7 +19,7 @@ _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
 
 def state_file(folder: Any) -> Any:
-    """Return the path of this process's file in a folder."""
+    """Return the path of this process's file in a folder, `process_0-of-1.json` without several processes of JAX."""
     index, count = _process()
     return folder / f"process_{index}-of-{count}.json"
 
@@ -68,7 +68,18 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
 
 
 def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
-    """Restore from `own`, the file of this process; if all shards' states are needed, from all files in the folder."""
+    """Restore from `own`, the file of this process; if all shards' states are needed, from all files in the folder.
+
+    Args:
+        folder: folder with the files.
+        own: path of the file.
+        iterator: iterator to move.
+        strict: False accepts states of another source, sampler or other operations.
+
+    Raises:
+        CheckpointError: a state cannot be used; or all are needed, and some are missing.
+        OSError: a file cannot be read.
+    """
     try:
         iterator.set_state(from_bytes(own.read_bytes(), iterator), **as_said(strict))
     except OneShardError:
@@ -79,7 +90,7 @@ def _restore_own(folder: Any, own: Any, iterator: Any, strict: bool) -> None:
 
 
 def as_said(strict: bool) -> dict[str, bool]:
-    """Return the argument `strict` of `set_state` if it is False.
+    """Return {"strict": False}, arguments for `set_state`, if `strict` is False; else {}.
 
     A user's own iterator may not have the argument; it is then always strict.
     """
@@ -121,7 +132,7 @@ def to_bytes(state: Any) -> bytes:
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
-    """Return the state from the bytes that `to_bytes` made of an iterator's state.
+    """Return the state from `content`, the bytes that `to_bytes` made of an iterator's state.
 
     Raises:
         CheckpointError: the bytes are not JSON, but the iterator's states are dicts.
@@ -135,13 +146,13 @@ def from_bytes(content: bytes, iterator: Any) -> Any:
 
 
 def unreadable(path: Any, error: OSError) -> CheckpointError:
-    """Return the error that says why a file cannot be read."""
+    """Return the error that says why a file (the error's, or `path`) cannot be read."""
     place = error.filename or path
     return CheckpointError(f"{place} cannot be read: {error.strerror or error}; pass the path of a saved state.")
 
 
 async def write_later(folder_to_come: Any, state: Any) -> None:
-    """Write the state as soon as the folder exists."""
+    """Write the state to this process's file as soon as the folder exists, which is awaited."""
     import asyncio  # which takes longer than the rest of this package
 
     content = to_bytes(state)  # now: a dict may change
@@ -150,7 +161,7 @@ async def write_later(folder_to_come: Any, state: Any) -> None:
 
 
 async def restore_later(folder: Any, iterator: Any) -> None:
-    """Restore in another thread; see `restore`."""
+    """Restore an iterator from a folder in another thread. Raises as `restore`."""
     import asyncio
 
     await asyncio.to_thread(restore, folder, iterator)

@@ -43,7 +43,10 @@ class WaitNotice:
         self._said = False
 
     def say(self, records: int, source: Any) -> None:
-        """Log that all records of a source were read, and that its writer is still at work or was killed."""
+        """Log, at the first call only, that the run waits for more records of a source.
+
+        All of its `records` records were read, and its writer is still at work or was killed.
+        """
         if not self._said:
             _LOGGER.info(
                 "waiting for more records: all %d of %s were read, and what writes there has not come to its end; if it does "
@@ -55,7 +58,12 @@ class WaitNotice:
 
 
 class OrderChangedError(Exception):
-    """Raised when the order of a run changes at a position. It is caught by the iterator."""
+    """Raised when the order of a run changes at a position. It is caught by the iterator.
+
+    Attributes:
+        position: global position from which the new order holds.
+        news: for each source with more records, by name, the generation to read.
+    """
 
     def __init__(self, position: int, news: Decisions) -> None:
         super().__init__(f"{news} of the source holds from position {position} on")
@@ -63,7 +71,13 @@ class OrderChangedError(Exception):
 
 
 def grown(loaders: Pipeline, state: LoaderState, change: OrderChangedError) -> tuple[Pipeline, LoaderState]:
-    """Return the pipeline and the state with which a run continues where its order changes."""
+    """Return the pipeline and the state with which a run continues where its order changes.
+
+    Args:
+        loaders: pipeline as its loader made it.
+        state: state of the user's position.
+        change: the position of the change, and the generations to read from there on.
+    """
     known = state.fingerprint
     saved: Any = known["sampler"]
     now = at_generations(loaders, {name: found.generation for name, found in change.news.items()})
@@ -93,7 +107,7 @@ def _grown_mix(mix: MixSampler, saved: Any, change: OrderChangedError) -> MixSam
 
 
 def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begin: int = 0) -> Lookout | None:
-    """Return the object that decides the order of a run; None if no records are appended.
+    """Return the object that decides the order of a run; None if no records join during a run.
 
     Args:
         pipeline: pipeline of the run.
@@ -173,7 +187,15 @@ class Lookout:
         )
 
     def _found(self, look: int, wait: bool) -> Decisions | None:
-        """Return the decisions for the next check; None if all was read, more is to come, and `wait` is False."""
+        """Return the decisions for the check at position `look`, by name of the source.
+
+        They come from the log if a shard has decided there; otherwise the sources are checked, and
+        the result is logged. The result is None if all records were read, a writer is still at
+        work, and `wait` is False; with `wait`, the check is repeated until there is a result.
+
+        Raises:
+            CheckpointError: the log cannot be read or written.
+        """
         while True:
             known = self._log.read(look) if self._log is not None else None
             if known is not None:
@@ -187,13 +209,13 @@ class Lookout:
             time.sleep(PAUSE_SECONDS)
 
     def _looked(self, name: str, ends: bool, look: int) -> Decision | None:
-        """Check one source for appended records; None if its writer is still at work and has appended nothing.
+        """Check one source for appended records, and decide which generation is read, and from which epoch on.
 
-        Whether the source is complete is asked first, because its last records come before it is
-        complete.
+        The result is None if an epoch ends at this check, the source's writer is still at work, and
+        it has appended nothing. This is logged once in a run.
 
         Args:
-            name: name of the part of a mix; `ONLY` for a single source.
+            name: name of the part of a mix; "" for a single source.
             ends: True if an epoch ends at this check.
             look: position of the check.
         """
@@ -211,12 +233,12 @@ class Lookout:
         return Decision(generation, joins)
 
     def _began_incomplete(self, name: str, look: int) -> bool:
-        """Return True if the epoch that ends at a check took in a generation while a conversion was at work.
+        """Return True if the epoch of a source that ends at position `look` took in records while a writer worked.
 
-        The conversion may have ended since, between two checks or between two runs. Its last files
+        The writer may have ended since, between two checks or between two runs. Its last records
         belong to this epoch.
 
-        A generation is a version of the source's files.
+        The result is False if the source does not know this.
         """
         source, order = self._sources[name], self._orders[name]
         was_complete = getattr(source, "generation_complete", None)
@@ -227,11 +249,15 @@ class Lookout:
 
 
 def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """Return the pipeline over the generation that all shards read in this epoch of a loop per epoch.
+    """Return the pipeline over the generation that all shards read in epoch number `epoch` of a loop per epoch.
 
-    The shard that begins the epoch first decides it.
+    The shard that begins the epoch first decides it, and writes it to the log. If no records are
+    appended, the pipeline is unchanged.
 
     A generation is a version of the source's files.
+
+    Raises:
+        CheckpointError: the log cannot be read or written.
     """
     growth = pipeline.leaf.growth
     if growth is None:
@@ -245,7 +271,13 @@ def as_epoch_begins(pipeline: Pipeline, epoch: int) -> Pipeline:
 
 
 def _log_of(pipeline: Pipeline, growth: GrowthOptions, *loop: str) -> DecisionLog | None:
-    """Return the log of all runs of a stream, or of a loop over it; None for a single shard without a log."""
+    """Return the log of the decisions about appended records; None for a single shard without a log.
+
+    Args:
+        pipeline: pipeline of the run.
+        growth: the user's options, perhaps with the folder of the log.
+        *loop: name of a kind of loop, whose decisions are kept apart; none for `iter(loader)`.
+    """
     leaf, sampler = pipeline.leaf, pipeline.leaf.sampler
     if growth.log is None and leaf.shard.shard_count == 1:
         return None

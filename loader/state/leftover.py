@@ -39,7 +39,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     """Return the cursor (place in the stream) from which other shards can continue after a shard has stopped.
 
     Work that the shard had begun becomes a `Leftover` in the cursor. This is also used if the same
-    shard continues with another mix.
+    shard continues with another mix. Raises CheckpointError if the state does not fit the pipeline.
 
     Args:
         loaders: pipeline as its loader made it.
@@ -55,7 +55,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     lineages = tuple(leaf.lineage for leaf in former.leaves)
 
     def split(part: Subtree, cursor: Cursor) -> Cursor:
-        """Return the cursor (a place in the stream) for a part of the pipeline."""
+        """Return the cursor (place in the stream) to continue a part of the pipeline, with leftovers for begun work."""
         rests = tuple(rest for rest in cursor.unfinished if rest.stage in (part.stage, None))
         if part.stage is None:
             join = former.joins[part.join or 0]
@@ -75,7 +75,10 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
-    """Run the rest of a former shard's work, so that an error in it is raised now. The rows are dropped."""
+    """Run a leftover, i.e. the rest of a former shard's work, so that an error in it is raised now. Drop the rows.
+
+    `loaders` and `run` are as for `split_leftover`.
+    """
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
         former = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
@@ -86,7 +89,9 @@ def reads_beyond(loaders: Pipeline, rest: Leftover, position: int, run: Run) -> 
     """Return True if the records of a leftover window depend on positions after `position`.
 
     Such a window is made of rows, and belongs to a former shard. It is run twice: in the whole
-    order, and in an order that ends at the position.
+    order, and in an order that ends at the position. For other leftovers the result is False.
+
+    `rest` is the leftover; `loaders` and `run` are as for `split_leftover`.
     """
     part = part_of(loaders, rest)
     if part is None or part.stage is None or loaders.stages[part.stage].leaf is not None:
@@ -138,7 +143,8 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterator[tuple[Rows, int]]:
     """Run a part of a pipeline to the end of the window that its cursor is inside.
 
-    Yields the rows that have each element, and the element's index in these.
+    Yields for each element the rows that have it, and its index in these. `former`, `part`,
+    `cursor` and `run` are as for `_end`.
     """
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
@@ -150,10 +156,11 @@ def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterat
 def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
     """Return the pipeline, on a shard, that reads what former runs left of each leaf (a source with its sampler).
 
-    `lineages` are the histories of these runs, one for each leaf.
+    `lineages` are the histories of these runs, one for each leaf; `shard` is the shard.
 
     Raises:
-        CheckpointError: there are not as many histories as leaves.
+        CheckpointError: there are not as many histories as leaves, or a history does not fit the
+            leaf's order.
     """
     if len(lineages) != len(pipeline.leaves):
         raise CheckpointError(
@@ -197,9 +204,15 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
-    """Return the pipeline with the former shards that are needed to finish these leftovers.
+    """Return a pipeline with the former shards that are needed to finish leftovers (rests of former shards' work).
 
-    A leftover is the rest of a former shard's work.
+    Args:
+        loaders: pipeline as its loader made it.
+        pipeline: pipeline to return with these shards.
+        unfinished: the leftovers.
+
+    Raises:
+        CheckpointError: a leftover lies outside the pipeline, or does not fit its order.
     """
     formers: dict[tuple[Any, ...], PreviousShard] = {}
     for rest in those_within(unfinished):
@@ -231,10 +244,10 @@ def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
 
 
 def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """Return a list with one bool for each operation that takes several inputs.
+    """Return a list with one bool for each operation of a pipeline that takes several inputs.
 
     It is True if some, but not all, results of its stage (operations that run in one task) were
-    delivered for a group of inputs.
+    delivered for a group of inputs, at the state's place or in a leftover.
     """
     begun = [(pipeline.top, state.cursor)]
     begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
@@ -244,7 +257,7 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
 
 
 def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
-    """Check that no batch or window of which a part was delivered has another size now.
+    """Check that no batch or window of which a part was delivered in a state has another size in the pipeline.
 
     Raises:
         CheckpointError: such a batch or window has another size, so that elements would be repeated
@@ -287,9 +300,9 @@ Placed = TypeVar("Placed", LoaderState, Leftover)
 
 
 def of_total(place: Placed, total: int) -> Placed:
-    """Return a state or a leftover with another number of positions in its order.
+    """Return a state or a leftover with `total` positions in its order.
 
-    A leftover is the rest of a former shard's work.
+    A leftover is the rest of a former shard's work. Raises as `_of_length`.
     """
     rests = (of_total(rest, total) for rest in place.cursor.unfinished)
     lineages = tuple(_of_length(lineage, total) for lineage in place.lineages)
@@ -297,7 +310,7 @@ def of_total(place: Placed, total: int) -> Placed:
 
 
 def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
-    """Return the same history of shards, with another number of positions in the order.
+    """Return the same history of shards (`lineage`), with `total` positions in the order.
 
     Raises:
         CheckpointError: earlier runs have read more positions; or the positions that are left would
@@ -354,19 +367,31 @@ def check_row_windows(
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
-    """Return the sampler whose length is the number of positions of all shards together.
+    """Return the sampler whose length is the number of positions that the shards of a run read together.
 
-    It includes positions that shards of equal length drop, unless each shard has an order of its
-    own.
+    Args:
+        sampler: the user's sampler.
+        order: the order of one shard, as `order_for` returns it.
+        order_shards: number of shards of the first run if each had an order of its own; 1 if all
+            read parts of one such order; else 0.
+
+    Returns:
+        `order` if `order_shards` is not 0; else the unsharded sampler, whose length includes the
+        positions that shards of equal length drop.
     """
     return order if order_shards else sampler.with_shard_options(NoSharding())
 
 
 def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """Return the order of a shard. `order_shards` is the number of shards that each had an order of its own.
+    """Return the order that a shard reads.
+
+    Args:
+        sampler: the user's sampler.
+        shard: the shard.
+        order_shards: as for `everything`.
 
     Raises:
-        CheckpointError: the state's number of shards is not possible.
+        CheckpointError: the sampler cannot have this number of own orders, so the state is damaged.
     """
     try:
         return order_of(sampler, shard, order_shards)

@@ -36,8 +36,8 @@ class LivingPlace(NamedTuple):
 
     Attributes:
         position: position from which on nothing was read.
-        place: its position in the order of all records, omitted or not. For a mix, a dict of such
-            positions by part; it has the parts that omit records.
+        place: position of the same place in the order of all records, omitted or not. For a mix, a
+            dict of such positions by part; it has the parts that omit records.
         length: number of positions of all shards together; None for an endless order, and in old
             states.
     """
@@ -102,7 +102,7 @@ class LoaderState:
 
     @property
     def _place_values(self) -> Any:
-        """The value "place" in JSON: that of the only leaf, or a dict by the numbers of leaves.
+        """The value "place" in JSON: that of the only leaf, or a dict of leaf number (as text) to value.
 
         A leaf is a source with its sampler.
         """
@@ -110,19 +110,13 @@ class LoaderState:
         return by_leaf if len(self.lineages) > 1 else by_leaf["0"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON values."""
+        """Return the state as plain JSON values, with its checksum."""
         values: dict[str, Any] = json.loads(self.to_json())
         return values
 
     @classmethod
     def from_json(cls, data: bytes | str, like: LoaderState | None = None) -> LoaderState:
-        """Read a state from the bytes that `to_json` returned.
-
-        If `like`, another state of the same run, has the same lineage, it is not parsed again.
-
-        Raises:
-            CheckpointError: the bytes are not a state.
-        """
+        """Read a state from `data`, the bytes that `to_json` returned."""
         if isinstance(data, dict):
             _refuse_grains(data)
             raise CheckpointError(
@@ -140,8 +134,11 @@ class LoaderState:
     def from_dict(cls, values: Any, like: LoaderState | None = None) -> LoaderState:
         """Read a state from the values that `to_dict` returned.
 
+        If `like` has the same lineage, it is not parsed again.
+
         Raises:
-            CheckpointError: the values are not a state.
+            CheckpointError: the values are not a state of a version that can be read, or are
+                damaged.
         """
         _refuse_grains(values)
         if isinstance(values, dict) and values.get("version") == 1 and set(values) == NAMES_OF_VERSION_1:
@@ -275,7 +272,7 @@ def _refuse_grains(values: Any) -> None:
 
 @contextmanager
 def _damage(**parts: Any) -> Iterator[None]:
-    """Return a context that turns a TypeError or ValueError into a CheckpointError about these damaged parts."""
+    """Return a context that turns a TypeError or ValueError into a CheckpointError that shows the damaged `parts`."""
     try:
         yield
     except CheckpointError:
@@ -304,8 +301,8 @@ def _counts(values: Any) -> tuple[int, ...]:
 def _cursor(values: Any) -> Cursor:
     """Read a cursor: positions of leaves, skips of stages, and states of joins if there are any.
 
-    A stage is a group of operations that run together in one task. A leaf is a source with its
-    sampler.
+    Raises TypeError or ValueError if the values are damaged. A stage is a group of operations that
+    run together in one task. A leaf is a source with its sampler.
     """
     positions, skips, notes = [*values, []] if len(_list(values)) == 2 else values
     for note in _list(notes):  # numbers; those of a source that can only be run through end with its state

@@ -34,7 +34,7 @@ class StreamPosition(NamedTuple):
 
     Attributes:
         pipeline: the pipeline that runs, as it was resumed.
-        skipped: steps that the run skips.
+        skipped: steps that the run skips on purpose.
         start: place at which the iterator began or to which it was set.
         run: rows that have the element delivered last; None if nothing was delivered since the
             start.
@@ -51,7 +51,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor (a place in the stream) from which the stream continues."""
+        """The cursor (a place in the stream) of this position, from which the stream continues."""
         return self.start if self.run is None else self.run.origin.cursor_after(self.row)
 
     @property
@@ -95,7 +95,7 @@ class StreamPosition(NamedTuple):
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def told(self, worker_count: int) -> str:
-        """Describe the position for the `repr` of an iterator."""
+        """Describe the position, the number of workers and the source for the `repr` of an iterator."""
         place, source = f"step={self.step}, epoch={self.epoch}", short_repr(self.pipeline.leaves[0].source)
         return f"{place}, worker_count={worker_count}, data_source={source}"
 
@@ -145,6 +145,9 @@ class Resumable:
         Args:
             state: the state.
             strict: False accepts a state of another source, sampler or other operations.
+
+        Raises:
+            CheckpointError: the state is damaged, or belongs to another pipeline.
         """
         raise NotImplementedError
 
@@ -156,11 +159,14 @@ class Resumable:
             strict: False accepts states of another source, sampler or other operations.
             equal_steps: True restores from the state of any one shard, if all were at the same
                 step.
+
+        Raises:
+            CheckpointError: a state is missing or damaged, or belongs to another pipeline.
         """
         raise NotImplementedError
 
     def start_prefetch(self) -> None:
-        """Start the work now."""
+        """Start workers and reading now instead of at the first `next`."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -173,15 +179,15 @@ class Resumable:
         return state if isinstance(state, dict) else dict(json.loads(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to the position of a result of `state_dict`."""
+        """Move to the position of a result of `state_dict`. Raises as `set_state`."""
         self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Save the present state to a folder, in the background. This is Orbax's protocol for stateful objects."""
+        """Take the present state, and return an awaitable that writes it to a folder. This is Orbax's protocol."""
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Restore from a folder, and begin to prefetch. This is Orbax's protocol for stateful objects."""
+        """Return an awaitable that restores from a folder and begins to prefetch. This is Orbax's protocol."""
         return restore_later(directory, self)
 
     def __enter__(self) -> Self:
@@ -203,7 +209,10 @@ class StreamPositionAPI(Resumable):
     _ended: bool  # `next` has told the end
 
     def here(self) -> StreamPosition:
-        """Return the user's position, for tools. Takes less than a microsecond."""
+        """Return the user's position, for tools.
+
+        Takes less than a microsecond. Raises TypeError if there is no loader.
+        """
         raise NotImplementedError
 
     def _told(self) -> str:
@@ -317,8 +326,9 @@ class StreamPositionAPI(Resumable):
         changed, or if steps are skipped.
 
         Raises:
-            TypeError: an operation decides which records are in an element.
-            IndexError: the step was already delivered, or the stream ends before it.
+            TypeError: an operation decides which records are in an element; or `step` is not an
+                integer.
+            IndexError: the step was already delivered or skipped, or the stream ends before it.
 
         >>> import headrace
         >>> loader = headrace.load(range(10), batch_size=2, num_epochs=1)

@@ -28,13 +28,16 @@ from ..plan.pipeline import Pipeline
 from .loader_state import LoaderState
 
 MOST_CHECKED = 1 << 22
-"""Number of positions checked between the shard that has read least and the one that has read most."""
+"""Largest number of positions between the shard that has read least and the one that has read most that are checked."""
 
 
 def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:
     """Return a sampler as a `ChangingSampler` if it is one, or if the state's sampler was one; else None.
 
-    `counts` is True if the sampler's source has generations (versions of the source's files).
+    Args:
+        sampler: the present sampler.
+        saved: fingerprint of the state's sampler.
+        counts: True if the sampler's source has generations (versions of the source's files).
     """
     if not isinstance(saved, dict):
         return None
@@ -60,7 +63,7 @@ def changes_of(state: LoaderState) -> int:
 
 
 def comes_before(until: History, history: History) -> bool:
-    """Return True if one history is the beginning of another.
+    """Return True if the history `until` is the beginning of `history`, or the same.
 
     Records that are appended before the first record is read are no change: the order then begins
     with a later generation (a version of the source's files).
@@ -72,12 +75,12 @@ def comes_before(until: History, history: History) -> bool:
 
 
 def retold(states: Sequence[LoaderState], known: Fingerprint, now: Fingerprint) -> list[LoaderState]:
-    """Return the states; those with the fingerprint `known` get the fingerprint `now`."""
+    """Return the states; each with the fingerprint `known` gets the fingerprint `now`."""
     return [dataclasses.replace(state, fingerprint=now) if state.fingerprint == known else state for state in states]
 
 
 def check_omitted(before: str, now: str, whose: str = "") -> None:
-    """Check that not fewer records are omitted than before, as happens if a program forgot them.
+    """Check that not fewer records are omitted than before, which may mean that a program forgot some.
 
     `before` and `now` are digests of the omitted records, which contain their number; `whose` is
     text about the part of a mix for the message.
@@ -105,7 +108,7 @@ class OneShardError(CheckpointError):
 
 
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
-    """Check that the states of all shards are there if the order has changed, because shards may be at different steps.
+    """Check that the states of all shards are there, as the order has changed and shards may be at different steps.
 
     Raises:
         OneShardError: there are fewer states than the run had shards.
@@ -145,7 +148,7 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
 
 
 def length_of(sampler: Any) -> int:
-    """Return the number of positions of all shards together."""
+    """Return the number of positions of a sampler on all shards together."""
     return len(sampler.with_shard_options(NoSharding()))
 
 
@@ -154,8 +157,15 @@ def check_unread(
 ) -> None:
     """Check that all records before the position of a change that are omitted now have been read already.
 
+    Args:
+        pipeline: pipeline as its loader made it.
+        changed: the changed order.
+        states: states of all shards.
+        position: position of the change.
+
     Raises:
-        CheckpointError: an omitted record is still to be read before the position.
+        CheckpointError: an omitted record is still to be read before the position; or shards are
+            too far apart to check that.
     """
     for state in states:
         places = [(state.cursor, state.shard, state.lineages[0])]
@@ -182,6 +192,9 @@ def _positions_before(
         cursor: place of the shard.
         shard: index of the shard, and the number of shards.
         lineage: history of former runs on other numbers of shards.
+
+    Raises:
+        CheckpointError: the shard has over `MOST_CHECKED` such positions.
     """
     index, count = shard
     dense, offset = lineage.dense_from
@@ -198,12 +211,18 @@ def _positions_before(
 
 
 def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 0, of_shard: int | None = None) -> int:
-    """Return a position of a leaf from which on no shard has read anything: all positions from there are still to be read.
+    """Return a position of a leaf from which on no shard has read anything.
 
-    With `of_shard`, it is the position after the last one that this shard has read; other shards
-    may still have to read positions before it.
+    With `of_shard`, it is the position after the last one that this shard has read; another shard
+    may have read later positions.
 
     A leaf is a source with its sampler.
+
+    Args:
+        pipeline: pipeline of the run.
+        states: states of the run.
+        leaf: number of the leaf.
+        of_shard: index of a shard; None for all shards.
     """
     lineage, shards = states[0].lineages[leaf], states[0].shard[1]
     stage = pipeline.stage_on(leaf)  # what was begun, as a window of a Pack, is made as it would have been
@@ -215,15 +234,21 @@ def first_unread(pipeline: Pipeline, states: Sequence[LoaderState], leaf: int = 
 
 
 def former_length(states: Sequence[LoaderState], saved: Mapping[str, Any]) -> int:
-    """Return the number of positions of a run of a mix, from its states or its fingerprint."""
+    """Return the number of positions of a mix in a run, from its states or else from `saved`, the mix's fingerprint."""
     told = [state.places[0] for state in states if state.places]
     return saved_length(saved) if not told else told[0].length or ENDLESS
 
 
 def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
-    """Check that a window in which a state is stays the same if the mix has another length now.
+    """Check that the window in which a state is does not change with the number of positions of the order.
 
-    The end of the former mix may have made that window shorter.
+    The end of the former order may have made that window shorter.
+
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: states of the run.
+        former: number of positions of the former order.
+        now: number of positions of the present order.
 
     Raises:
         CheckpointError: the window would have other records.

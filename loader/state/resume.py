@@ -51,11 +51,17 @@ def parsed(states: Any) -> list[LoaderState]:
 
 
 def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[LoaderState]:
-    """Return the states of all shards of a run, computed from the state of one shard. All were at the same step.
+    """Return the states of all shards of a run, computed from the state of one shard.
+
+    All were at the same step.
+
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: a list with the one state.
 
     Raises:
-        CheckpointError: there are several states, or the state does not tell where the other shards
-            were.
+        CheckpointError: there are several states; steps differ in their number of records; records
+            are appended during the run; or the shard has ended, and others are longer or shorter.
     """
     if len(states) != 1:
         raise CheckpointError(
@@ -87,7 +93,7 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
 
 
 def _positions_left(pipeline: Pipeline, state: LoaderState) -> int:
-    """Return the number of positions that the run had, on all shards together, from a state."""
+    """Return the number of positions that the run of a state had, on all shards together."""
     lineage, sampler, saved = state.lineages[0], pipeline.leaf.sampler, state.fingerprint["sampler"]
     if lineage.layers:
         return lineage.length(0)
@@ -155,9 +161,9 @@ def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """Describe the differences of two pipelines.
+    """Describe the differences between a pipeline and the one that a state was taken from.
 
-    Batch sizes may differ, except of a batch that is partly delivered.
+    A difference of batch sizes counts only for a batch that is partly delivered.
     """
     saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint_like(state.fingerprint))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
@@ -311,9 +317,17 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
 
 
 def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:
-    """Return the ranges of local positions that the shards of a run skipped or were still to skip.
+    """Return the ranges of local positions that the shards of a run skipped or would have skipped later.
 
     The pipeline is aligned: each step has the same number of positions.
+
+    Args:
+        states: states of all shards.
+        skipped: steps that the run skips.
+        total: number of positions of the order.
+
+    Raises:
+        CheckpointError: the batch size changed at different steps of the shards.
     """
     if not skipped:
         return ()
