@@ -136,9 +136,9 @@ class BatchStep:
         # Collecting all elements and stacking them at the end would touch twice the memory, outside the caches.
         self._waiting: list[Element] = []
         self._first = (0, 0, 0)
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._count = 0
         self._limit = 1  # the first row is copied at once: only now is its place known
 
@@ -211,7 +211,7 @@ class BatchStep:
         except Exception:
             context.blame(self._number)
             raise
-        self._begin_anew()
+        self._reset()
         self._then(batch)
         context.seed, context.position, context.row = last
 
@@ -221,7 +221,7 @@ class BatchStep:
             self._copy()
         if self._count and not self._drops:
             self._emit()
-        self._begin_anew()
+        self._reset()
 
 
 class Gather:

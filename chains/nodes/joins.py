@@ -93,7 +93,7 @@ class Chosen(OnSeveral):
         self._check_alike(of_parts)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return some_lengths(_one_after_another(of_parts), back)
+        return some_lengths(_concatenated(of_parts), back)
 
     def _check_alike(self, lengths: Sequence[Any]) -> None:
         leaves = [first_few(leaf_names(flatten(part)[1])) for part in lengths]
@@ -138,11 +138,11 @@ class Chosen(OnSeveral):
         )
 
 
-def _one_after_another(lengths: Sequence[Any]) -> Any:
+def _concatenated(lengths: Sequence[Any]) -> Any:
     first = lengths[0]
     if not isinstance(first, Mapping):
         return np.concatenate(lengths)
-    return {name: _one_after_another([part[name] for part in lengths]) for name in first}
+    return {name: _concatenated([part[name] for part in lengths]) for name in first}
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,17 +202,17 @@ class Zipped(OnSeveral):
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        return list(map(self._together, zip(*(node.records(indices) for node in self.nodes))))
+        return list(map(self._combined, zip(*(node.records(indices) for node in self.nodes))))
 
     def getter(self) -> Get:
         gets = [node.getter() for node in self.nodes]
-        return lambda index: self._together(tuple(get(index) for get in gets))
+        return lambda index: self._combined(tuple(get(index) for get in gets))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
         names = self.names or tuple(map(str, range(len(self.nodes))))
         return [used.named(name) for name, node in zip(names, self.nodes) for used in node.made_of(index)]
 
-    def _together(self, elements: tuple[Any, ...]) -> Any:
+    def _combined(self, elements: tuple[Any, ...]) -> Any:
         return dict(zip(self.names, elements)) if self.names else elements
 
     @property
