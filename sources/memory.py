@@ -23,7 +23,7 @@ from .keys import Keys, check_key, check_keys
 
 Array = npt.NDArray[Any]
 
-_LOOKED_AT = 8
+_SAMPLED = 8
 """Number of records that are digested for the fingerprint."""
 
 
@@ -132,8 +132,8 @@ class MemorySource:
 
 
 def _spread(length: int) -> list[int]:
-    """Return at most `_LOOKED_AT` keys, evenly spread, with the first and the last of `length` records."""
-    return sorted({(length - 1) * step // (_LOOKED_AT - 1) for step in range(_LOOKED_AT)})
+    """Return at most `_SAMPLED` keys, evenly spread, with the first and the last of `length` records."""
+    return sorted({(length - 1) * step // (_SAMPLED - 1) for step in range(_SAMPLED)})
 
 
 class _Items:

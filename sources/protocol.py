@@ -222,7 +222,7 @@ def reader_of(source: DataSource[Any], checked: bool = False) -> Reader:
     def read(keys: npt.NDArray[np.int64]) -> Sequence[Any]:
         if many is None:
             return [source[key] for key in keys.tolist()]
-        return all_of(many(keys if as_array else keys.tolist()), source, len(keys))
+        return checked_records(many(keys if as_array else keys.tolist()), source, len(keys))
 
     check = None if checked else key_check(source)
     return read if check is None else lambda keys: read(check(keys))
@@ -238,7 +238,7 @@ def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]]
     return None if getattr(source, "checks_keys", False) else lambda keys: check_keys(keys, length, name)
 
 
-def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
+def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
     """Return the result of `__getitems__` as a list, tuple or array of `count` records.
 
     Raises:

@@ -52,7 +52,7 @@ class WithoutRecords(RecordInput):
         }
         former = FormerSource(sum(counts), keys, {} if source is None else fingerprint_of(source))
         earlier = [] if source is None else former_sources(source)
-        self.former = [former, *map(former.and_before, earlier)]
+        self.former = [former, *map(former.combined_with, earlier)]
 
     def names(self) -> Sequence[str]:
         return self._given.names()

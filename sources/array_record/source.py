@@ -109,11 +109,11 @@ class ArrayRecordDataSource(FileSource[bytes]):
         listed = path_list([paths] if isinstance(paths, FileInstruction) else paths)
         self._take_parts([part for path in listed for part in parts_of(path, self._storage)])
 
-    def _look_at(self, path: str) -> FileFacts:
+    def _inspect_file(self, path: str) -> FileFacts:
         return inspected(path, self._options, self._storage)
 
-    def _look_at_all(self, paths: Sequence[str]) -> list[FileFacts]:
-        return file_facts_of(paths, type(self).__name__, self._look_at)
+    def _inspect_all(self, paths: Sequence[str]) -> list[FileFacts]:
+        return file_facts_of(paths, type(self).__name__, self._inspect_file)
 
     def _facts(self, found: FileFacts) -> FileFacts:
         return found
@@ -123,7 +123,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
 
     def _take_parts(self, wanted: Sequence[FileRange]) -> None:
         self._paths = tuple(part.path for part in wanted)
-        contents = self._looked_at(self._paths)
+        contents = self._inspected(self._paths)
         parts = [bounded(part, content.records) for part, content in zip(wanted, contents)]
         self._ends = np.cumsum([stop - start for _, start, stop in parts], dtype=np.int64)
         self._starts = self._ends - np.array([stop for _, _, stop in parts], np.int64)

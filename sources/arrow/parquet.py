@@ -114,7 +114,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             listing = listing_of(self._filesystem)
             self._take([path for name in names for path in expand(name, listing, DIRECTORY_PATTERNS)])
 
-    def _look_at(self, path: str) -> Inspected:
+    def _inspect_file(self, path: str) -> Inspected:
         return _inspect(self._filesystem, path)
 
     def _facts(self, found: Inspected) -> FileFacts:
@@ -127,7 +127,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             _check_schemas([first, other], columns, self._columns is None)
 
     def _take(self, paths: Sequence[str]) -> None:
-        inspected = self._looked_at(paths)
+        inspected = self._inspected(paths)
         # A file without rows, as parallel writers leave, often lacks the types of the others: it has no say.
         filled = [(file, schema) for file, schema in inspected if any(file.group_rows)] or inspected[:1]
         chosen = _chosen(self._columns, filled[0][1].names, filled[0][0].path)
@@ -206,7 +206,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         groups = np.unique(np.searchsorted(self._ends, keys, side="right"))
         rows = (self._ends - np.concatenate([[0], self._ends[:-1]]))[groups].sum()
         if len(keys) * _SCATTERED >= rows:
-            self._groups.bring_ahead(groups.tolist())
+            self._groups.prefetch_groups(groups.tolist())
 
     def close(self) -> None:
         self._groups.close()

@@ -44,7 +44,7 @@ class Finder:
         return Places(pieces, rows - self._starts[pieces])
 
 
-def as_one(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
+def joined_view(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
     """Return an array that contains all pieces, read-only, and the index of each piece's first item in it.
 
     Nothing is copied, unless a piece is not aligned. Items that do not belong to a piece must not be read.
@@ -53,7 +53,7 @@ def as_one(pieces: Sequence[Array]) -> tuple[Array, Int64s]:
         pieces: C-contiguous arrays `[items]` of one dtype, at least one. The result keeps them alive.
 
     >>> whole = np.arange(10)
-    >>> items, starts = as_one([whole[6:9], whole[2:4]])
+    >>> items, starts = joined_view([whole[6:9], whole[2:4]])
     >>> starts, items[starts[0]]
     (array([4, 0]), np.int64(6))
     """
@@ -99,7 +99,7 @@ class PieceRows:
         self.dtype = pieces[0].dtype
         self.nbytes = sum(piece.nbytes for piece in pieces)
         self._size = math.prod(self.shape)
-        self._items, self._starts = as_one([piece.reshape(-1) for piece in pieces])
+        self._items, self._starts = joined_view([piece.reshape(-1) for piece in pieces])
 
     def take(self, places: Places) -> Array:
         """Return a new array of the rows at these places, `[places, *shape]`."""

@@ -84,14 +84,14 @@ class RowGroups:
     def close(self) -> None:
         self._readers.close()
 
-    def bring_ahead(self, numbers: Sequence[int]) -> None:
+    def prefetch_groups(self, numbers: Sequence[int]) -> None:
         """Start to fetch row groups of files in stores into the cache on disk."""
         wanted: dict[int, list[int]] = {}
         for file, group in map(self.place, numbers):
             wanted.setdefault(file, []).append(group)
-        in_background([functools.partial(self._bring, file, groups) for file, groups in wanted.items()])
+        in_background([functools.partial(self._prefetch_file, file, groups) for file, groups in wanted.items()])
 
-    def _bring(self, number: int, groups: Sequence[int]) -> None:
+    def _prefetch_file(self, number: int, groups: Sequence[int]) -> None:
         with suppress(*unreadable()), self._opened(number) as handle:
             metadata = self._footers.get(number).metadata
             handle.prefetch([chunk for group in groups for chunk in chunks_of(metadata.row_group(group), self.columns)])

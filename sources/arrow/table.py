@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .columns import Array, Nullable, dense, filled, is_list, is_scalar, plain
-from .pieces import Int64s, PieceRows, Places, as_one
+from .pieces import Int64s, PieceRows, Places, joined_view
 
 
 class TableColumn(Protocol):
@@ -45,7 +45,7 @@ class Ragged:
 
     def __init__(self, offsets: Sequence[Array], contents: Sequence[Array]) -> None:
         self._offsets = PieceRows(offsets)
-        self.items, self._starts = as_one(contents)
+        self.items, self._starts = joined_view(contents)
         self.items_bytes = sum(one.nbytes for one in contents)
 
     def bounds(self, places: Places) -> tuple[Int64s, Int64s]:

@@ -36,7 +36,7 @@ class EventLoop:
         return self._process == os.getpid()
 
     @property
-    def is_here(self) -> bool:
+    def is_current_thread(self) -> bool:
         return self._thread is threading.current_thread()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -51,7 +51,7 @@ class EventLoop:
             SourceError: the coroutine raised CancelledError although it was not cancelled here.
             RuntimeError: called on the loop's own thread, which would wait for itself.
         """
-        if self.is_here:
+        if self.is_current_thread:
             coroutine.close()
             raise RuntimeError(
                 "a coroutine of an asynchronous source reads from a source in a way that waits, so that it would wait for "
@@ -141,7 +141,7 @@ class Coroutines:
 
     def close(self) -> None:
         """Cancel the running coroutines, and wait until they have ended. May be called twice."""
-        if self._loop.is_here:  # something that is dropped there: the loop cannot wait for itself
+        if self._loop.is_current_thread:  # something that is dropped there: the loop cannot wait for itself
             self._cancel()
         elif self._loop.alive:
             self._loop.run(self._end())

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..keys import Keys, check_key, check_keys
-from ..protocol import all_of, fingerprint_of
+from ..protocol import checked_records, fingerprint_of
 from .event_loop import EventLoop, event_loop
 
 TOGETHER = 64
@@ -55,7 +55,7 @@ class AsyncSource:
     async def _read_one(self, key: int) -> Any:
         if is_coroutine(self.source, "__getitem__"):
             return await self.source[key]
-        return all_of(await self.source.__getitems__([key]), self.source, 1)[0]
+        return checked_records(await self.source.__getitems__([key]), self.source, 1)[0]
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
         """Return the records of `keys`, in order. Waits until all are read."""
@@ -85,7 +85,7 @@ class AsyncSource:
         checked = check_keys(keys, len(self), self._name).tolist()
         if self.reads_singly:
             return [await self.source[key] for key in checked]
-        return all_of(await self.source.__getitems__(checked), self.source, len(checked))
+        return checked_records(await self.source.__getitems__(checked), self.source, len(checked))
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class GrowingFiles(Generic[FoundT]):
     _known: dict[str, tuple[FoundT, FileFacts]] | None = None
     """Facts about the files of a growing source that were inspected, by path. Not pickled."""
 
-    def _look_at(self, path: str) -> FoundT:
+    def _inspect_file(self, path: str) -> FoundT:
         """Inspect a file, and return what the source needs to know about it.
 
         Raises:
@@ -56,9 +56,9 @@ class GrowingFiles(Generic[FoundT]):
         """
         raise NotImplementedError
 
-    def _look_at_all(self, paths: Sequence[str]) -> list[FoundT]:
-        """Call `_look_at` for each file of a source that does not grow, and return the results in order."""
-        return of_each(self._look_at, paths)
+    def _inspect_all(self, paths: Sequence[str]) -> list[FoundT]:
+        """Call `_inspect_file` for each file of a source that does not grow, and return the results in order."""
+        return of_each(self._inspect_file, paths)
 
     def _facts(self, found: FoundT) -> FileFacts:
         raise NotImplementedError
@@ -67,7 +67,7 @@ class GrowingFiles(Generic[FoundT]):
         """Raise SourceError if two files cannot be in one source, such as files with different columns."""
 
     def _take(self, paths: Sequence[str]) -> None:
-        """Read these files from now on. The facts about them are `_looked_at(paths)`."""
+        """Read these files from now on. The facts about them are `_inspected(paths)`."""
         raise NotImplementedError
 
     def _begin(
@@ -96,25 +96,25 @@ class GrowingFiles(Generic[FoundT]):
             return
         self._growth = growth
         if not growth.pinned:
-            self._first_look(growth)
+            self._wait_for_first_files(growth)
             growth = growth.at(growth.newest)
         self._take_generation(growth)
 
-    def _looked_at(self, paths: Sequence[str]) -> list[FoundT]:
-        """Return the result of `_look_at` for each file, in the order of `paths`. Each file is inspected only once."""
+    def _inspected(self, paths: Sequence[str]) -> list[FoundT]:
+        """Return the result of `_inspect_file` for each file, in the order of `paths`. Each file is inspected only once."""
         if self._growth is None:
-            return self._look_at_all(paths)
+            return self._inspect_all(paths)
         known = self._known = {} if self._known is None else self._known
         missing = [path for path in dict.fromkeys(paths) if path not in known]
-        known.update(zip(missing, of_each(self._look_with_facts, missing)))
+        known.update(zip(missing, of_each(self._inspect_with_facts, missing)))
         return [known[path][0] for path in paths]
 
-    def _look_with_facts(self, path: str) -> tuple[FoundT, FileFacts]:
-        found = self._look_at(path)
+    def _inspect_with_facts(self, path: str) -> tuple[FoundT, FileFacts]:
+        found = self._inspect_file(path)
         return found, self._facts(found)
 
     def _facts_of(self, paths: Sequence[str]) -> list[FileFacts]:
-        self._looked_at(paths)
+        self._inspected(paths)
         return [self._known[path][1] for path in paths] if self._known else []
 
     def _take_generation(self, growth: Growth) -> None:
@@ -153,14 +153,14 @@ class GrowingFiles(Generic[FoundT]):
         if path in known and known[path][1].stamp != stamp:
             del known[path]
 
-    def _first_look(self, growth: Growth) -> None:
+    def _wait_for_first_files(self, growth: Growth) -> None:
         """Find the first files. Wait for files that were modified a moment ago, and for the first file of a conversion."""
         growth.refresh()
         settled, is_reported = time.monotonic() + 1.5 * SETTLED_SECONDS, False
-        while (look := growth.look()).unsettled and time.monotonic() < settled:
+        while (listing := growth.find_new()).unsettled and time.monotonic() < settled:
             time.sleep(_PAUSE_SECONDS)
-        while not self._look(growth, strict=True) and growth.newest < 0:
-            if look.complete:
+        while not self._record_new_files(growth, strict=True) and growth.newest < 0:
+            if listing.complete:
                 raise NoRecordsError(f"no records in {first_few(growth.selection.paths)}")
             if not is_reported:
                 _LOGGER.info(
@@ -169,9 +169,9 @@ class GrowingFiles(Generic[FoundT]):
                 )
             is_reported = True
             time.sleep(_PAUSE_SECONDS)
-            look = growth.look()
+            listing = growth.find_new()
 
-    def _look(self, growth: Growth, strict: bool = False) -> bool:
+    def _record_new_files(self, growth: Growth, strict: bool = False) -> bool:
         """Record new files, if there are any, as a generation. Return True if there are new files.
 
         If another process recorded a generation meanwhile, that one counts.
@@ -179,11 +179,11 @@ class GrowingFiles(Generic[FoundT]):
         growth.refresh()
         before = growth.newest
         first = [path for path, file in growth.files(before) if file.records][:1]
-        look = growth.look()
-        facts = self._new(look.new, first, strict)
+        listing = growth.find_new()
+        facts = self._new(listing.new, first, strict)
         if not facts or (before < 0 and not sum(each.records for _, each in facts)):
             return False
-        growth.append(facts, look.complete)
+        growth.append(facts, listing.complete)
         return True
 
     def _new(self, paths: Sequence[str], first: Sequence[str], strict: bool) -> list[tuple[str, FileFacts]]:
@@ -210,8 +210,8 @@ class GrowingFiles(Generic[FoundT]):
         """
         try:
             (facts,) = self._facts_of([path])
-            for other in self._looked_at(first):
-                self._check_alike(other, *self._looked_at([path]))
+            for other in self._inspected(first):
+                self._check_alike(other, *self._inspected([path]))
             if facts.stamp.size and (is_remote(path) or stamp_of(path) == facts.stamp):
                 return facts
             assert self._known is not None
@@ -255,7 +255,7 @@ class GrowingFiles(Generic[FoundT]):
             return growth.number
         growth.refresh()
         self._check_files(growth, growth.newest)
-        self._look(growth)
+        self._record_new_files(growth)
         return growth.newest
 
     def at_generation(self, generation: int) -> Self:

@@ -148,7 +148,7 @@ class Growth:
         found = [finished_shards(folder, self.selection.storage) for folder in self._folders]
         return all(each is None or each.is_done for each in found)
 
-    def look(self) -> Listing:
+    def find_new(self) -> Listing:
         """Find new files.
 
         Raises:

@@ -73,7 +73,7 @@ class IndexedSource(FileSource[RecordT]):
         """Return `paths`, with each file that is a list of files replaced by the files in the list."""
         return paths
 
-    def _look_at(self, path: str) -> FileFacts:
+    def _inspect_file(self, path: str) -> FileFacts:
         index = index_of(path, self.index_kind, self._index_dir, self._storage)
         self._check_count(path, index.count)
         return FileFacts(index.count, index.stamp, index.digest)
@@ -81,14 +81,14 @@ class IndexedSource(FileSource[RecordT]):
     def _check_count(self, path: str, count: int) -> None:
         """Raise SourceError if the user's arguments state another number of records for the file."""
 
-    def _look_at_all(self, paths: Sequence[str]) -> list[FileFacts]:
-        return file_facts_of(paths, self.index_kind.name, self._look_at)
+    def _inspect_all(self, paths: Sequence[str]) -> list[FileFacts]:
+        return file_facts_of(paths, self.index_kind.name, self._inspect_file)
 
     def _facts(self, found: FileFacts) -> FileFacts:
         return found
 
     def _take(self, paths: Sequence[str]) -> None:
-        self._paths, facts = tuple(paths), self._looked_at(paths)
+        self._paths, facts = tuple(paths), self._inspected(paths)
         self._stamps = tuple(each.stamp for each in facts)
         self._ends = np.cumsum([each.records for each in facts], dtype=np.int64)
         files = [(name_of(path), stamp.size) for path, stamp in zip(self._paths, self._stamps)]

@@ -25,7 +25,7 @@ from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.streams import open_stream
 from ..keys import check_keys
 from ..tokens.files import map_npy
-from .predicate import FileAndRow, chosen_by
+from .predicate import FileAndRow, selected_keys
 
 Int64s = npt.NDArray[np.int64]
 
@@ -57,7 +57,7 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
     [3, 7]
     """
     if callable(omit):
-        return chosen_by(source, omit)
+        return selected_keys(source, omit)
     if isinstance(omit, (str, bytes, os.PathLike)):
         name = text_of(omit)
         if os.path.isdir(name):

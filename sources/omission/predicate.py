@@ -34,7 +34,7 @@ class RowNumbers(np.ndarray[Any, np.dtype[np.int64]]):
     __str__ = __repr__ = __format__ = __int__ = __index__ = __bool__ = __float__ = __contains__ = _refuse
 
 
-def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
+def selected_keys(source: Any, predicate: FileAndRow) -> Int64s:
     r"""Return the keys of the records for which a predicate returns True, `int64[n]`, ascending.
 
     A record that consists of several records is selected if the predicate is true for one of them.
@@ -50,7 +50,7 @@ def chosen_by(source: Any, predicate: FileAndRow) -> Int64s:
     >>> import tempfile, pathlib, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = pathlib.Path(folder, "a.jsonl").write_text("1\n2\n3\n")
-    ...     chosen_by(headrace.JsonLinesDataSource(folder), lambda file, row: row == 1).tolist()
+    ...     selected_keys(headrace.JsonLinesDataSource(folder), lambda file, row: row == 1).tolist()
     [1]
     """
     if hasattr(source, "file_runs"):

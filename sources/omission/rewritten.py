@@ -67,7 +67,7 @@ class FormerSource:
         )
         return there
 
-    def and_before(self, earlier: FormerSource) -> FormerSource:
+    def combined_with(self, earlier: FormerSource) -> FormerSource:
         """Return the source before this one, with the records that either of the two rewritings omitted.
 
         `earlier` is the source from which this one was rewritten.

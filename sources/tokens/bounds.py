@@ -15,7 +15,7 @@ from .files import Array, DType, Tokens, integers_of, offsets_path
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
-_LOOKED_AT = 4096
+_SAMPLED = 4096
 """Maximum number of documents whose places are digested for the fingerprint."""
 
 _AT_ONCE = 1 << 20
@@ -40,7 +40,7 @@ class Bounds(Protocol):
         """Raise SourceError if the bounds do not fit a file of `tokens` tokens. The message names the file."""
         ...
 
-    def looked_at(self) -> bytes:
+    def sample(self) -> bytes:
         """Return the bytes of some bounds, for the digest that tells the file from others."""
         ...
 
@@ -110,7 +110,7 @@ class Offsets:
                 f"{shorten(self._name)}: there are no offsets; document k is tokens[offsets[k]:offsets[k + 1]], so that n "
                 "documents have n + 1."
             )
-        place = first_fall(offsets)
+        place = first_descent(offsets)
         if place is not None:
             raise SourceError(
                 f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than the {offsets[place - 1]} before it; "
@@ -127,8 +127,8 @@ class Offsets:
                 "files belong to different runs. Write both anew."
             )
 
-    def looked_at(self) -> bytes:
-        return self._offsets[spread(len(self._offsets), _LOOKED_AT)].astype("<i8").tobytes()
+    def sample(self) -> bytes:
+        return self._offsets[spread(len(self._offsets), _SAMPLED)].astype("<i8").tobytes()
 
 
 class OffsetsBeside(NamedTuple):
@@ -185,10 +185,10 @@ class OneLength(NamedTuple):
         return tokens, Offsets(np.arange(0, len(tokens) + 1, self.length), file.path)
 
 
-def first_fall(values: Array) -> int | None:
+def first_descent(values: Array) -> int | None:
     """Return the index of the first number that is less than its predecessor; None if the numbers ascend.
 
-    >>> first_fall(np.array([0, 3, 3, 2]))
+    >>> first_descent(np.array([0, 3, 3, 2]))
     3
     """
     for first in range(0, len(values) - 1, _AT_ONCE):

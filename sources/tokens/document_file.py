@@ -76,7 +76,7 @@ class DocumentFile:
         """
         stamps = tuple(stamp_of(file, self._storage) for file in self._files)
         documents, tokens, dtype = self.counts()
-        content = hashlib.sha256(self.looked_at(pieces)).hexdigest()[:16] if pieces else None
+        content = hashlib.sha256(self.sample(pieces)).hexdigest()[:16] if pieces else None
         return DocumentFacts(self.path, dtype, documents, tokens, stamps, content)
 
     def counts(self) -> tuple[int, int, DType]:
@@ -120,12 +120,12 @@ class DocumentFile:
         starts, stops = self.bounds(np.arange(len(self._bounds)))
         return (stops - starts).astype(np.int64, copy=False)
 
-    def looked_at(self, pieces: int) -> bytes:
+    def sample(self, pieces: int) -> bytes:
         """Return the bytes of some bounds, and of `pieces` pieces of the tokens, for the digest that identifies the file."""
         self.check_unchanged()
         starts = spread(len(self._tokens), pieces)
         found = self._tokens.pieces(starts, np.minimum(starts + _PIECE, len(self._tokens)))
-        return self._bounds.looked_at() + b"".join(array.tobytes() for array in found)
+        return self._bounds.sample() + b"".join(array.tobytes() for array in found)
 
     def close(self) -> None:
         """Close the files. Documents that are in use stay readable.

@@ -32,10 +32,10 @@ from .bounds import Int64s, Split, spread
 from .document_file import DocumentFacts, DocumentFile
 from .files import Array, DType
 
-_PIECES_LOOKED_AT = 8
+_SAMPLED_PIECES = 8
 """Number of pieces of all files together that are digested for the fingerprint. Each file has at least two."""
 
-_ALL_LOOKED_INTO, _MANY_LOOKED_INTO = 32768, 1024
+_MAX_ALL_SAMPLED, _SAMPLED_FILES = 32768, 1024
 """Maximum number of files of which all are digested for the fingerprint, and number of digested files beyond it."""
 
 FoundT = TypeVar("FoundT")
@@ -91,7 +91,7 @@ class DocumentSource(FileSource[Any]):
         self._name, self._split, self._storage = name, split, storage_options_of(storage_options)
         self._begin(paths, patterns, self._storage, growing, generation, kind)
 
-    def _look_at(self, path: str) -> DocumentFacts:
+    def _inspect_file(self, path: str) -> DocumentFacts:
         with closing(DocumentFile(path, self._split, self._storage)) as file:
             return file.facts(0 if self._growth is None else 2)
 
@@ -127,7 +127,7 @@ class DocumentSource(FileSource[Any]):
             )
             self._stamps = tuple(Stamps(*stamps[:, each].T) for each in range(stamps.shape[1]))
             return numbers
-        files = self._looked_at(self._paths)
+        files = self._inspected(self._paths)
         self._stamps = tuple(map(Stamps.of, zip(*(file.stamps for file in files))))
         return np.array([_numbers(file.documents, file.tokens, file.dtype) for file in files], np.int64)
 
@@ -215,15 +215,15 @@ class DocumentSource(FileSource[Any]):
         It does not depend on where the files are. Of more than 32,768 files, 1,024 are digested.
         """
         count = len(self._paths)
-        pieces = max(_PIECES_LOOKED_AT // count, 2)
+        pieces = max(_SAMPLED_PIECES // count, 2)
         done, digest = self._digested.get(pieces, (0, None))
-        if digest is None or not done <= count <= _ALL_LOOKED_INTO:
+        if digest is None or not done <= count <= _MAX_ALL_SAMPLED:
             done, digest = 0, hashlib.sha256(f"{self._dtype.str} {self._name!r}".encode())
-        numbers = range(done, count) if count <= _ALL_LOOKED_INTO else spread(count, _MANY_LOOKED_INTO).tolist()
+        numbers = range(done, count) if count <= _MAX_ALL_SAMPLED else spread(count, _SAMPLED_FILES).tolist()
         digest = digest.copy()
-        for sample in self._of_files(lambda file: file.looked_at(pieces), numbers):
-            digest.update(sample)
-        if count <= _ALL_LOOKED_INTO:
+        for sampled in self._of_files(lambda file: file.sample(pieces), numbers):
+            digest.update(sampled)
+        if count <= _MAX_ALL_SAMPLED:
             self._digested[pieces] = count, digest
         sums = {"records": len(self), "tokens": int(self._token_counts.sum())}
         return {"kind": type(self).__name__, **sums, "content": digest.hexdigest()[:16], **self._names()}

@@ -24,7 +24,7 @@ from ...files.mmap_files import map_readable
 from ...files.opened import open_file
 from ...files.paths import PathLike, Paths, file_system_of, path_list, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
-from .bounds import Bounds, Int64s, TokenFile, first_fall, spread
+from .bounds import Bounds, Int64s, TokenFile, first_descent, spread
 from .documents import TokenDocuments
 from .files import Array, DType, Tokens
 
@@ -39,7 +39,7 @@ _DTYPES = {
 }
 """Dtype of tokens for each code in an `.idx` file. The last two codes are DeepSpeed's and fairseq's."""
 
-_LOOKED_AT = 4096
+_SAMPLED = 4096
 _AT_ONCE = 1 << 20
 
 
@@ -170,7 +170,7 @@ class SequenceBounds:
     def __len__(self) -> int:
         return len(self._index.lengths)
 
-    def looked_at(self) -> bytes:
+    def sample(self) -> bytes:
         return _bytes(self)
 
 
@@ -196,7 +196,7 @@ class DocumentBounds:
         index, name = self._index, shorten(self._index.path)
         index.check(tokens)
         documents, count = index.documents, len(index.lengths)
-        fall = first_fall(documents)
+        fall = first_descent(documents)
         if fall is not None:
             raise SourceError(
                 f"{name}: document {fall} begins at sequence {documents[fall]}, before the one before it."
@@ -217,12 +217,12 @@ class DocumentBounds:
                     "Pass sequences=True to read sequences."
                 )
 
-    def looked_at(self) -> bytes:
+    def sample(self) -> bytes:
         return _bytes(self)
 
 
 def _bytes(bounds: Bounds) -> bytes:
-    return np.stack(bounds.of(spread(len(bounds), _LOOKED_AT))).astype("<i8").tobytes()
+    return np.stack(bounds.of(spread(len(bounds), _SAMPLED))).astype("<i8").tobytes()
 
 
 def _read_index(place: str, path: str) -> MegatronIndex:

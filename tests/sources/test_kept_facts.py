@@ -36,8 +36,10 @@ def many(request, tmp_path, monkeypatch):
     kind, write, content = KINDS[request.param]
     monkeypatch.setattr(kept_facts, "MANY_FILES", 5)
     looked = []
-    look = kind._look_at
-    monkeypatch.setattr(kind, "_look_at", lambda self, path: looked.append(os.path.basename(path)) or look(self, path))
+    look = kind._inspect_file
+    monkeypatch.setattr(
+        kind, "_inspect_file", lambda self, path: looked.append(os.path.basename(path)) or look(self, path)
+    )
 
     def put(number, *records):
         write(tmp_path / f"{number}.{request.param}", *records)

@@ -440,11 +440,11 @@ def test_the_mappings_of_many_sources_are_bounded(tmp_path, monkeypatch):
 def test_of_very_many_files_some_are_looked_into(tmp_path, monkeypatch):
     """Names and sizes of all, and the content of some, tell two such sources apart."""
     folder = small_files(tmp_path / "data", 20)
-    monkeypatch.setattr("headrace.sources.tokens.documents._ALL_LOOKED_INTO", 10)
-    monkeypatch.setattr("headrace.sources.tokens.documents._MANY_LOOKED_INTO", 5)
+    monkeypatch.setattr("headrace.sources.tokens.documents._MAX_ALL_SAMPLED", 10)
+    monkeypatch.setattr("headrace.sources.tokens.documents._SAMPLED_FILES", 5)
     looked = []
-    look = DocumentFile.looked_at
-    monkeypatch.setattr(DocumentFile, "looked_at", lambda self, pieces: looked.append(self.path) or look(self, pieces))
+    look = DocumentFile.sample
+    monkeypatch.setattr(DocumentFile, "sample", lambda self, pieces: looked.append(self.path) or look(self, pieces))
     fingerprints = [TokenSource(folder).fingerprint for _ in range(2)]
     assert fingerprints[0] == fingerprints[1]
     assert len(looked) == 10
