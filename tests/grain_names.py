@@ -25,65 +25,76 @@ DIFFERS = "differs"
 ABSENT = "not there"
 SAME = "same"
 
-_TOLD_BY_STATS = "`iterator.stats()` and `feeder.stats()` tell where time goes"
-_OUR_MEMORY = "batches come from worker processes in shared memory by themselves"
+_TOLD_BY_STATS = "`iterator.stats()` and `feeder.stats()` say where the time goes"
+_OUR_MEMORY = "headrace always passes batches from worker processes in shared memory"
 
 REMARKS = {
-    "config": (DIFFERS, "flags are kept, and do nothing"),
+    "config": (DIFFERS, "flags can be set and read, but have no effect"),
     "monitoring": (ABSENT, _TOLD_BY_STATS),
-    "proto": (ABSENT, f"messages of Grain's execution summary; {_TOLD_BY_STATS}"),
+    "proto": (ABSENT, f"the message types of Grain's execution summary; {_TOLD_BY_STATS}"),
     "SharedMemoryArray": (DIFFERS, f"no object is of this class: {_OUR_MEMORY}"),
     "SharedMemoryArrayMetadata": (DIFFERS, f"no object is of this class: {_OUR_MEMORY}"),
     "DataLoader": (
         BETTER,
-        "the stream of Grain with 0 workers, whatever `worker_count`; a warning where no record is left; shard options that "
-        "are not the sampler's hold alone, where Grain reads the sampler's records, some twice",
+        "with any `worker_count`, the stream that Grain gives with 0 workers; a warning if a shard has no records; if you pass "
+        "`shard_options` to the loader, only these hold (Grain reads records of the sampler's shard, some twice)",
     ),
-    "DataLoaderIterator": (BETTER, "states continue with any number of workers; those of Grain are read"),
-    "PyGrainDatasetIterator": (BETTER, "as `DataLoaderIterator`"),
-    "DatasetIterator": (BETTER, "states continue with any number of workers"),
+    "DataLoaderIterator": (BETTER, "states can be restored with any number of workers, also states that Grain saved"),
+    "PyGrainDatasetIterator": (BETTER, "see `DataLoaderIterator`"),
+    "DatasetIterator": (BETTER, "states can be restored with any number of workers"),
     "MapDataset": (
         BETTER,
-        "`ds[[3, 1, 4]]`; `slice` takes indices and `wrap_around`, as in Grain 0.2.19; a generator is valid during the call "
-        "only; a map that gives None leaves nothing out (`filter` does), and a batch with it is an error",
+        "`ds[[3, 1, 4]]` returns a list of elements; `slice` takes indices and `wrap_around`, as in Grain 0.2.19; a random "
+        "generator may be used only during the call; a map that returns None does not drop the element (use `filter`), and a "
+        "batch with None is an error",
     ),
     "IterDataset": (
         BETTER,
-        "the stream of 0 workers, whatever their number; `sequential_slice` does nothing",
+        "with any number of workers, the stream that Grain gives with 0 workers; `sequential_slice` has no effect",
     ),
     "Batch": (
         DIFFERS,
-        "strings become arrays of objects, which lose nothing",
+        "strings become arrays of objects, which keep every byte",
     ),
-    "BatchOperation": (DIFFERS, "as `Batch`"),
-    "MapOperation": (BETTER, "the exception of your function comes as it is, not as a ValueError"),
-    "RandomMapOperation": (BETTER, "as `MapOperation`"),
-    "FilterOperation": (BETTER, "as `MapOperation`"),
-    "DatasetOptions": (DIFFERS, "the thresholds of filters; the other options do nothing"),
-    "ExecutionTrackingMode": (DIFFERS, f"does nothing; {_TOLD_BY_STATS}"),
-    "WithOptionsIterDataset": (DIFFERS, "as `DatasetOptions`; a dataset of a class of yours does not hand options on"),
-    "ThreadPrefetchIterDataset": (DIFFERS, "the same stream, all of it made on one thread of the engine"),
-    "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements, made on one thread of the engine"),
-    "SharedMemoryDataSource": (DIFFERS, "needs `elements`; no memory is shared by name"),
-    "InMemoryDataSource": (DIFFERS, "as `SharedMemoryDataSource`"),
+    "BatchOperation": (DIFFERS, "see `Batch`"),
+    "MapOperation": (BETTER, "if your function fails, its own exception is raised, not a ValueError"),
+    "RandomMapOperation": (BETTER, "see `MapOperation`"),
+    "FilterOperation": (BETTER, "see `MapOperation`"),
+    "DatasetOptions": (DIFFERS, "only the thresholds of filters have an effect"),
+    "ExecutionTrackingMode": (DIFFERS, f"has no effect; {_TOLD_BY_STATS}"),
+    "WithOptionsIterDataset": (
+        DIFFERS,
+        "see `DatasetOptions`; options do not pass through a dataset of your own class",
+    ),
+    "ThreadPrefetchIterDataset": (DIFFERS, "the same stream; one thread makes all of it"),
+    "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements; one thread makes all of them"),
+    "SharedMemoryDataSource": (DIFFERS, "the argument `elements` is needed; no memory is shared by name"),
+    "InMemoryDataSource": (DIFFERS, "see `SharedMemoryDataSource`"),
     "ElasticIterator": (
         SAME,
-        "over streams of an interleave, too, as in Grain 0.2.19, but not over mixes and zips of these; Orbax restores it on "
-        "other numbers of processes, from Grain's checkpoints, too",
+        "also works for streams that an interleave makes, as in Grain 0.2.19, but not for mixes and zips of such streams; "
+        "Orbax restores it on another number of processes, also from checkpoints that Grain saved",
     ),
     "ConcatThenSplitIterDataset": (
         BETTER,
-        "features of unequal length are not begun anew where one of them is cut twice",
+        "if features differ in length and one of them is cut twice, the others continue where they were cut, and do not begin "
+        "again",
     ),
-    "InterleaveIterDataset": (DIFFERS, "threads and buffers do nothing; it is run through in one worker"),
+    "InterleaveIterDataset": (
+        DIFFERS,
+        "the arguments for threads and buffers have no effect; one worker reads the interleave in order",
+    ),
     "CheckpointHandler": (
         BETTER,
-        "other numbers of processes read the states, too; of an `ElasticIterator`, the files of processes tell all: there are "
-        "no `shard_state_*.json`",
+        "the states can be restored on another number of processes; for an `ElasticIterator`, there is one file for each "
+        "process, and no `shard_state_*.json`",
     ),
-    "PyGrainCheckpointHandler": (BETTER, "as `CheckpointHandler`"),
-    "Sampler": (BETTER, "`__len__` may be missing, as in Grain; our samplers answer for many positions at once"),
-    "pick_performance_config": (DIFFERS, "looks at sizes alone; the numbers may be others"),
+    "PyGrainCheckpointHandler": (BETTER, "see `CheckpointHandler`"),
+    "Sampler": (
+        BETTER,
+        "`__len__` may be missing, as in Grain; headrace's samplers compute many positions in one call",
+    ),
+    "pick_performance_config": (DIFFERS, "considers only sizes; it may choose other numbers than Grain"),
 }
 """What there is to say of a name, wherever it stands."""
 
