@@ -27,16 +27,16 @@ def formerly(text: str) -> str:
     return text
 
 
-def now_called(values: Any) -> Any:
+def with_present_names(values: Any) -> Any:
     """Replace each text in a JSON value that is the former name by the present name.
 
-    >>> now_called([{"algorithm": FORMER, "seed": 3}]) == [{"algorithm": PRESENT, "seed": 3}]
+    >>> with_present_names([{"algorithm": FORMER, "seed": 3}]) == [{"algorithm": PRESENT, "seed": 3}]
     True
     """
     if isinstance(values, dict):
-        return {name: now_called(value) for name, value in values.items()}
+        return {name: with_present_names(value) for name, value in values.items()}
     if isinstance(values, list):
-        return list(map(now_called, values))
+        return list(map(with_present_names, values))
     return PRESENT if isinstance(values, str) and values == FORMER else values
 
 

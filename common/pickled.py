@@ -38,7 +38,7 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
     """
     buffers: list[memoryview] = []
 
-    def goes_into_the_pickle(buffer: pickle.PickleBuffer) -> bool:
+    def stays_inline(buffer: pickle.PickleBuffer) -> bool:
         if buffer.raw().nbytes < OUT_OF_BAND:
             return True
         buffers.append(buffer.raw())
@@ -47,7 +47,7 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
     try:
         whole = _AfterCalls(value) if CALLED_FIRST else value
         stream = io.BytesIO()
-        _Pickler(stream, protocol=5, buffer_callback=goes_into_the_pickle).dump(whole)
+        _Pickler(stream, protocol=5, buffer_callback=stays_inline).dump(whole)
         return stream.getvalue(), buffers
     except Exception as error:
         why = f"{type(error).__name__}: {shorten(error, 150)}"

@@ -70,7 +70,7 @@ def rebuilt(
 def encode(error: BaseException) -> bytes:
     """Pickle an exception so that `decode` makes one like it in another process."""
     text = redacted("".join(traceback.format_exception(error)))
-    copies = (data for copy in _copies(error) if (data := _that_comes_back(copy, error)) is not None)
+    copies = (data for copy in _copies(error) if (data := _pickled_if_lossless(copy, error)) is not None)
     builtin = _builtin(type(error))
     return pickle.dumps(([next(copies), cloudpickle.dumps(_stand_in(builtin, error))], text))
 
@@ -85,11 +85,11 @@ def _copies(error: BaseException) -> Iterator[Any]:
 
 
 def _stand_in(kind: type[BaseException], error: BaseException) -> _Rebuilt:
-    arguments = tuple(one if _comes_back(one) else repr(type(one)) for one in error.args)
+    arguments = tuple(one if _survives_pickling(one) else repr(type(one)) for one in error.args)
     return _Rebuilt(kind, arguments, _attributes(error), type(error).__name__, _message(error))
 
 
-def _that_comes_back(copy: Any, error: BaseException) -> bytes | None:
+def _pickled_if_lossless(copy: Any, error: BaseException) -> bytes | None:
     """Pickle a copy of an exception, or return None if it would lose something.
 
     It must keep its message and its attributes when it is unpickled.
@@ -113,10 +113,10 @@ def _attributes(error: BaseException) -> dict[str, Any]:
             if isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) and not name.startswith("__"):
                 held.setdefault(name, getattr(error, name, None))
     held.pop("args", None)
-    return {name: value for name, value in held.items() if value is not None and _comes_back(value)}
+    return {name: value for name, value in held.items() if value is not None and _survives_pickling(value)}
 
 
-def _comes_back(value: Any) -> bool:
+def _survives_pickling(value: Any) -> bool:
     try:
         pickle.loads(cloudpickle.dumps(value))
     except Exception:
@@ -139,12 +139,12 @@ def _message(error: BaseException) -> str:
 def decode(data: bytes) -> Exception:
     """Unpickle an exception that `encode` pickled, with the worker's traceback as its cause."""
     copies, text = pickle.loads(data)
-    error = _first_that_loads(copies)
+    error = _first_loadable(copies)
     error.__cause__ = RemoteTracebackError(text)
     return error
 
 
-def _first_that_loads(copies: list[bytes]) -> Exception:
+def _first_loadable(copies: list[bytes]) -> Exception:
     failure: Exception | None = None
     for copy in copies:
         try:

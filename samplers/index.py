@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.former_names import now_called
+from ..common.former_names import with_present_names
 from ..common.validation import one_of, true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
 from .balance import Balance, checked
@@ -81,18 +81,18 @@ class IndexSampler:
     balance: Balance | None = None
 
     def __post_init__(self) -> None:
-        self._keep_whole("num_records", 1, MAX_SIZE, "the number of records in the source, len(source)")
+        self._store_whole_number("num_records", 1, MAX_SIZE, "the number of records in the source, len(source)")
         if self.num_epochs is not None:
-            self._keep_whole("num_epochs", 1, None, "a positive int, or None for an endless stream")
+            self._store_whole_number("num_epochs", 1, None, "a positive int, or None for an endless stream")
         object.__setattr__(self, "shard_options", as_shard_options(self.shard_options))
         if not isinstance(self.shuffle, BlockShuffle):
             shuffles = true_or_false("shuffle", self.shuffle, "True, False or headrace.BlockShuffle(…)")
             object.__setattr__(self, "shuffle", shuffles)
         if self.seed is not None:
-            self._keep_whole("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+            self._store_whole_number("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
         elif self.shuffle:
             raise ValueError("shuffle=True needs a seed; pass seed=0 or another int in [0, 2^32).")
-        object.__setattr__(self, "algorithm", now_called(self.algorithm))
+        object.__setattr__(self, "algorithm", with_present_names(self.algorithm))
         one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
             raise ValueError('shuffle=BlockShuffle(…) is an order of headrace\'s; leave out algorithm="grain".')
@@ -113,7 +113,7 @@ class IndexSampler:
             raise ValueError('balance is dealt from one order of all shards; leave out algorithm="grain".')
         balance.covering(self.num_records)
 
-    def _keep_whole(self, name: str, low: int, high: int | None, remedy: str) -> None:
+    def _store_whole_number(self, name: str, low: int, high: int | None, remedy: str) -> None:
         """Check an argument and store it as a plain int."""
         object.__setattr__(self, name, whole_number(name, getattr(self, name), low, high, remedy))
 

@@ -123,7 +123,7 @@ class ScalarSampler:
         self._sampler = sampler
         self.shard_options = as_shard_options(shard_options or getattr(sampler, "shard_options", None) or NoSharding())
         self.epoch_length = _length_of(sampler) if length is None else length
-        self._first = _asked(self._metadata, 0) if self.epoch_length else None
+        self._first = _metadata_from(self._metadata, 0) if self.epoch_length else None
         rng = None if self._first is None else self._first.rng
         self.seed = None if rng is None else _seed_of(rng)  # None says that random operations cannot run
         self.fingerprint = self._fingerprint()
@@ -187,7 +187,7 @@ def _is_key(value: Any) -> bool:
         return False
 
 
-def _asked(ask: Callable[[int], RecordMetadata], position: int) -> RecordMetadata:
+def _metadata_from(ask: Callable[[int], RecordMetadata], position: int) -> RecordMetadata:
     try:
         return ask(position)
     except StopIteration as error:
@@ -208,7 +208,7 @@ def _length_of(sampler: Sampler) -> int:
     while low < high:
         middle = (low + high) // 2
         try:
-            _asked(lambda position: sampler[position], middle)
+            _metadata_from(lambda position: sampler[position], middle)
         except IndexError:
             high = middle
         else:

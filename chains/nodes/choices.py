@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ...common.identity.values import described, described_whole, digest
+from ...common.identity.values import described, described_with_all_attributes, digest
 from ...common.messages import short_repr
 from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices
@@ -104,7 +104,7 @@ class ByMap(Choice):
 
     @property
     def selections(self) -> list[Any]:
-        return [described_whole(self.mapping)]
+        return [described_with_all_attributes(self.mapping)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)

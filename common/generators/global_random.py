@@ -58,13 +58,13 @@ class LateTorch:
     process.
 
     Attributes:
-        seen: True if torch was already loaded, or `has_come` has already returned True.
+        seen: True if torch was already loaded, or `is_newly_loaded` has already returned True.
     """
 
     def __init__(self) -> None:
         self.seen = "torch" in sys.modules
 
-    def has_come(self) -> bool:
+    def is_newly_loaded(self) -> bool:
         """Return True at the first call after torch was loaded, else False."""
         if self.seen or _torch() is None:
             return False
@@ -114,7 +114,7 @@ def states() -> tuple[Any, ...]:
 
 
 @contextmanager
-def left_alone() -> Iterator[None]:
+def restoring_global_generators() -> Iterator[None]:
     """Context manager that restores the global generators at the end of the block."""
     pythons, numpys, torchs = states()
     try:

@@ -48,7 +48,7 @@ def held_generators(value: Any) -> list[Any]:
     return list(found.values())
 
 
-def held_by_each(operations: Sequence[Any]) -> dict[int, list[Any]]:
+def generators_by_operation(operations: Sequence[Any]) -> dict[int, list[Any]]:
     """Return a dict from the number of each operation to the generators it holds.
 
     Operations without generators are not in the dict.
@@ -97,7 +97,7 @@ _WORD = (1 << 64) - 1
 
 
 @contextmanager
-def left_as_they_were(generators: Sequence[Any]) -> Iterator[None]:
+def restoring(generators: Sequence[Any]) -> Iterator[None]:
     """Context manager that restores the states of the generators at the end of the block."""
     states = [_state(generator) for generator in generators]
     try:

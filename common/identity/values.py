@@ -115,7 +115,7 @@ def described(value: Any, depth: int = 0) -> Any:
     return Grown(kind, [kind, inner]) if inner else kind
 
 
-def described_whole(value: Any) -> Any:
+def described_with_all_attributes(value: Any) -> Any:
     """Describe a value like `described`, but always with all attributes of an object."""
     return _object(value, 0) if hasattr(value, "__dict__") or _in_slots(value) else described(value)
 

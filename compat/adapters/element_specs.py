@@ -128,7 +128,7 @@ def _after(below: Callable[[], Any], operation: Operation) -> Any:
         return _of_batch(below(), operation)
     if method in ("", "filter"):
         return below()
-    return _unknown("FlatMap") if method == "flat_map" else _teller_of(transform).output_spec(below())
+    return _unknown("FlatMap") if method == "flat_map" else _owner_of_output_spec(transform).output_spec(below())
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _of_batch(spec: Any, batch: Any) -> Any:
     return _mapped(lambda leaf: ShapeDtypeStruct((rows, *leaf.shape), leaf.dtype), spec)
 
 
-def _teller_of(transform: Any) -> Any:
+def _owner_of_output_spec(transform: Any) -> Any:
     """Return the object that has `output_spec`: the transform or its function.
 
     Raises:

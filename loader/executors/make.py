@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...common.generators.held_generators import held_by_each
+from ...common.generators.held_generators import generators_by_operation
 from ...common.system import has_processes
 from ...common.validation import warn
 from ...errors import MissingExtraError
@@ -73,7 +73,7 @@ def make_executor(
 
 def _warn_of_held_generators(pipeline: Pipeline) -> None:
     """Warn of the first operation that holds a random generator, as each worker process would get an equal copy."""
-    for number, held in held_by_each(pipeline.operations).items():
+    for number, held in generators_by_operation(pipeline.operations).items():
         warn(
             f"{name_of(pipeline, number)} holds a random generator of type {type(held[0]).__name__}. Each worker gets a copy "
             "of it, so that workers draw the same numbers, and each epoch repeats them. Draw from the generator that "

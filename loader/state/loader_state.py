@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from ...common.former_names import now_called
+from ...common.former_names import with_present_names
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Leftover
@@ -165,7 +165,7 @@ class LoaderState:
         else:
             read = tuple(map(ReshardHistory.from_values, lineages))
         cursor = cursor.with_unfinished(*_rests(content["unfinished"]))
-        fingerprint = Fingerprint({**parts, "sampler": now_called(parts["sampler"])})
+        fingerprint = Fingerprint({**parts, "sampler": with_present_names(parts["sampler"])})
         with _damage(skipped=skipped):
             steps, absorbed = map(_ranges, _list(skipped))
         with _damage(place=content.get("place")):

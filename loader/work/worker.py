@@ -13,8 +13,8 @@ from threading import get_ident
 from time import perf_counter
 from typing import Any
 
-from ...common.generators.global_random import LateTorch, left_alone, reseed_torch
-from ...common.generators.held_generators import held_by_each, left_as_they_were
+from ...common.generators.global_random import LateTorch, reseed_torch, restoring_global_generators
+from ...common.generators.held_generators import generators_by_operation, restoring
 from ...errors import BatchMemoryError
 from ...operations.protocol import FROM_READERS, Allocate, Element
 from ..plan.pipeline import Pipeline
@@ -89,7 +89,7 @@ class Worker:
         self._only_columns = self._columns is not None and pipeline.aligned and len(pipeline.operations) == 1
         self._notices = Notices()
         self._seeds_globals = seeds_globals
-        self._held = held_by_each(pipeline.operations) if seeds_globals else {}
+        self._held = generators_by_operation(pipeline.operations) if seeds_globals else {}
         self._owns_globals, self._torch = owns_globals, LateTorch()
         self._to_watch = set(range(len(pipeline.stages))) if watches_globals and not seeds_globals else set[int]()
         self._unwatched = set(self._to_watch)
@@ -181,7 +181,7 @@ class Worker:
 
     def _run_task(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
         block = self._run_alone(task, blocks, read_ahead)
-        late = not self._torch.seen and "torch" in sys.modules and self._torch.has_come()
+        late = not self._torch.seen and "torch" in sys.modules and self._torch.is_newly_loaded()
         if late:
             block = self._with_torch(task, blocks, block)
         return block if block.failure is None else apart(block, block.failure)
@@ -200,7 +200,7 @@ class Worker:
     def _run_alone(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
         if self._seeds_globals:
             held = [one for some in self._held.values() for one in some]
-            with left_alone(), left_as_they_were(held):
+            with restoring_global_generators(), restoring(held):
                 return self._run_timed(task, blocks, read_ahead)
         return self._run_timed(task, blocks, read_ahead)
 

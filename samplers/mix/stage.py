@@ -127,7 +127,7 @@ class WeightStage:
     @cached_property
     def _ways(self) -> dict[int, Way]:
         """The path from the root to each part that is drawn."""
-        return dict(_ways_in(self.root, ()))
+        return dict(_ways_to_parts(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
         """Return the number of elements of one part drawn before a position, in all stages."""
@@ -202,12 +202,12 @@ def _left_before(node: Fork, visits: range) -> Int64s:
     return high if 0 <= node.phase < ONE else np.clip(high, 0, number + visits.start)
 
 
-def _ways_in(branch: Branch, way: Way) -> Iterator[tuple[int, Way]]:
+def _ways_to_parts(branch: Branch, way: Way) -> Iterator[tuple[int, Way]]:
     if isinstance(branch, int):
         yield branch, way
         return
-    yield from _ways_in(branch.left, (*way, (branch.ratio, branch.phase, True)))
-    yield from _ways_in(branch.right, (*way, (branch.ratio, branch.phase, False)))
+    yield from _ways_to_parts(branch.left, (*way, (branch.ratio, branch.phase, True)))
+    yield from _ways_to_parts(branch.right, (*way, (branch.ratio, branch.phase, False)))
 
 
 class StageTables:

@@ -60,7 +60,7 @@ def test_no_two_workers_have_the_same_numbers(draw):
 def test_the_users_own_generator_is_as_it_was_though_numpys_was_loaded_for_it(monkeypatch):
     """Where `numpy.random` is not loaded, work that seeds and loads it leaves a state behind that no key gives."""
     monkeypatch.setattr(global_random, "_numpy", iter([None, np.random]).__next__)
-    with global_random.left_alone():
+    with global_random.restoring_global_generators():
         global_random.seed_all(1, 2, 3, 4)
         seeded = np.random.get_state(legacy=False)["state"]["key"]
     assert not np.array_equal(np.random.get_state(legacy=False)["state"]["key"], seeded)
