@@ -222,6 +222,11 @@ def _plan(
 def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> list[Shard]:
     """Return the shards of a stored plan, with the input files of this run.
 
+    Args:
+        target: target folder, for the message.
+        job: settings of the conversion.
+        kept: the stored plan.
+
     Raises:
         ConversionError: the plan has an input file that this run does not have.
     """
@@ -256,15 +261,26 @@ def _planned(target: Target, job: ConversionJob, shards: int | None, workers: in
 
 
 def count_records(job: ConversionJob, name: str, report: Report) -> tuple[str, int]:
-    """Return the name of an input file, and its number of records. A `Work` function for processes.
+    """Return the name of an input file, and its number of records, without damaged ones if they will be skipped.
 
-    Damaged records that will be skipped are not counted.
+    This is a `Work` function, which runs in any process.
+
+    Args:
+        job: settings of the conversion.
+        name: name of the input file.
+        report: not used.
     """
     return name, job.input.count(name, (lambda error: None) if job.skips else None)
 
 
 def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise ConversionError if an earlier run had another source or other options."""
+    """Raise ConversionError if an earlier run had another source or other options.
+
+    Args:
+        target: target folder, for the message.
+        before: identity of the earlier conversion: `{"source": …, "options": …}`.
+        now: identity of this conversion.
+    """
     before, now = plain(before), plain(now)
     different = [
         name

@@ -90,7 +90,13 @@ def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> l
 
 
 def _between(counts: Mapping[str, int], start: int, stop: int) -> tuple[InputPart, ...]:
-    """Return the parts of files that contain the records `[start, stop)`, numbered over all files."""
+    """Return the parts of files that contain the records `[start, stop)`, numbered over all files.
+
+    Args:
+        counts: number of records of each file, by name.
+        start: first record.
+        stop: record after the last one.
+    """
     ends = np.cumsum(list(counts.values())).tolist()
     parts = []
     for (name, count), end in zip(counts.items(), ends):

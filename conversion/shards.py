@@ -18,6 +18,11 @@ REASONS = 3
 def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> None:
     """Write one shard. It may run again, and in several processes at the same time: all write the same bytes.
 
+    Args:
+        job: settings of the conversion.
+        shard: the shard to write.
+        report: function that receives progress.
+
     Raises:
         SourceError: a record is damaged, and damaged records are not skipped.
         ConversionError: a record cannot be written as requested, or the file cannot be written.

@@ -96,6 +96,11 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
 
     A copy of a remote file is in the cache, and is kept during the block.
 
+    Args:
+        path: a path or a URL.
+        storage_options: how a remote file is reached and cached.
+        stamp: expected version of a remote file. None (default): any version.
+
     Raises:
         SourceNotFoundError: the file does not exist.
         SourceError: the file cannot be read, or is larger than the cache.

@@ -154,7 +154,13 @@ class _Table:
             return loan
 
     def insert(self, place: Place, reader: Any, limit_bytes: float) -> _Loan[Any]:
-        """Lend a reader that was just opened, or the reader of a thread that has opened the same file meanwhile."""
+        """Lend a reader that was just opened, or the reader of a thread that has opened the same file meanwhile.
+
+        Args:
+            place: number of the pool, and number of the file.
+            reader: the reader that was just opened. If it is not lent, it is closed.
+            limit_bytes: maximum memory of the pool's readers.
+        """
         mine, limit = _Loan(reader, getattr(reader, "nbytes", 0)), self._limit or open_file_limit()
         with self._lock:
             loan = self.loans.setdefault(place, mine)

@@ -180,10 +180,15 @@ def _bytes_of(array: npt.NDArray[Any]) -> Any:
 
 
 def write_index(place: str, kind: str, index: Index) -> None:
-    """Write an index to a path.
+    """Write an index to a file.
+
+    Args:
+        place: path of the file.
+        kind: name of the index's kind.
+        index: the index.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     said = {
         "kind": kind,
@@ -201,7 +206,13 @@ def write_index(place: str, kind: str, index: Index) -> None:
 
 
 def read_index(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
-    """Return a stored index; None if it is missing or damaged, or belongs to another version of the file or another kind."""
+    """Return a stored index; None if it is missing or damaged, or belongs to another version of the file or another kind.
+
+    Args:
+        place: path of the index file.
+        kind: kind that the index must have.
+        stamp: stamp of the file to which the index must belong.
+    """
     try:
         with open(place, "rb") as file:
             if file.readline(len(MAGIC) + len(_MAGICS[-1])) not in _MAGICS:

@@ -89,7 +89,13 @@ def targets_of(every: Sequence[Entry | SourceError], name: str) -> Iterator[Memb
 
 
 def _target(link: Link, before: Mapping[str, Entry], entries: Mapping[str, Entry]) -> Member | str:
-    """Return the member to which a link leads. If there is none, return the last path; for a circle of links, ""."""
+    """Return the member to which a link leads. If there is none, return the last path; for a circle of links, "".
+
+    Args:
+        link: the link.
+        before: entries before the link, by path; targets of hard links.
+        entries: all entries, by path; targets of symbolic links.
+    """
     for _ in range(_MOST_LINKS):
         found = (before if link.hard else entries).get(link.path)
         if not isinstance(found, Link):

@@ -235,7 +235,14 @@ def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
 
 
 def _promotion(name: str, one: np.dtype[Any], other: np.dtype[Any], common: np.dtype[Any]) -> str:
-    """Return the text of the warning about numbers of two dtypes in one batch."""
+    """Return the text of the warning that numbers of two dtypes are in one batch.
+
+    Args:
+        name: name of the leaf.
+        one: dtype in some elements.
+        other: dtype in others.
+        common: dtype of the batch.
+    """
     first, second = sorted((str(one), str(other)))
     return (
         f"leaf {name} is of dtype {first} in some elements and {second} in others; batches of both are of dtype "

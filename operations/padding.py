@@ -146,7 +146,13 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
 
 
 def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
-    """Return the leaves of a column, padded to a length; None leaves them unchanged."""
+    """Return the leaves of a column, padded.
+
+    Args:
+        column: the leaves.
+        length: length after padding. None: return the leaves unchanged.
+        value: padding.
+    """
     if length is None:
         return [leaf[()] for leaf in column.leaves]
     filled = next((leaf.dtype for leaf in column.leaves if leaf.size), None)

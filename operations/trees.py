@@ -156,7 +156,9 @@ def _node_of_class(kind: Any) -> Node | None:
 def _by_methods(kind: Any, take_apart: Callable[[Any], Any]) -> Node:
     """Return the registration of a class with the methods that `jax.tree_util.register_pytree_node_class` needs.
 
-    `take_apart` flattens an instance.
+    Args:
+        kind: the class. It has `tree_unflatten`.
+        take_apart: function that flattens an instance to `(children, metadata)`.
     """
     return take_apart, lambda metadata, children: kind.tree_unflatten(metadata, children), optree.FlattenedEntry
 

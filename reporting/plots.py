@@ -149,7 +149,13 @@ def timeline_plot(shown: Timeline) -> str:
 
 
 def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tuple[float, int], tuple[float, int]]]:
-    """Return the lines that link the places of one batch across threads: `((time, row), (time, row))` for each line."""
+    """Return lines that link the places of one batch across threads: `((time, row), (time, row))` for each line.
+
+    Args:
+        tracks: tracks of the picture, one for each row.
+        began: beginning of the picture's time range.
+        ended: end of the time range.
+    """
     places: dict[int, list[tuple[float, int]]] = {}
     for row, track in enumerate(tracks):
         for span in track.spans:

@@ -239,10 +239,15 @@ def key_check(source: DataSource[Any]) -> Callable[[Any], npt.NDArray[np.int64]]
 
 
 def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
-    """Return the result of `__getitems__` as a list, tuple or array of `count` records.
+    """Return the result of `__getitems__` as a list, tuple or array, after a check of its length.
+
+    Args:
+        records: result of `__getitems__`.
+        source: the source, for the message.
+        count: number of keys that were passed.
 
     Raises:
-        SourceError: `records` is not a sequence or iterable of `count` records.
+        SourceError: `records` does not consist of `count` records.
     """
     kind, method = type(records), type(source).__qualname__
     if kind is not list and kind is not tuple and (kind is not np.ndarray or not records.ndim):

@@ -140,6 +140,13 @@ class TfdsDataSource:
 def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: StorageOptions) -> tuple[Any, list[Any]]:
     """Open a dataset in a store, through a temporary local copy of its metadata.
 
+    Args:
+        name: name of the dataset, as in `TfdsDataSource`.
+        split: name of the split.
+        url: URL of the folder of datasets.
+        decoders: the user's `decoders=`.
+        storage: how the store is reached.
+
     Returns:
         The opened dataset, and the file instructions of the split, with the URLs of the files.
     """

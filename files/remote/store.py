@@ -29,7 +29,7 @@ class FileStore(Protocol):
     def stamp(self, key: str) -> Stamp: ...
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """Return the bytes `[start, stop)` of a file, and its stamp if the answer contains it, otherwise None."""
+        """Return the bytes `[start, stop)` of the file `key`, and its stamp if the answer has one, otherwise None."""
         ...
 
     def files_under(self, prefix: str) -> list[str]:

@@ -130,7 +130,18 @@ def _arrays(record: Element) -> list[NDArray[Any]]:
 
 
 def _stacked(path: Any, arrays: Sequence[NDArray[Any]], count: int, rows: int, notify: Notify) -> NDArray[Any]:
-    """Stack leaves that are not padded. Rows without a record have 0, or None for objects."""
+    """Stack leaves that are not padded. Rows without a record have 0, or None for objects.
+
+    Args:
+        path: path of the leaf, for messages.
+        arrays: the leaf of each record.
+        count: number of records.
+        rows: number of rows of the batch.
+        notify: function that reports a message to the user.
+
+    Raises:
+        BatchError: the leaves have different shapes, or no common dtype.
+    """
     shape = _same_shape(path, [array.shape for array in arrays])
     dtype = common_dtype(_name(path), arrays, notify)
     plain = dtype.kind in "biufc"

@@ -53,6 +53,10 @@ class OnImages:
 
         The image is the item `key` of a dict, or the element itself if it is not a dict.
 
+        Args:
+            element: the element.
+            change: function that takes the image and returns the new one.
+
         Raises:
             ImageError: the dict has no such item.
         """

@@ -116,9 +116,13 @@ def fill(
 
 
 def _put(parts: list[Array], token: Array, where: NDArray[np.bool_], last: bool) -> NDArray[np.bool_]:
-    """Insert a token at the beginning, or with `last` at the end, of the parts where `where` is True.
+    """Insert a token into some parts, in place. Return `where`, which is also the number of tokens inserted into each part.
 
-    Return `where`, which is also the number of tokens inserted into each part.
+    Args:
+        parts: tokens of each piece.
+        token: token to insert.
+        where: `bool[pieces]`, True for each part that gets the token.
+        last: True: at the end of the part. False: at its beginning.
     """
     for number in np.flatnonzero(where).tolist():
         part = parts[number]

@@ -48,7 +48,13 @@ class PackedLeaf:
 
     @classmethod
     def of(cls, number: int, path: Path, example: Any, settings: Settings) -> PackedLeaf:
-        """Return the description of a leaf, from its value in the first document.
+        """Return the description of a leaf.
+
+        Args:
+            number: index of the leaf among all leaves.
+            path: path of the leaf.
+            example: its value in the first document.
+            settings: settings of `Pack`.
 
         Raises:
             PackError: the value is not an array of tokens, or a setting does not fit its dtype.

@@ -26,7 +26,12 @@ Path: TypeAlias = tuple[Any, ...]
 
 
 def value_at(setting: Any, path: Path, otherwise: Any = None) -> Any:
-    """Return the value of a setting for a leaf; `otherwise` if the setting is a dict without this leaf.
+    """Return the value of a setting for a leaf.
+
+    Args:
+        setting: one value for all leaves, or a dict of values by key, which may be nested.
+        path: path of the leaf.
+        otherwise: result if the dict has no value for the leaf.
 
     >>> value_at({"a": {"x": 1}, "b": 2}, ("a", "x")), value_at({"a": 1}, ("b",)), value_at(3, ("b",))
     (1, None, 3)

@@ -173,7 +173,16 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
-    """Return the number of records of a file. Of a remote file, only the two ends are read if that is enough."""
+    """Return the number of records of a file. Of a remote file, only the two ends are read if that is enough.
+
+    Args:
+        file: open file.
+        options: options of the library's reader, `"name:value,…"`.
+        storage: how files in a store are reached.
+
+    Raises:
+        SourceError: the file is empty, cut off or not ArrayRecord.
+    """
     if is_remote(file.path):
         with suppress(SourceError), _ends_of(file, _END_BYTES) as path:
             return _count_at(path, file.path, options)
@@ -224,7 +233,12 @@ def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: Sto
 
 
 def _open(path: str, name: str, options: str) -> Any:
-    """Open the local file at `path`, and return the library's reader. `name` is the file's name in messages.
+    """Open a local file, and return the library's reader.
+
+    Args:
+        path: path of the file.
+        name: name of the file, for messages.
+        options: options of the library's reader, `"name:value,…"`.
 
     Raises:
         SourceNotFoundError: the file does not exist.

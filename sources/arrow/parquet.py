@@ -216,7 +216,12 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
 
 
 def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, list[str]]:
-    """Return the file system of all paths, and their names on it.
+    """Return the file system of all paths, and the names of the paths on it.
+
+    Args:
+        paths: paths or URLs that the user passed.
+        filesystem: the user's `filesystem=`, or None.
+        storage: how stores are reached.
 
     Raises:
         ValueError: the paths are on different file systems.

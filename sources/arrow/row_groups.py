@@ -181,7 +181,13 @@ def open_handle(filesystem: Any, path: str, known: Stamp | None = None) -> Any:
 
 
 def stamp_of_open(filesystem: Any, path: str, handle: Any) -> Stamp:
-    """Return the stamp (size and modification time) of an open file. For a local file, it is read from its path."""
+    """Return the stamp (size and modification time) of an open file.
+
+    Args:
+        filesystem: file system of the file.
+        path: path of the file. For a local file, the stamp is read from this path.
+        handle: the open file.
+    """
     if isinstance(handle, StoreFile):
         return handle.stamp
     return local_stamp(path) if is_local(filesystem) else Stamp(handle.size(), None)

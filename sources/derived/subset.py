@@ -106,7 +106,7 @@ class SubsetColumn:
         return len(self._keys)
 
     def take(self, places: Int64s, axis: int, out: Any, mode: Any) -> None:
-        """Copy rows into `out`, like `ndarray.take`."""
+        """Copy rows into `out`, like `ndarray.take`: `out[i]` is row `places[i]` of the subset."""
         column, keys = self._column, self._keys[places]
         if not hasattr(column, "take"):
             column, keys = column.rows_of(keys)

@@ -206,7 +206,10 @@ class GrowingFiles(Generic[FoundT]):
     def _try(self, path: str, first: Sequence[str], strict: bool) -> FileFacts | None:
         """Return facts about a new file, or None if it is incomplete, has vanished, or is incompatible.
 
-        See `_new` for the arguments.
+        Args:
+            path: path of the new file.
+            first: path of the first file that has records, with which the file must be compatible; or empty.
+            strict: True: raise the error of a file that cannot be read. False: return None, with a warning.
         """
         try:
             (facts,) = self._facts_of([path])

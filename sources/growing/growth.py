@@ -205,7 +205,13 @@ class Growth:
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
-        """Raise SourceError if a file differs from its record in a generation."""
+        """Raise SourceError if a file differs from its record in a generation.
+
+        Args:
+            path: path of the file.
+            file: its record in the generation.
+            found: present facts about the file.
+        """
         if found.records < file.records:
             raise self.changed(path, f"shrank from {file.records} to {found.records} records")
         if (found.stamp.size, found.records, found.digest) != (file.size, file.records, file.digest):

@@ -71,7 +71,14 @@ def _chosen_in_runs(runs: Iterator[FileRun], predicate: FileAndRow) -> Int64s:
 
 
 def _of_rows(predicate: FileAndRow, file: str, first: int, count: int) -> npt.NDArray[np.bool_]:
-    """Return what the predicate says about `count` rows of a file from row `first` on, `bool[count]`."""
+    """Return the results of a predicate for consecutive rows of a file, `bool[count]`.
+
+    Args:
+        predicate: takes the name of a file and a row, and returns a bool.
+        file: name of the file.
+        first: first row.
+        count: number of rows.
+    """
     rows = np.arange(first, first + count, dtype=np.int64)
     if count > 1:
         try:
