@@ -222,7 +222,6 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
 
     Raises:
         TypeError: `batch` is not an integer.
-
         ValueError: there is no `Batch`, none with this number, or several and `batch` is None.
     """
     found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]

@@ -45,7 +45,6 @@ class ReadOptions:
 
     Raises:
         TypeError: a value is not an integer.
-
         ValueError: a number of threads or records is negative, or the number of bytes is below 1.
 
     >>> ReadOptions(num_threads=4)

@@ -66,6 +66,7 @@ class DeviceLoader(FeederOptions):
     Raises:
         MissingExtraError: jax is not installed.
         TypeError, ValueError: an argument has the wrong type, or is outside its range.
+        ValueError: when `iter()` is called, another feeder that runs reads from the same iterator.
 
     >>> import jax, headrace
     >>> batches = headrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
@@ -74,7 +75,7 @@ class DeviceLoader(FeederOptions):
     """
 
     def __len__(self) -> int:
-        """Return the number of batches of this process, if the source has a length.
+        """Return the length of the source, i.e. its number of batches on this process.
 
         Raises:
             TypeError: the source has no length.
@@ -82,7 +83,7 @@ class DeviceLoader(FeederOptions):
         return len(self.source)  # type: ignore[arg-type]
 
     def epochs(self, count: int | None = None) -> Epochs[DeviceFeeder]:
-        """Return an iterable with one loop per epoch on devices, and one state for all of it; see `DataLoader.epochs`.
+        """Return an iterable with one loop per epoch on devices, and one state for all; see `DataLoader.epochs`.
 
         Each epoch has its own feeder, which begins to read when the loop of the epoch begins.
 
@@ -90,7 +91,8 @@ class DeviceLoader(FeederOptions):
             count: number of epochs. None (default): all epochs of the sampler.
 
         Raises:
-            TypeError: the source is not a `DataLoader`.
+            TypeError: the source is not a `DataLoader`, or `count` is not an integer.
+            ValueError: as in `DataLoader.epochs`.
         """
         from ..epochs import Epochs
 
@@ -122,7 +124,8 @@ def to_device(
 ) -> DeviceLoader:
     """Return the same stream as trees of `jax.Array`, transferred ahead of the user.
 
-    The arguments are the attributes of `DeviceLoader`.
+    The arguments (`host_buffer`, `device_buffer`, `transform`, `on_unsupported`, `on_uneven`,
+    `pinned_host`) are the attributes of `DeviceLoader`, and `sharding_or_device` is its `sharding`.
 
     >>> import jax, headrace
     >>> loader = headrace.load(range(8), batch_size=4, num_epochs=1)
@@ -155,7 +158,8 @@ def device_put(
 
     Raises:
         MissingExtraError: jax is not installed.
-        TypeError: there is no argument of that name.
+        TypeError, ValueError: an argument has an unknown name, the wrong type, or is outside its
+            range.
 
     >>> import jax, headrace, numpy as np
     >>> next(iter(headrace.device_put([np.ones(3)], jax.devices()[0]))).sum().item()

@@ -34,7 +34,7 @@ from .transfer import Transfer
 from .upstream import Upstream
 
 CLOSE_SECONDS = 5.0
-"""Seconds that `close` waits if the source is just reading a record."""
+"""Seconds that `close` waits for a source that is reading a record."""
 
 
 class DeviceFeeder(StreamPositionAPI):
@@ -79,6 +79,8 @@ class DeviceFeeder(StreamPositionAPI):
             ClosedError: the feeder was closed.
             InUseError: another thread is inside `next`, or a signal handler calls it while it
                 interrupts `next`.
+            Exception: an error of the source, of `transform`, or of the transfer, in place of the
+                batch.
         """
         if self._in_next:
             raise in_use("feeder")
@@ -115,7 +117,7 @@ class DeviceFeeder(StreamPositionAPI):
         return self._mask
 
     def stats(self) -> FeederStats:
-        """Return the seconds that you waited for batches, the reasons, and the times of the work.
+        """Return the seconds that you waited for batches, divided by reasons, and the times of the loader's work.
 
         `print` it for a table.
         """
@@ -151,7 +153,10 @@ class DeviceFeeder(StreamPositionAPI):
         return self._upstream.loader("skipped_count").skipped_count
 
     def start_prefetch(self) -> None:
-        """Start to read and transfer now, in the background, instead of at the first `next`."""
+        """Start to read and transfer now, in the background, instead of at the first `next`.
+
+        Raises ClosedError after `close`.
+        """
         if self._run is None and not self._ended:
             self._begin()
 
@@ -173,6 +178,7 @@ class DeviceFeeder(StreamPositionAPI):
                 its position.
             InUseError: another thread is inside `next`, or a signal handler calls this while it
                 interrupts `next`.
+            TypeError: the upstream iterator has no `set_state`.
         """
         self._go_to(lambda: self._upstream.set_state(state, strict))
 
@@ -184,6 +190,7 @@ class DeviceFeeder(StreamPositionAPI):
                 its position.
             InUseError: another thread is inside `next`, or a signal handler calls this while it
                 interrupts `next`.
+            TypeError: the feeder does not read from a `DataLoader`.
         """
         self._go_to(lambda: self._upstream.loader("set_states").set_states(states, strict, equal_steps))
 
@@ -230,7 +237,7 @@ class DeviceFeeder(StreamPositionAPI):
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def here(self) -> Any:
-        """Return the user's position, without using the upstream iterator while a run uses it."""
+        """Return the user's position: after the batch received last; before the first, where the upstream iterator is."""
         upstream = self._upstream
         return upstream.mark() if upstream.user_mark is None else upstream.user_mark
 
@@ -248,7 +255,12 @@ class DeviceFeeder(StreamPositionAPI):
         self._ended = self._empty = False
 
     def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
-        """Handle an end or an error in place of a batch, or None if the run was stopped. Raises in each case."""
+        """Raise StopIteration at the end, ClosedError if the feeder was closed, or the error in place of a batch.
+
+        Args:
+            ready: queue of the run, from which an error is removed.
+            item: the error or the end; None if the run was stopped.
+        """
         if isinstance(item, Failed):
             try:
                 self._raise(ready, item)
@@ -272,13 +284,13 @@ class DeviceFeeder(StreamPositionAPI):
             del failed
 
     def _warn(self) -> None:
-        """Issue the warning that the transfer thread has noted, so that it refers to a line of the user's code."""
+        """Issue the warning that the transfer thread has noted, if there is one, at a line of the user's code."""
         message, self._transfer.warning = self._transfer.warning, None
         if message is not None:
             warn(message)
 
     def _leave_run(self) -> None:
-        """Tell the run's threads to end, without waiting for them."""
+        """Tell the run's threads to end, without waiting for them. Does nothing without a run."""
         if self._run is not None:
             self._left = self._run
             self._run = None
@@ -289,8 +301,8 @@ class DeviceFeeder(StreamPositionAPI):
     def _settle(self, seconds: float = math.inf) -> bool:
         """End the run.
 
-        Return True when no thread uses the upstream iterator any more, False if that takes over
-        `seconds`.
+        Return True when no thread uses the upstream iterator any more; False if that takes over
+        `seconds`. A transfer that has begun is waited for in any case.
         """
         self._leave_run()
         if self._left is None or not self._left.join(seconds):

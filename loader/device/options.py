@@ -15,7 +15,7 @@ from ...errors import MissingExtraError
 
 
 def jax_for(what: str) -> Any:
-    """Return the module `jax`, which `what` needs.
+    """Return the module `jax`. `what` is the name of the function that needs it, for the error message.
 
     Raises:
         MissingExtraError: jax is not installed.
@@ -29,7 +29,12 @@ def jax_for(what: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FeederOptions:
-    """The attributes of a `DeviceLoader`, which documents them."""
+    """The options of a feeder, as attributes; `DeviceLoader` says what each means.
+
+    Raises:
+        MissingExtraError: jax is not installed.
+        TypeError, ValueError: an argument has the wrong type, or is outside its range.
+    """
 
     source: Iterable[Any]
     sharding: Any

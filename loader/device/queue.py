@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 
 
 class Times(NamedTuple):
-    """Times of the steps in the making of one batch, in seconds of `time.perf_counter`."""
+    """Times of the steps in the making of one batch, in seconds of `time.perf_counter`.
+
+    Attributes:
+        read_from: time at which the batch was asked for.
+        read_to: time at which the upstream iterator returned it.
+        transformed: time at which `transform` had ended.
+        agree_from: time at which the agreement with other processes began.
+        agreed: time at which it ended.
+        transferred: time at which the batch was on its devices.
+    """
 
     read_from: float
     read_to: float
@@ -30,7 +39,7 @@ class Loaded:
     Attributes:
         batch: the batch.
         mark: position of the upstream iterator after the batch.
-        made: times at which it was asked for, was returned, and `transform` had ended.
+        made: times at which the batch was asked for, was returned, and `transform` had ended.
     """
 
     batch: Any

@@ -33,7 +33,7 @@ from .stepper import Stepper
 from .upstream import Upstream
 
 EXIT_SECONDS = 1.0
-"""Seconds that interpreter exit waits for a source."""
+"""Seconds for which the exit of the interpreter waits for the source of a run."""
 
 # Changed and copied by single calls into C: there is no lock, which an interrupt might leave taken.
 _runs: set[weakref.ref[Run]] = set()
@@ -82,8 +82,14 @@ class Intake:
 class Run:
     """A run of the two threads, from its beginning to its end.
 
-    The user takes `Delivered` and `Failed` items from `ready`. The last item is an `End`, or a
-    `Failed` that is final.
+    The user takes `Delivered` and `Failed` items from the queue `ready`. The last item is an `End`,
+    or a `Failed` that is final.
+
+    Args:
+        intake: work of the reader thread.
+        stepper: work of the transfer thread.
+        host_buffer: number of batches that may wait on the host.
+        device_buffer: number of batches that may wait on the devices.
     """
 
     def __init__(self, intake: Intake, stepper: Stepper, host_buffer: int, device_buffer: int) -> None:
@@ -200,7 +206,7 @@ def _all_runs() -> list[Run]:
 
 
 def _stop_all() -> None:
-    """Stop all runs, at interpreter exit."""
+    """Stop all runs at the exit of the interpreter, and wait up to a second for the reader thread of each."""
     runs = _all_runs()
     for run in runs:
         run.abandon()

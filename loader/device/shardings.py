@@ -66,7 +66,11 @@ def _as_sharding(target: Any) -> Sharding:
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:
-    """Convert `(mesh, axes)`: `axes` are the axis names for the leading axis, or a whole PartitionSpec."""
+    """Convert `(mesh, axes)`: `axes` are the names of mesh axes for the leading axis, or a whole PartitionSpec.
+
+    Raises:
+        ValueError: the mesh has no axis of this name.
+    """
     spec = axes if isinstance(axes, PartitionSpec) else PartitionSpec(axes)
     names = [name for entry in spec for name in _names(entry)]
     unknown = [name for name in names if name not in mesh.shape]
@@ -94,7 +98,8 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
     """Return the sharding of each leaf of a batch. A sharding in the tree applies to all leaves below it.
 
     If a leaf has fewer axes than a `PartitionSpec` has entries, only the first entries are used. A
-    number is put on every device. With `keep`, None or a missing key in the tree means `STAYS`.
+    number is put on every device. With `keep`, a leaf for which the tree has None or no key gets
+    the marker `STAYS` in place of a sharding.
 
     Args:
         shardings: a sharding or a tree of them.
@@ -118,7 +123,12 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
 
 
 def _completed(shardings: Any, batch: Any) -> Any:
-    """Return the shardings with `STAYS` in place of each None and each missing key of the batch."""
+    """Return a tree of shardings in which each part without a sharding has the marker `STAYS` (it stays on the host).
+
+    Args:
+        shardings: a sharding or a tree of them, which may have None, or lack keys of the batch.
+        batch: a tree with the structure of the batch.
+    """
     if isinstance(shardings, (list, tuple)) and type(shardings) is type(batch) and len(shardings) == len(batch):
         parts = [_completed(*pair) for pair in zip(shardings, batch)]
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
@@ -137,7 +147,7 @@ def _completed(shardings: Any, batch: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def with_rank(sharding: Sharding, rank: int) -> Sharding:
-    """Return the sharding for a leaf with `rank` axes."""
+    """Return the sharding for a leaf with `rank` axes, which uses at most `rank` entries of a PartitionSpec."""
     if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
         return sharding
     first = PartitionSpec(*tuple(sharding.spec)[:rank])
@@ -146,9 +156,11 @@ def with_rank(sharding: Sharding, rank: int) -> Sharding:
 
 @lru_cache(maxsize=256)
 def parts_of(sharding: NamedSharding, rank: int) -> tuple[int, tuple[int, ...]]:
-    """Return the number of pieces of the leading axis that this process holds, and the number of pieces of each axis.
+    """Return two facts about a leaf with `rank` axes that `sharding` divides.
 
-    `rank` is the number of axes of the leaf.
+    Returns:
+        the number of pieces of its leading axis that this process holds; and, for each axis, into
+        how many pieces the mesh divides it.
     """
     entries = [*sharding.spec, *[None] * rank][:rank]
     whole = tuple(_size(sharding.mesh, entry) for entry in entries)
@@ -161,9 +173,15 @@ def _size(mesh: Mesh, entry: Any) -> int:
 
 
 def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape of the global array that the leaves of all processes form together; None if jax has to find it.
+    """Return the shape of the global array that the leaves of all processes form together.
+
+    The result is None if jax has to find it.
 
     Rows come from each process; all other axes are complete in each process.
+
+    Args:
+        sharding: sharding of the leaf. Without a mesh, the result is None.
+        shape: shape of this process's leaf.
     """
     if not isinstance(sharding, NamedSharding) or not shape:
         return None
@@ -172,19 +190,27 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def rows_divisor(sharding: Sharding, rank: int) -> int:
-    """Return the number of which the number of this process's rows must be a multiple."""
+    """Return the number of which this process's number of rows must be a multiple, for a leaf with `rank` axes.
+
+    It is 1 if the sharding has no mesh.
+    """
     return parts_of(sharding, rank)[0] if isinstance(sharding, NamedSharding) else 1
 
 
 def divides_rows(sharding: Sharding, rank: int) -> bool:
-    """Return True if a leaf with `rank` axes is divided along its leading axis, even if into a single part."""
+    """Return True if a sharding divides the leading axis of a leaf with `rank` axes.
+
+    With a mesh, that is so if the leading axis has the name of a mesh axis, even one with a single
+    device. Any other sharding divides it unless each device gets the whole leaf. A number has no
+    axis.
+    """
     if isinstance(sharding, NamedSharding):
         return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))
     return bool(rank) and not sharding.is_fully_replicated
 
 
 def is_everywhere(sharding: Sharding) -> bool:
-    """Return True if each device of a mesh holds the whole leaf."""
+    """Return True if the sharding has a mesh, each of whose devices holds the whole leaf."""
     return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
 
 
@@ -193,6 +219,11 @@ def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
 
     Raises:
         ShardingError: it cannot be divided. The message names the nearest sizes that can.
+
+    Args:
+        name: name of the leaf, for the message.
+        shape: shape of the leaf.
+        sharding: its sharding. One without a mesh is not checked.
     """
     if not isinstance(sharding, NamedSharding):
         return  # others are rare; jax explains those
@@ -221,12 +252,12 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
 
 
 def told(name: str) -> str:
-    """Describe a leaf in messages. The name is empty if the batch is a single array."""
+    """Describe the leaf with this name in messages. The name is empty if the batch is a single array."""
     return f"the batch's leaf {shorten(name)}" if name else "the batch"
 
 
 def processes_of(shardings: Any) -> list[int]:
-    """Return the indices of the processes that hold a part of any leaf, sorted."""
+    """Return the indices of the processes that hold a part of any leaf, sorted, for a sharding or a tree of them."""
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
 

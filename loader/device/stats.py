@@ -23,7 +23,13 @@ KEPT = 1000
 
 
 class BatchTimes(NamedTuple):
-    """Times of a batch that the user received: when they asked for it, when they got it, and when it was made."""
+    """Times of a batch that the user received, in seconds of `time.perf_counter`.
+
+    Attributes:
+        asked: time at which the user asked for it.
+        taken: time at which the user got it.
+        made: times of the steps in its making.
+    """
 
     asked: float
     taken: float
@@ -98,7 +104,9 @@ _PARTS = (
 
 
 def split(began: float, ended: float, times: Times) -> StepTimes:
-    """Divide a wait from `began` to `ended` by its reasons. All times are seconds of `time.perf_counter`.
+    """Divide a wait for a batch, from `began` to `ended`, by its reasons.
+
+    `times` are the times of the batch's steps.
 
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)

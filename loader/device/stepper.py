@@ -24,7 +24,14 @@ Stopped = Callable[[], bool]
 
 
 class Stepper:
-    """Makes the steps of one run. With `agreement=None`, no other process takes part."""
+    """Makes the steps of one run.
+
+    Args:
+        description: options of the feeder.
+        upstream: the upstream iterator.
+        transfer: transfers batches.
+        agreement: agreement with other processes; None if no other process takes part.
+    """
 
     def __init__(
         self, description: FeederOptions, upstream: Upstream, transfer: Transfer, agreement: Agreement | None
@@ -44,7 +51,8 @@ class Stepper:
     def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
         """Turn an item of the reader thread into an item for the user, after all hosts have agreed on it.
 
-        Returns None if `stopped()` became True meanwhile.
+        Returns None if `stopped()` became True meanwhile, a `Failed` if this process or the
+        agreement failed. Errors of the transfer are raised.
         """
         agree_from = time.perf_counter()
         prepared = self._prepared(item) if isinstance(item, Loaded) else None
@@ -123,6 +131,10 @@ class Stepper:
         Only the pipeline decides it, so that a resumed run has the same shapes. If batches do not
         come from a pipeline, it is the largest number of rows of earlier batches with the same
         layout.
+
+        Args:
+            item: the batch.
+            arrangement: facts about batches of its layout.
         """
         if self._on_uneven != "pad" or arrangement.rows < 0:
             return 0
@@ -136,6 +148,10 @@ class Stepper:
         """Return a batch without rows, to be filled up with zeros; None if `stopped()` became True before.
 
         Its structure is that of earlier batches of this process, or of another one.
+
+        Raises:
+            HostsError: the batch of the other process has a class that this process has not
+                imported.
         """
         if self._template is None and self._agreement is not None:
             self._template = self._agreement.template(stopped)

@@ -54,7 +54,7 @@ class Arrangement:
         rows: number of rows; -1 if no leaf has rows.
         divisor: number of which `rows` must be a multiple.
         cut: numbers of the integer leaves that have fewer bits on devices, each with its dtype
-            there.
+            there (a pair).
     """
 
     structure: Structure
@@ -80,15 +80,21 @@ class Arrangement:
 
 @dataclass(slots=True)
 class Prepared:
-    """A batch split into its leaves, with the facts about batches like it."""
+    """A batch split into its leaves.
+
+    Attributes:
+        leaves: the leaves.
+        arrangement: facts about all batches with the same structure, shapes and dtypes.
+    """
 
     leaves: list[Any]
     arrangement: Arrangement
 
     def template(self) -> Any:
-        """Return the same tree without rows. A process that has no batch fills it up with zeros.
+        """Return the same tree with 0 rows. A process that has no batch fills it up with zeros.
 
-        Leaves that have no rows keep their values.
+        Leaves that have no rows keep their values. None is in place of a leaf that stays on the
+        host.
         """
         going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
         leaves = [
@@ -109,7 +115,7 @@ class Prepared:
 
 
 class Transfer:
-    """Transfers batches to devices.
+    """Transfers batches to devices, as the options of a feeder (`description`) say.
 
     Raises:
         ValueError: `pinned_host` is used with devices of several processes.
@@ -133,7 +139,8 @@ class Transfer:
         Raises:
             TypeError: a leaf cannot be put on a device.
             OverflowError: a Python int is too large for a device.
-            ShardingError: the shardings do not fit the batch.
+            ShardingError: the shardings do not fit the batch; or, with `on_uneven="pad"`, its
+                leaves have different numbers of rows.
         """
         leaves, structure = flatten(batch)
         for number, leaf in enumerate(leaves):
@@ -184,7 +191,7 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
-        """Transfer a batch, and return it on its devices, with the mask or None.
+        """Transfer a batch. Return it on its devices, and the mask, or None without `on_uneven="pad"`.
 
         The batch is filled up with zeros to `rows` rows, unless `rows` is None. The mask is False
         for rows that were filled in.
@@ -214,11 +221,16 @@ class Transfer:
 
 
 def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int]) -> tuple[int | None, int, list[int]]:
-    """Return the leaf that defines the number of rows (or None), that number, and the leaves with these rows.
+    """Return the leaf that defines the number of rows (or None), that number (or -1), and the leaves with these rows.
 
-    It is the first leaf that is divided along its leading axis, or else the first that has an axis.
-    If some leaf is divided, a leaf that is whole on every device has no rows of the batch, even if
-    it has the same length.
+    Leaves are given by their index. The first leaf that is divided along its leading axis defines
+    the number, or else the first that has an axis. If some leaf is divided, a leaf that is whole on
+    every device has no rows of the batch, even if it has the same length.
+
+    Args:
+        shapes: shape of each leaf.
+        shardings: sharding of each leaf.
+        divided: indices of the leaves that are divided along their leading axis.
     """
     leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
     if leading is None:
@@ -229,7 +241,17 @@ def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int
 
 
 def _check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[int]) -> None:
-    """Check that all leaves with rows have the same number of rows."""
+    """Check that all leaves with rows have the same number of rows.
+
+    Args:
+        names: name of each leaf.
+        shapes: shape of each leaf.
+        divided: indices of the leaves that are divided along their leading axis. If there are none,
+            all leaves with an axis have rows.
+
+    Raises:
+        ShardingError: the numbers of rows differ.
+    """
     sizes = {shapes[index][0]: names[index] for index in divided or range(len(shapes)) if shapes[index]}
     if len(sizes) > 1:
         each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])
@@ -249,7 +271,7 @@ def _content(leaf: Any) -> bytes:
 
 
 def _number(value: Any, structure: Structure, number: int) -> Any:
-    """Convert a Python number, which is leaf `number` of a batch, to an array.
+    """Convert a Python number (`value`), which is leaf `number` of a batch with this structure, to an array.
 
     Raises:
         OverflowError: an int is too large for jax, which would otherwise wrap it.
@@ -273,7 +295,10 @@ def _narrower(dtype: Any) -> Any:
 
 
 def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
-    """Return a warning about the first integer that devices cannot hold; None if they can hold all."""
+    """Return a warning about the first integer in a batch's leaves that devices cannot hold.
+
+    The result is None if they can hold all.
+    """
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
         ends = (leaf.min(), leaf.max()) if np.size(leaf) else ()
@@ -325,10 +350,13 @@ def _filled(leaf: Any, wanted: int) -> Any:
 
 
 def to_devices(leaves: Sequence[Any], shardings: Sequence[Any], pinned_host: bool) -> list[Any]:
-    """Transfer arrays to their devices, and wait until that is done.
+    """Transfer arrays to their devices, and wait until that is done. Return the arrays on the devices.
 
-    With `pinned_host` they go through page-locked memory of the host, from which a GPU may read
-    faster than from ordinary memory. That costs a copy on the host.
+    Args:
+        leaves: the arrays.
+        shardings: sharding of each array.
+        pinned_host: True: they go through page-locked memory of the host, from which a GPU may read
+            faster than from ordinary memory. That costs a copy on the host.
     """
     if pinned_host:
         staged = [sharding.with_memory_kind("pinned_host") for sharding in shardings]
@@ -341,7 +369,12 @@ def _wait(arrays: list[Any]) -> list[Any]:
 
 
 def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
-    """Begin the transfer of arrays. If other processes hold the rest of a leaf, transfer this process's part."""
+    """Begin the transfer of arrays, and return them on their devices, perhaps not yet complete.
+
+    Args:
+        leaves: the arrays. If other processes hold the rest of a leaf, this process's part of it.
+        shardings: sharding of each array.
+    """
     if all(sharding.is_fully_addressable for sharding in shardings):
         one_for_all = shardings and all(sharding is shardings[0] for sharding in shardings)  # faster than one for each
         return list(jax.device_put(list(leaves), shardings[0] if one_for_all else list(shardings)))

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 
 class Upstream:
-    """Wrapper of any iterator, with or without a state. The feeder's threads refer to it, and not to the feeder."""
+    """Wrapper of any iterator, with or without a state.
+
+    The feeder's threads refer to it, and not to the feeder.
+
+    Args:
+        iterator: the iterator.
+        owned: True if the feeder opened it, so that the feeder closes it.
+    """
 
     def __init__(self, iterator: Any, owned: bool) -> None:
         self.iterator = iterator
@@ -61,10 +68,11 @@ class Upstream:
         return f"source={type(self.iterator).__name__}" if host is None else mark.told(host.snapshot().worker_count)
 
     def set_state(self, state: Any, strict: bool) -> None:
-        """Move the iterator to a state.
+        """Move the iterator to a state. If it is a `DataLoader`'s, `strict` is passed on.
 
         Raises:
             TypeError: the iterator has no `get_state` and `set_state`.
+            CheckpointError: the state is damaged, or belongs to another pipeline.
         """
         if not self.goes_back:
             raise _no_state("set_state", a_kind_of(self.iterator))
@@ -99,7 +107,7 @@ class Upstream:
         return size if table.row.max(initial=-1) + 1 < size else 0
 
     def go_back(self) -> None:
-        """Move the iterator back to the user's position, if it has a state."""
+        """Move the iterator back to the user's position, if it has a state and that position is known."""
         if self.user_mark is None:
             return
         if self.host_iterator is not None:

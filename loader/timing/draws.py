@@ -26,7 +26,7 @@ class DrawWatch:
         self._drew: dict[int, str] = {}
 
     def around(self, step: Step, place: int) -> Step:
-        """Wrap a step with checks of the generators' states.
+        """Wrap the step of operation `place` (an index in the stage) with checks of the generators' states.
 
         A change before the step is charged to the operation before it, a change during the step to
         the step's own operation.
@@ -56,7 +56,7 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """Return the indices of the operations that drew numbers, each with the name of the generator."""
+        """Return the indices, below `operations`, of operations that drew numbers, each with the generator's name."""
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]
 

@@ -21,7 +21,7 @@ def begins(run: Any) -> None:
 
 @contextmanager
 def listening(tell: Callable[[Any], None]) -> Iterator[None]:
-    """Call `tell` with every run that begins inside the context, on the thread that iterates."""
+    """Return a context in which `tell` is called with every iterator or feeder that begins to run, on its thread."""
     _LISTENERS.append(tell)
     try:
         yield

@@ -36,7 +36,11 @@ KEPT_EVENTS = 200
 
 
 class Waits:
-    """Seconds that the user's thread spent in `next`, and the time between."""
+    """The user's waits in `next`: seconds of the waits, and the two longest times between them.
+
+    Attributes:
+        began: time at which the current wait began; None if the user does not wait.
+    """
 
     def __init__(self) -> None:
         self._seconds = 0.0  # of the waits that ended
@@ -120,7 +124,7 @@ class Ledger:
             yield block, stage, start, stop, worker, moments, times
 
     def since(self, number: int) -> Rows:
-        """Return a copy of the rows from number `number` on, oldest first; at most the last `KEPT`."""
+        """Return a copy of the rows from number `number` on, oldest first; at most the last 2,000."""
         count = self.count
         return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
@@ -132,7 +136,7 @@ class SharedBytes:
         self.now = self.most = 0
 
     def add(self, change: int) -> None:
-        """Add a change of the shared bytes; it may be negative."""
+        """Add a change of the shared bytes, which may be negative, and update the largest number."""
         self.now += change
         self.most = max(self.most, self.now)
 
@@ -161,7 +165,7 @@ class Observer:
         return self._stages.setdefault(number, StageSums())
 
     def note(self, number: int, task: Any, block: Any) -> None:
-        """Note that the rows of a timed task were received; `number` is the number of its block.
+        """Note that the rows of a timed task were received: `block`, which has number `number`.
 
         A block has the rows that one task returned.
         """
@@ -182,7 +186,7 @@ class Observer:
         self._workers.append(WorkerEvent(perf_counter(), worker, "started"))
 
     def worker_ended(self, worker: int, how: str) -> None:
-        """Note that a worker has ended without being asked to; `how` says how."""
+        """Note that a worker has ended without being asked to, and how: a text such as "by signal SIGKILL"."""
         self.ended += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
@@ -206,7 +210,9 @@ class Observer:
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """Return counts and times of the stages, whose names are given. `more` are further fields of `Snapshot`.
+        """Return counts and times of the stages, with the names of each stage.
+
+        `more` are further fields of `Snapshot`.
 
         A stage is a group of operations that run together in one task.
         """

@@ -98,7 +98,7 @@ class StageSums:
         return round(self.timed_read_bytes * self.inputs / self.timed_inputs) if self.timed_inputs else 0
 
     def add_look(self, look: OperationTimes, tasks: int) -> None:
-        """Add a task whose operations were timed one by one. It represents `tasks` tasks."""
+        """Add the times of a task whose operations were timed one by one (`look`). It represents `tasks` tasks."""
         self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs
         self.looked += look.seconds
@@ -111,9 +111,12 @@ class StageSums:
                 self.slowest[worst.operation] = worst
 
     def stats(self, number: int, names: StageNames, elapsed: float) -> StageStats:
-        """Return the statistics of the stage, after `elapsed` seconds of the loop.
+        """Return the statistics of the stage (operations that run in one task).
 
-        A stage is a group of operations that run together in one task.
+        Args:
+            number: number of the stage.
+            names: names of its operations, and facts about it.
+            elapsed: seconds of the loop so far.
         """
         whole = self.inputs / self.stood_for if self.stood_for else 1.0  # nothing stands for the last tasks yet
         busy, reading, packing = whole * self.busy, whole * self.reading, whole * self.packing
@@ -150,12 +153,15 @@ class StageSums:
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
-    """Return the sum of seconds over all tasks that the timed ones represent. Negative values count as 0."""
+    """Return the sum of `each`, seconds of each timed task, over all tasks that these represent.
+
+    Negative values count as 0.
+    """
     return float(np.maximum(each, 0.0) @ tasks["tasks"])
 
 
 def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
-    """Return the work of workers from the first of some tasks to the last.
+    """Return the work of workers from the first of `tasks` to the last.
 
     `counts` are the remaining fields of `WorkerStats`: `started`, `ended`, `slab_bytes`,
     `most_slab_bytes`.

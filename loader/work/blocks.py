@@ -15,14 +15,14 @@ from .tasks import Block, Failure, SpanTask
 def apart(block: Block, failure: Failure) -> Block:
     """Return a copy of a block (the rows of one task) with a failure object of its own.
 
-    The traceback of `failure` leads to the frames that ran the task. Those frames do not hold the
-    copy.
+    `failure` is the block's failure. Its exception is moved to the copy. The traceback leads to the
+    frames that ran the task; these frames do not hold the copy.
     """
     return dataclasses.replace(block, failure=Failure(failure.take()))
 
 
 def without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
-    """Remove the rows that an earlier run, with other shards, has already delivered.
+    """Remove the rows of a task's block that an earlier run, with other shards, has already delivered.
 
     The number of delivered rows of each position is in `leaf.lineage.skips`. A block without `tags`
     (the origins of its rows) is returned unchanged; any other block is changed in place and

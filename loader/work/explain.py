@@ -36,7 +36,7 @@ READING, SAMPLER = "reading", "the sampler"
 
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
-    """Return the name of operation `number` for error notes; "an operation" if `number` is None (unknown)."""
+    """Return the name of operation number `number` for error notes; "an operation" if it is None (unknown)."""
     return "an operation" if number is None else f"operation {number}, {short_repr(pipeline.operations[number])},"
 
 
@@ -44,7 +44,7 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
     """Return the name of whatever made the elements that operation `number` received.
 
     That is the last operation before it that is not a filter, or the reading of the source if there
-    is none.
+    is none. If `number` is None (unknown), all operations count as before it.
     """
     before = range(len(pipeline.operations) if number is None else number)
     makers = [one for one in before if not pipeline.operations[one].only_filters]
@@ -74,7 +74,7 @@ def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
 
 
 def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
-    """Return a value that is different for each dataset: the leaf's name, and the part of a mix inside the leaf.
+    """Return a value that identifies the dataset of a record at a global position: leaf name and part of a mix.
 
     A leaf is a source with its sampler.
     """
@@ -83,7 +83,7 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """Add a note to an exception that says who failed and where, and return it.
+    """Add a note "`who` failed `where`" to an exception, and return the exception.
 
     Frames of this package are removed from the front of its traceback. For a StopIteration, which
     would silently end the stream, a StopIterationError is returned instead.
@@ -107,7 +107,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 
 
 def told(error: Exception) -> str:
-    """Return one line of text about a failure whose record is skipped."""
+    """Return one line of text about a failure whose record is skipped: class, message and notes of the exception."""
     notes = " ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
@@ -138,13 +138,13 @@ def keys_of(task: Task, blocks: Blocks, pipeline: Pipeline) -> list[Any]:
 
 
 def keys_of_tags(tags: Iterable[int], pipeline: Pipeline) -> list[Any]:
-    """Return the keys of records that are given by their tags (numbers of records). Each key is returned once."""
+    """Return the keys of records that are given by their tags (numbers that name records in a pipeline), each once."""
     places = (pipeline.place_of(tag) for tag in dict.fromkeys(tags))
     return [key for leaf, position in places for key in users_keys(leaf, np.array([position], dtype=np.int64))]
 
 
 def users_keys(leaf: Leaf, positions: NDArray[np.int64]) -> list[Any]:
-    """Return the keys of the records at global positions, in the user's terms.
+    """Return the keys of a leaf's records at global positions, as the user knows them.
 
     For a mix, a key is a pair of part name and key. The list is empty if the sampler fails.
     """
@@ -201,7 +201,7 @@ def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
 
 
 def _file_at(leaf: Leaf, position: int) -> str:
-    """Return text about the file of a record and its number there.
+    """Return text about the file of the record at a global position, and its number there.
 
     Returns "" if the source does not know the file, or if the record is made of several records.
     """

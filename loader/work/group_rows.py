@@ -18,10 +18,14 @@ from .tasks import Parts
 
 
 def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the tag of each row of a group, and the row's number among the rows of the same position.
+    """Return the tag of each row of a group, `int64[rows]`, and the row's number among the rows of the same position.
 
-    A tag is a number that names a record. If `order` is not None, it holds indices of rows, and
-    both results are in the order of these indices.
+    A tag is a number that names a record.
+
+    Args:
+        parts: parts of blocks that have the rows.
+        order: numbers of the rows in the order to use, which is then the order of both results;
+            None: the rows' own order.
     """
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
@@ -33,7 +37,7 @@ def tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.i
 
 
 def elements_of(parts: Parts) -> list[Element]:
-    """Return the rows of a group as a list."""
+    """Return the rows of a group, which are in parts of blocks, as a list."""
     elements: list[Element] = []
     for block, start, stop in parts:
         rows = block.elements

@@ -24,7 +24,13 @@ class Notices:
         self.new: list[tuple[str, str, type[Warning]]] = []
 
     def tell(self, name: str, text: str, category: type[Warning] = PromotionWarning) -> None:
-        """Add a warning, `text`, about a source or an operation, unless this name was warned of before."""
+        """Add a warning about a source or an operation, unless one with this name was added before.
+
+        Args:
+            name: name of the source or operation.
+            text: text of the warning.
+            category: class of the warning.
+        """
         if name not in self._names:
             self._names.add(name)
             self.new.append((name, text, category))
@@ -39,7 +45,7 @@ class Notices:
         self.tell(name, text, UserWarning)
 
     def take(self) -> Told:
-        """Return the warnings added since the last call, and forget them."""
+        """Return the warnings added since the last call, also those of sources on reader threads, and forget them."""
         for name, text in FROM_READERS.take():
             self.tell(name, text)
         if not self.new:
@@ -48,7 +54,7 @@ class Notices:
         return taken
 
     def warn(self, told: Told) -> None:
-        """Issue Python warnings for notices of a worker, and for those collected here. Each name is warned of once."""
+        """Issue Python warnings for `told` (from a worker's `take`) and for those collected here, once for each name."""
         for one in told:
             self.tell(*one)
         for _, text, category in self.take():

@@ -28,7 +28,7 @@ from .tasks import ReadRecords, SpanTask
 
 # Measured with a mix of 35 columns and two workers.
 ENOUGH = 8192
-"""Number of positions of a task from which on only its own keys are computed at once, and no later ones."""
+"""Number of positions. For a task with this many or more, only its own keys are computed, and no later ones."""
 
 
 class KeyBlocks:
@@ -52,13 +52,18 @@ class KeyBlocks:
     def expect(self, count: int) -> None:
         """Announce that the next `count` positions will be asked for.
 
-        If `count` is at least `ENOUGH`, only the keys of these positions are computed in advance,
-        because the positions after them belong to other workers.
+        If `count` is 8,192 or more, only the keys of these positions are computed in advance,
+        because the positions after them belong to other workers. Otherwise a whole block is
+        computed.
         """
         self._ahead = count if count >= ENOUGH else self._leaf.block_size
 
     def of(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the record keys of local positions `[start, stop)`."""
+        """Return the record keys `int64[stop - start]` of local positions `[start, stop)`.
+
+        Raises RecordKeyError for a key that the source does not have, or an exception of the
+        sampler.
+        """
         first, keys = self._block
         if not (first <= start and stop <= first + len(keys)):
             self._block = first, keys = (
@@ -85,7 +90,7 @@ class KeyBlocks:
         return keys if self._check is None else self._check(keys)
 
     def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Return a block's start and keys, after announcing its keys, and those of the next block, to the source."""
+        """Return (start, keys) of a block that reaches to `stop` or further; announce it and the next one to the source."""
         (first, keys), (second, coming) = self._block, self._coming
         if first <= start < first + len(keys) == second and stop <= second + len(coming):
             keys = np.concatenate([keys[start - first :], coming])
@@ -124,11 +129,14 @@ class Reader:
         self._keys.expect(task.stop - task.start)
 
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
-        """Return the record keys of a span (consecutive positions)."""
+        """Return the record keys of a span (consecutive positions). Raises as `KeyBlocks.of`."""
         return self._keys.of(span.start, span.stop)
 
     def records(self, span: SpanTask) -> Sequence[Any]:
-        """Return the records of a span (consecutive positions), read in one call of the source."""
+        """Return the records of a span (consecutive positions), read in one call of the source.
+
+        Exceptions of source and sampler are raised.
+        """
         return self.read(self.keys(span))
 
     def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
@@ -150,7 +158,7 @@ class Reader:
 
     @staticmethod
     def _after(records: Sequence[Any], read: tuple[Sequence[Any], Exception]) -> tuple[Sequence[Any], Exception]:
-        """Return the result of a failed read, with `records` in front of the records that it has.
+        """Return `read`, a pair (records, exception) of a failed read, with `records` in front of its records.
 
         This is a function of its own, so that no variable of the caller's frame, which the
         traceback holds, keeps the exception.
@@ -187,7 +195,10 @@ def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
 
 
 class ColumnBatches:
-    """An iterator of `len(batches)` batches of rows `[0, stop)`, each made by `batch_of(start, stop)`."""
+    """An iterator of batches of rows `[0, stop)`, each of `size` rows and made by `batch_of(start, stop)`.
+
+    Its `len` is the number left.
+    """
 
     def __init__(self, batch_of: Callable[[int, int], Element], stop: int, size: int) -> None:
         self._batch_of, self._stop, self._size = batch_of, stop, size
@@ -214,6 +225,11 @@ class ColumnReader:
     """Makes batches straight from columns of a source, equal to those that a plain `Batch` makes of its rows.
 
     It replaces the reading of records and the first operation.
+
+    Args:
+        columns: tree of arrays, with the rows along the first axis.
+        batch: the first operation, a plain `Batch`.
+        allocate: function that returns arrays for specs.
     """
 
     def __init__(self, columns: Any, batch: Operation, allocate: Allocate) -> None:
@@ -232,7 +248,7 @@ class ColumnReader:
 
     @classmethod
     def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
-        """Return a column reader for the pipeline, or None if the pipeline does not begin by batching columns."""
+        """Return a column reader for the pipeline; None if the pipeline does not begin by batching columns."""
         return None if pipeline.columns is None else cls(pipeline.columns, pipeline.operations[0], allocate)
 
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
@@ -248,9 +264,13 @@ class ColumnReader:
     def whole(
         self, reader: Reader, span: SpanTask, records: Sequence[Any], failure: Exception
     ) -> tuple[list[Element], Exception]:
-        """Return the complete batches before the record at fault, and the failure.
+        """Return the complete batches before the record at fault, and `failure`.
 
-        `records` are the records of the span (consecutive positions) before it.
+        Args:
+            reader: reader of the keys.
+            span: the span (consecutive positions) that failed.
+            records: records of the span before the one at fault.
+            failure: the exception.
         """
         count = len(records) - len(records) % self.batch_size
         before = replaced(span, stop=span.start + count)  # the sampler may have no keys for what follows
@@ -265,7 +285,10 @@ class ColumnReader:
         return self._structure.unflatten(arrays)
 
     def _arrays(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """Allocate the arrays of a batch. Arrays of objects are ordinary memory, as processes cannot share them."""
+        """Allocate the arrays of a batch.
+
+        Arrays of objects get ordinary memory, as processes cannot share them.
+        """
         if not self._has_texts:
             return allocated(specs, self._names, self._allocate)
         plain = [number for number, spec in enumerate(specs) if not spec.dtype.hasobject]

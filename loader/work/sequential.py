@@ -33,7 +33,8 @@ class SequentialReader:
     def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
         """Read the elements of a span; return them, the exception or None, and the source's state afterwards.
 
-        There are fewer elements than positions if the source ends or fails.
+        There are fewer elements than positions if the source ends or fails. After an exception the
+        state is "" and counts as the end.
 
         A span is a range of consecutive positions.
         """
@@ -59,14 +60,14 @@ class SequentialReader:
         return found, None
 
     def close(self) -> None:
-        """Close the iterator, if the source has workers of its own that must be stopped."""
+        """Forget the iterator; close it if the source has workers of its own that must be stopped."""
         close = getattr(self._iterator, "close", None)
         self._iterator, self._position = None, -1
         if close is not None and self._leaf.source.has_workers:
             close()
 
     def _place(self) -> AbstractContextManager[None]:
-        """Return a context in which the source works in this thread, unless it has workers of its own."""
+        """Return a context in which the source's own loaders run in this thread, unless the source has workers."""
         return nullcontext() if self._leaf.source.has_workers else _here()
 
     def _go_to(self, task: SpanTask) -> None:

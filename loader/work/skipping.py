@@ -55,7 +55,7 @@ def without_failures(pipeline: Pipeline, task: Task, blocks: Blocks, failed: Blo
 
 
 def _one_by_one(pipeline: Pipeline, task: Task, failed: Block, run_part: RunPart) -> Iterator[tuple[Task, Block]]:
-    """Yield the task of each position or row, and its block.
+    """Yield the task of each position or row of a failed task, and its block, which `run_part` returns.
 
     If all rows of the task make one unit (the inputs of one output), the task is not divided: the
     task and the block in which it failed are yielded. A block has the rows that one task returned.

@@ -31,7 +31,7 @@ A slab is a reusable piece of memory.
 
 # Chosen: `next()` then has fewer leases to take.
 SHARED_BYTES = 16 << 10
-"""Bytes of a slab (a reusable piece of memory) that several batches share, each of them smaller than a page."""
+"""Bytes of a slab (a reusable piece of memory) that several batches share, if each is smaller than a page."""
 
 # Chosen: first touch runs at a fifth of the speed of warm memory.
 MAX_FREE, FREE_BYTES = 2, 64 << 20
@@ -71,6 +71,7 @@ class Slab:
         memory: its bytes, 64-byte aligned.
         number: number among the slabs of its pool that are shared with other processes; -1 if it is
             not shared.
+        interface: the memory's `__array_interface__`.
     """
 
     memory: NDArray[np.uint8]
@@ -86,6 +87,10 @@ class Lease:
     """The right to use one slab. When this object dies, `take_back` is called with the slab.
 
     A slab is a reusable piece of memory.
+
+    Attributes:
+        slab: the slab.
+        take_back: function that is called with the slab.
     """
 
     slab: Slab
@@ -167,7 +172,7 @@ class SlabPool:
         return piece
 
     def _slab(self, size: int) -> Slab:
-        """Return a free slab of about this size, the most recently released first, or a new one.
+        """Return a free slab of `size` to about twice as many bytes, the last released first, or a new one.
 
         A slab is a reusable piece of memory.
         """
@@ -183,7 +188,7 @@ class SlabPool:
 
 
 def _roomy(size: int) -> int:
-    """Round a slab's size up, if it is at least 1 MiB, to the next of `STEPS` sizes in each doubling.
+    """Round a slab's size in bytes up, if it is 1 MiB or more, to the next of 16 sizes between powers of two.
 
     A slab is a reusable piece of memory.
     """

@@ -43,7 +43,7 @@ class StackedRows:
         return StackedRows([column[rows] for column in self.columns], self.kinds, self.example)
 
     def elements(self, start: int, stop: int) -> Iterator[Element]:
-        """Yield the rows `[start, stop)` in their original form. Their arrays are views."""
+        """Yield the rows `[start, stop)` in their original form. Their arrays are views of the columns."""
         _, structure = flatten(self.example, nodes=ROWS)
         leaves = [
             column[start:stop].tolist() if kind in PYTHON.values() else column[start:stop]
@@ -57,7 +57,7 @@ class StackedRows:
         return flatten(self.example, nodes=ROWS)[1].unflatten(self.columns)
 
     def is_like(self, other: Any) -> bool:
-        """Return True if rows of both can be put into one batch."""
+        """Return True if `other` is `StackedRows` whose rows have these structures, kinds, dtypes and shapes."""
         return (
             isinstance(other, StackedRows)
             and self.kinds == other.kinds
@@ -73,9 +73,9 @@ class StackedRows:
 class RowStack:
     """Stacks rows into columns, a few at a time, while the rows are in the processor's caches.
 
-    There is room for `size` rows. All rows must have the structure, shapes, dtypes and types of the
-    first one. If a row differs, or there is no memory for the columns, all rows are kept in a list
-    instead.
+    There is room for `size` rows, in memory that `allocate` returns. All rows must have the
+    structure, shapes, dtypes and types of the first one. If a row differs, there are more rows, or
+    there is no memory for the columns, all rows are kept in a list instead.
     """
 
     def __init__(self, size: int, allocate: Allocate) -> None:
@@ -88,7 +88,7 @@ class RowStack:
         self._list: list[Element] | None = None
 
     def extend(self, rows: Sequence[Element]) -> None:
-        """Append rows."""
+        """Append rows, as columns or in a list."""
         if self._list is None and rows:
             if self._put(rows):
                 self._count += len(rows)
@@ -119,7 +119,7 @@ class RowStack:
         return True
 
     def finish(self) -> StackedRows | list[Element]:
-        """Return all rows. The receiver owns their memory from then on."""
+        """Return all rows, as columns if possible, else as a list. The receiver owns their memory from then on."""
         if self._list is not None or self._layout is None:
             return self._list or []
         return StackedRows(self._layout.finish_columns(self._count), self._kinds, self._example)
@@ -136,7 +136,8 @@ def _kind(leaf: Any) -> str | None:
 def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
     """Return rows as columns without a copy, if their arrays are evenly spaced in one piece of memory.
 
-    This is so for rows of a `Pack`. Returns None for other rows.
+    There must be at least two rows. Rows of a `Pack` are such rows. The result is None for other
+    rows.
     """
     leaves, structure = flatten(rows[0], nodes=ROWS)
     if not leaves or not all(map(_is_part_of_an_array, leaves)):

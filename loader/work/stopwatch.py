@@ -47,7 +47,7 @@ SAMPLES = 16
 
 # Measured with `mnist`: to time each of its batches, of 0.4 ms, took 2 %.
 TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
-"""Seconds from one timed task to the next, and the largest number of tasks between them that are not timed."""
+"""Seconds from one timed task to the next, at least; and the largest number of tasks between them that are not timed."""
 
 
 class ReadSeconds(NamedTuple):
@@ -68,6 +68,9 @@ class Stopwatch:
     Attributes:
         share: largest share of the time that the timing of operations may take.
         every: one of this number of tasks is timed, and stands for the others.
+
+    Args:
+        worker: number of the worker.
     """
 
     share = LOOKS_SHARE
@@ -91,7 +94,7 @@ class Stopwatch:
         self._read_bytes += sum(map(bytes_of, some)) / len(some) * len(records)
 
     def may_look(self, calls: int) -> bool:
-        """Return True if this number of calls may be timed one by one, and charge their cost to the time budget."""
+        """Return True if `calls` calls may be timed one by one within the time allowed for that, and deduct their cost."""
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
             return False
@@ -138,7 +141,7 @@ class EachTask(Stopwatch):
 
 
 def stopwatches(worker: int, observe: bool | str) -> Callable[[], Stopwatch] | None:
-    """Return a function that makes stopwatches for a worker, or None if nothing is timed.
+    """Return a function that makes stopwatches for worker number `worker`; None if nothing is timed.
 
     `observe` is the value of `ExecutionOptions.observe`.
     """
@@ -168,7 +171,7 @@ class OperationClock:
         self._left: Iterator[Any] = iter(())
 
     def around(self, step: Step, place: int) -> Step:
-        """Wrap the step of operation `place`, so that its time is charged to it.
+        """Wrap the step of operation `place` (an index in the stage), so that its time is charged to it.
 
         The time before the call is charged to the operation before it.
         """
@@ -199,7 +202,7 @@ class OperationClock:
         self._looked -= self._since
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """Note that all `inputs` positions of the stage (operations that run in one task) were pushed.
+        """Note that `inputs` positions, all of a task, were pushed through the stage (operations of the task).
 
         `tag_of(left)` returns the tag (the number of a record) of the input after which `left`
         inputs remained. It names the record of the slowest call.

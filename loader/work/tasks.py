@@ -24,7 +24,7 @@ from .notices import Told
 
 
 class Units(Protocol):
-    """The elements of a task, each of which is made only when it is asked for."""
+    """Interface of the elements of a task, each of which is made only when it is asked for."""
 
     made: list[Any]
     """List with the element made last, until somebody takes it out."""
@@ -41,7 +41,7 @@ class Units(Protocol):
 
 
 class Failure:
-    """The failure of a task. An exception from another process is stored encoded, as its class may be the user's."""
+    """The failure of a task. An exception from another process is stored as bytes, `encoded`, until it is needed."""
 
     __slots__ = ("_encoded", "_error")
 
@@ -59,7 +59,7 @@ class Failure:
         return decode(self._encoded)
 
     def take(self) -> Exception:
-        """Return the exception and forget it.
+        """Return the exception and forget it. May be called once.
 
         Its traceback leads to frames that refer to this object, so that otherwise neither would be
         freed.
@@ -114,7 +114,7 @@ class RowOrigins:
         self.rows += [0] * len(inputs)
 
     def extend(self, other: RowOrigins, first: int) -> None:
-        """Append the origins of another block, whose first input has number `first` here.
+        """Append `other`, the origins of another block, whose first input has number `first` here.
 
         A block has the rows that one task returned.
         """
@@ -148,7 +148,7 @@ class RowOrigins:
 
 
 def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool) -> RowOrigins:
-    """Decode `RowOrigins` from another process. If `rows` is empty, all row numbers are 0."""
+    """Decode `RowOrigins` from `inputs` and `positions` as bytes. If `rows` is empty, all row numbers are 0."""
     numbers = array("q", inputs)
     return RowOrigins(numbers, array("q", positions), rows or [0] * len(numbers), is_open)
 
@@ -190,6 +190,7 @@ class Block:
         parts: tasks to be run in place of this one, which was not run, but divided.
         kept: True if the rows will be returned again, so that copies are given to the user.
         units: object that makes the rows one by one, in place of rows.
+        moments: times at which the task was submitted, asked for and received; zeros before.
     """
 
     count: int = 0
@@ -213,7 +214,7 @@ class Block:
     def of(
         cls, elements: Any, tags: RowOrigins | None = None, failure: Failure | None = None, skipped: Sequence[str] = ()
     ) -> Block:
-        """Return a block (the rows of one task) whose rows are `elements`."""
+        """Return a block (the rows of one task) whose rows are `elements`; the other arguments are its attributes."""
         return cls(len(elements), tags, failure, skipped, here=elements)
 
     @property
@@ -228,7 +229,8 @@ class Block:
     def elements(self) -> Any:
         """Return the rows, after loading them into this object if a transport has them.
 
-        They are a list, or `StackedRows` on their way between processes.
+        They are a list, or `StackedRows` on their way between processes. Loading may raise
+        WorkerCrashedError.
         """
         if self.rows is not None:
             self.here, self.rows = self.rows.load(), None
@@ -240,7 +242,7 @@ class Block:
         self.count = len(elements)
 
     def columns(self) -> Any:
-        """Return the rows as `StackedRows` whose memory may become a batch, or None if that is not possible."""
+        """Return the rows as `StackedRows` whose memory may become a batch; None if they are here, kept, or no columns."""
         return None if self.rows is None or self.kept else self.rows.columns()
 
     def look(self) -> Any:
@@ -320,7 +322,13 @@ Parts: TypeAlias = Sequence[tuple[Block, int, int]]
 
 
 class Busy(NamedTuple):
-    """A task that is running: when it began (`perf_counter` seconds), and the identifier of its thread."""
+    """A task that is running.
+
+    Attributes:
+        began: time at which it began (`perf_counter` seconds).
+        task: the task.
+        thread: identifier of its thread.
+    """
 
     began: float
     task: Task

@@ -28,10 +28,13 @@ class MakesUnits(Protocol):
         """Begin to read a task's records. Return a function that waits for them, or None without reading ahead."""
 
     def reads_in_place(self, task: SpanTask) -> bool:
-        """Return True if the records of a task are to be read by this thread, not by reader threads."""
+        """Return True if this thread is to read the records of a task itself, because reading takes next to no time."""
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        """Return the object that makes the batches of a task straight from columns; None if each batch is a task of its own."""
+        """Return the object that makes the batches of a task from columns.
+
+        The result is None if the task's units are run one by one.
+        """
 
     def run_unit(
         self, task: SpanTask, ahead: RecordsAhead | None, made: list[Any], units: ColumnUnits | None
@@ -50,7 +53,7 @@ class MakesUnits(Protocol):
         """
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Note that a task of this number of units took this number of seconds.
+        """Note that a task of `units` units took `seconds` seconds, which decides the length of the next tasks.
 
         A unit is the group of inputs that make one element.
         """
@@ -71,7 +74,7 @@ class ColumnUnits(NamedTuple):
 
 
 def _tell_nobody(task: SpanTask, block: Block | None) -> None:
-    """Do nothing. Used until somebody sets `InlineUnits.note`."""
+    """Do nothing. This is the value of `InlineUnits.note` until another function is set."""
 
 
 class InlineUnits:
@@ -79,6 +82,15 @@ class InlineUnits:
 
     The object is also the task's handle (the result to come). A unit is the group of inputs that
     make one element.
+
+    Args:
+        executor: makes the elements.
+        task: the task.
+        unit: number of positions in a unit.
+
+    Attributes:
+        made: list with the element made last.
+        note: function that is called after each element; see `Units`.
     """
 
     __slots__ = ("_begun", "_columns", "_count", "_executor", "_left", "_seconds", "_task", "_unit", "made", "note")
@@ -100,7 +112,10 @@ class InlineUnits:
         return Block(self._count, units=self)
 
     def make(self) -> Failure | None:
-        """Make the next element. Return None, or the failure if it could not be made."""
+        """Make the next element, append it to `made`, and call `note`.
+
+        Return None, or the failure if it could not be made.
+        """
         began = perf_counter()
         task = self._part(next(self._left))
         if task.start == self._task.start:
@@ -125,7 +140,7 @@ class InlineUnits:
 
         Return the function that waits for them; None if they are not read ahead.
 
-        If reader threads are used, the reading of all remaining units of the task begins at once.
+        If reader threads are used, the reading of all units of the task begins with the first.
 
         A unit is the group of inputs that make one element.
         """

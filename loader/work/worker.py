@@ -117,7 +117,7 @@ class Worker:
             self.busy = None
 
     def column_units(self, task: SpanTask) -> ColumnUnits | None:
-        """Return the object that makes a task's batches one by one from columns, for `run_unit`; None if none can."""
+        """Return the object that makes a task's batches one by one from columns, for `run_unit`; None if none does."""
         chain = self._chains[task.stage]
         if self._columns is None or not chain.makes_one_of_each:
             return None
@@ -132,8 +132,8 @@ class Worker:
     ) -> Block | None:
         """Run the task of one unit (the inputs of one element), and append its element to `made`.
 
-        With `units`, the element is made of the next batch of `units`. Returns None; or a block (the rows of one task)
-        without rows that has a failure, times or warnings.
+        With `units`, the element is made of the next batch of `units`. Returns None; or a block (the rows of one
+        task) without rows that has a failure, times or warnings. `read_ahead` is as in `run`.
         """
         stage, torch_is_new = task.stage, not self._torch.seen and "torch" in sys.modules
         if self._until_timed[stage] <= 1 or stage in self._unwatched or self._seeds_globals or torch_is_new:
@@ -187,7 +187,7 @@ class Worker:
         return block if block.failure is None else apart(block, block.failure)
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
-        """Run a task again after it imported torch, so that torch's random numbers are the same in every process."""
+        """Run a task that imported torch again, with torch's generator seeded; or return `block` if this is not needed."""
         self._unwatched |= self._to_watch
         if not (self._owns_globals or self._seeds_globals):
             return block
@@ -273,14 +273,14 @@ class Worker:
         return self._with_notices(block)
 
     def _run_part(self, whole: Task, blocks: Blocks, read: ReadRecords | None, part: Task) -> Block:
-        """Do a part of a task, one position or row of it, up to a failure."""
+        """Run `part`, one position or row of the task `whole`, up to a failure. Other arguments: as for the whole."""
         if not isinstance(part, SpanTask):
             return self._run_whole(part, blocks, None)
         assert isinstance(whole, SpanTask), "parts of spans are spans"
         return self._run_whole(part, NO_BLOCKS, None if read is None else read.at(part.start - whole.start))
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
-        """Run a task up to its first failure."""
+        """Run a task, on rows of `blocks` or with records that were read ahead (`read`), up to its first failure."""
         failed = True
         try:
             if isinstance(task, GroupTask):
@@ -304,7 +304,7 @@ class Worker:
         self._used = None
 
     def _chain_for(self, stage: int, inputs: int) -> StepChain:
-        """Return the chain that runs a task with this number of inputs; for some tasks the one that times operations."""
+        """Return the chain that runs a stage's task with `inputs` inputs; for some tasks, the one that times operations."""
         self._used = chain = self._chosen_chain(stage, inputs)
         return chain
 
@@ -332,7 +332,7 @@ class Worker:
         return chain
 
     def _tell_of_draws(self, stage: int, watch: DrawWatch, chain: StepChain) -> None:
-        """Collect warnings about operations that were seen to draw from a global generator."""
+        """Close a chain, and collect warnings about its operations that `watch` saw draw from a global generator."""
         self._watch = None
         chain.close()
         operations = self._pipeline.stages[stage].operations
@@ -379,9 +379,9 @@ class Worker:
         return without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
-        """Return a span's records (or column batches) and None; after a failure, those before it and the error.
+        """Return a span's records (or column batches) and None; or, if reading fails, those before it and the error.
 
-        A span is a range of consecutive positions.
+        A span is a range of consecutive positions. `read` has records that were read ahead.
         """
         if read is not None and self._columns is None:
             return self._readers[task.leaf].all_but_unread(task, read) if read.unread else (read.records, read.failure)

@@ -54,7 +54,7 @@ class KeyValueStore:
             return None
 
     def there(self, folder: str) -> dict[str, str]:
-        """Return the texts whose keys are in a folder now: a dict of the last part of the key to the text."""
+        """Return the texts whose keys are in a folder now: a dict from the last part of a key to its text."""
         return {key.rpartition("/")[2]: value for key, value in self._client.key_value_dir_get(folder)}
 
     def delete(self, folder: str) -> None:
@@ -89,7 +89,16 @@ _feeder_numbers: dict[str, int] = Counter()
 
 
 class Agreement:
-    """The agreement of one run with the other processes. Only the run's transfer thread uses it."""
+    """The agreement of one run with the other processes. Only the run's transfer thread uses it.
+
+    Args:
+        name: name of the run, the same on all processes.
+        me: index of this process.
+        processes: indices of all processes that take part.
+
+    Raises:
+        HostsError: jax runs without its coordination service.
+    """
 
     def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
         self._store = KeyValueStore()
@@ -161,9 +170,14 @@ class Agreement:
         return {int(process): Offer(**json.loads(word)) for process, word in words.items() if word is not None}
 
     def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
-        """Wait for the message of a process about a step, or about its end.
+        """Return the message of a process about a step, or about its end, after waiting for it.
 
-        None if `stopped()` becomes True before.
+        The result is None if `stopped()` becomes True before.
+
+        Args:
+            folder: beginning of the key, to which the process is added.
+            process: index of the process, as text.
+            stopped: function that says whether to stop waiting.
         """
         while not stopped():
             word = self._store.get(folder + process)
@@ -181,16 +195,20 @@ class Agreement:
             self._kept_from = block
 
     def give_template(self, template: Any) -> None:
-        """Publish the structure of a batch, for processes that never have one. Only the first call has an effect."""
+        """Publish a batch without rows (`template`), for processes that never have one.
+
+        Only the first call has an effect.
+        """
         if not self._gave_template:
             self._store.set(f"{self._folder}template/{self._me}", to_text(template))
             self._gave_template = True
 
     def template(self, stopped: Callable[[], bool]) -> Any:
-        """Return the structure of a batch of another process; None if `stopped()` becomes True before.
+        """Return the batch without rows that another process published; None if `stopped()` becomes True before.
 
         Raises:
-            HostsError: the batch has a class that this process has not imported.
+            HostsError: the batch has a class that this process has not imported, or cannot be sent
+                as text.
         """
         process = self._with_batches[0]
         text = self._wait_for(f"{self._folder}template/", str(process), stopped)
@@ -216,6 +234,13 @@ class Agreements:
 
     Each run has an agreement of its own, except that a run continues the last one if that failed in
     the middle of steps that were agreed in advance.
+
+    Args:
+        me: index of this process.
+        processes: indices of all processes that hold a part.
+
+    Raises:
+        ShardingError: this process holds no part.
     """
 
     def __init__(self, me: int, processes: Sequence[int]) -> None:

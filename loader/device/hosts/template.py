@@ -29,7 +29,9 @@ _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool,
 
 
 def to_text(tree: Any) -> str:
-    """Return a tree of arrays as JSON. Only the name is written of a class that JSON cannot describe.
+    """Return a tree of arrays as JSON.
+
+    Of an object that JSON cannot describe, only the name of its class is written.
 
     >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
     {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}
@@ -38,7 +40,7 @@ def to_text(tree: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """Return the tree of a text.
+    """Return the tree of a text of `to_text`.
 
     Raises:
         HostsError: the text is invalid, or it names a class that this process has not imported.

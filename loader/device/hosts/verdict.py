@@ -21,7 +21,7 @@ class Offer:
     """The offer of one process for a step: a batch, the end of its stream, an error, or that its feeder was closed.
 
     Attributes:
-        kind: which of these it is.
+        kind: "batch", "end", "failed" (an error) or "closed".
         policy: the process's `on_uneven`.
         rows: number of rows of the batch; -1 if it has no leading axis.
         usual: usual number of rows of its batches, as far as it is known; else 0.
@@ -47,6 +47,10 @@ class Go:
     """Verdict: deliver the batch, filled up to `rows` rows unless that is None.
 
     The next `certain` batches need no agreement.
+
+    Attributes:
+        rows: number of rows; None to leave the batch as it is.
+        certain: number of following batches that need no agreement.
     """
 
     rows: int | None = None
@@ -60,7 +64,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Verdict: raise an error, on all hosts."""
+    """Verdict: raise an error with this message, on all hosts."""
 
     message: str
 
@@ -112,7 +116,12 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
 
 
 def _padded(offers: Mapping[int, Offer], rows: set[int]) -> Go:
-    """Let all processes deliver a batch with the usual number of rows, rounded up so that it can be divided."""
+    """Return the verdict to deliver a batch with the usual number of rows, rounded up to be divisible.
+
+    Args:
+        offers: offers of all processes, by process index.
+        rows: numbers of rows of the batches that were offered.
+    """
     wanted = max(*rows, *(offer.usual for offer in offers.values()))
     divisor = math.lcm(*(offer.divisor for offer in offers.values()))
     certain = min(offer.steady for offer in offers.values()) - 1 if rows == {wanted} else 0

@@ -85,7 +85,7 @@ class StepChain:
         vars(self).clear()
 
     def _may_push_all(self) -> bool:
-        """Return True if no operation needs each input's position, so that inputs may be pushed in one call."""
+        """Return True if no operation needs each input's position, so that inputs may be pushed in one call (in bulk)."""
         if len(self._plain) == len(self._stage.operations):
             return self._tags_rows
         one_place = (
@@ -99,13 +99,13 @@ class StepChain:
         self._inputs_per_unit //= batch_size
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
-        """Push the records of a span (consecutive positions). If `read_failure` is given, the block ends with that failure."""
+        """Push `inputs`, records of a span (consecutive positions). The block ends with `read_failure`, if not None."""
         return self._run(self.inputs_of_span(span, inputs), read_failure)
 
     def run_unit(
         self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None, made: list[Element]
     ) -> Block | None:
-        """Push the records of one element, and append the element to `made`. Return None, or a block with the failure."""
+        """Push `inputs`, records of one element; append it to `made`. Return None, or a block with the failure."""
         failed = self._push(self.inputs_of_span(span, inputs), read_failure)
         if failed is None:
             made += self._elements
@@ -114,7 +114,7 @@ class StepChain:
         return failed
 
     def push_next(self, inputs: Inputs, made: list[Element]) -> Block | None:
-        """Push the next of several inputs, and append its element to `made`. Return None, or a block with the failure."""
+        """Push the next of `inputs`, and append its element to `made`. Return None, or a block with the failure."""
         self._inputs, self._context.most = inputs, self._positions_per_input
         try:
             self._steps[inputs.place](next(inputs.elements))
@@ -128,7 +128,7 @@ class StepChain:
 
     @property
     def makes_one_of_each(self) -> bool:
-        """Return True if each input makes one element, and no position, tag or time has to be noted for it."""
+        """Return True if each input makes one element, and its position, tag and time are not needed."""
         return self._inputs_per_unit == 1 and not self._tracks and self._clock is None
 
     def inputs_of_span(self, span: SpanTask, inputs: Sequence[Any] | ColumnBatches) -> Inputs:
@@ -163,11 +163,11 @@ class StepChain:
         return self._run(Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0))
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """Return the tag (number of the record) of input number `number`; -1 if the input is made of rows of a join."""
+        """Return the tag (number of the record) of input number `number`; -1 if other stages made it of rows of a join."""
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
-        """Return the global position of each row in its leaf; for rows of a join, the row's number in all shards' join."""
+        """Return the global position of each row of a task, from its tag; for rows of a join, its number over all shards."""
         if self._stage.on_join:
             shard = self._pipeline.shard_of(task.former)
             return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
@@ -180,7 +180,7 @@ class StepChain:
         return self._pipeline.tags_of(self._read, positions)
 
     def _around_each(self, step: Step) -> Step:
-        """Wrap a step so that a failing element is left out, unless `on_error` says that the failure ends the stream."""
+        """Wrap a step so that a failing element is left out, or raises if `on_error` says that it ends the stream."""
 
         def guarded(element: Element) -> None:
             assert self._tags is not None, "what may be skipped is tagged"
@@ -205,7 +205,7 @@ class StepChain:
         return self._push(inputs, read_failure) or self._block()
 
     def _push(self, inputs: Inputs, read_failure: Exception | None) -> Block | None:
-        """Push inputs through all operations of the stage. Return None, or a block with the failure."""
+        """Push inputs through all operations. Return None, or a block with the failure (`read_failure` if given)."""
         self._inputs, self._context.most = inputs, inputs.made_of
         try:
             if self._clock is not None:
@@ -242,7 +242,7 @@ class StepChain:
         return place(*self._pipeline.place_of(tag))
 
     def _look_at_waiting(self) -> None:
-        """Check the elements that wait to be copied into a batch. If one cannot be copied, raise its error."""
+        """Check the elements that wait to be copied into a batch. Raise the error of the first that cannot be."""
         for look in self._context.at_failure:
             look()
 
@@ -280,7 +280,7 @@ class StepChain:
     def _push_all(self, inputs: Inputs) -> None:
         """Push all inputs in one call, into the memory of batches or into the block's rows.
 
-        A block has the rows that one task returned.
+        An operation's error is raised. A block has the rows that one task returned.
         """
         passage = FusedMapFilter(self._plain, inputs.elements, inputs.count)
         try:
@@ -386,7 +386,7 @@ class StepChain:
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """Return a block with the failure, and with the rows made before it, including those of the failing unit.
+        """Return a block with the failure `error`, and the rows made before it, also those of the failing `unit`.
 
         A unit is the group of inputs that make one output. A block has the rows that one task
         returned.

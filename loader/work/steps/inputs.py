@@ -1,4 +1,8 @@
-"""Elements that are pushed into the steps of a stage (operations that run in one task), and their positions."""
+"""A class for the elements that are pushed through a stage (operations that run in one task).
+
+It also has functions for the positions and tags (numbers of records) of the records from which the
+elements were made.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class Inputs:
-    """Elements to push into a stage, with the positions and tags (numbers of records) of their records.
+    """Elements to push into a stage, with functions for the positions and tags (numbers of records) of their records.
 
     A stage is a group of operations that run together in one task.
 
@@ -21,10 +25,10 @@ class Inputs:
         elements: the elements. Its length hint is the number of elements left.
         count: number of elements.
         made_of: number of positions or rows that the elements were made of.
-        positions: function that returns the global positions of these. It is called only if they
-            are needed.
-        tags: function that returns the tags of these. It is called only if they are needed, for
-            example after a failure.
+        positions: function that returns the global position of each element's first record, or of
+            each row. It is called only if they are needed.
+        tags: function that returns the tags of the same records. It is called only if they are
+            needed, for example after a failure.
         rows: for each element, its number among the rows of its position.
         place: number, in the stage, of the operation that the elements are pushed into.
     """

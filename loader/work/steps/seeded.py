@@ -11,7 +11,11 @@ from ....operations.protocol import Context, Element, Step
 
 
 def seeded(step: Step, context: Context, number: int, held: Sequence[Any]) -> Step:
-    """Wrap the step of operation `number`: seed the global generators, and those in `held`, before each element."""
+    """Wrap the step of operation `number`, so that the generators are seeded before each element.
+
+    These are the global ones, and those in `held`, which the operation holds. The seed, position
+    and row come from `context`.
+    """
 
     def seeded_step(element: Element) -> None:
         seed_all(context.seed, context.position, context.row, number)
