@@ -77,7 +77,12 @@ class WholeFile:
 
 
 def put_whole(written: str, path: str) -> None:
-    """Flush a written file to disk, and rename it to `path` on the same file system. Missing folders are created."""
+    """Flush a written file to disk, and rename it. Missing folders are created.
+
+    Args:
+        written: path of the file.
+        path: its new path, on the same file system.
+    """
     sync(written)
     folder = os.path.dirname(path) or "."
     os.makedirs(folder, exist_ok=True)

@@ -137,7 +137,12 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return values
 
     def _masks(self, columns: Sequence[_Column], targets: dict[str, int]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Yield `(key, mask)` for each mask to add to the batch."""
+        """Yield `(key, mask)` for each mask to add to the batch.
+
+        Args:
+            columns: leaves of the elements.
+            targets: length to which each leaf is padded, by name.
+        """
         if isinstance(self.mask_key, Mapping):
             for key, mask_key in self.mask_key.items():
                 yield mask_key, _mask([column for column in columns if column.below(key)], targets)
@@ -188,6 +193,10 @@ class _Column:
 
 def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.bool_]:
     """Return the mask that fits all leaves with an axis.
+
+    Args:
+        columns: leaves of the elements.
+        targets: length to which each leaf is padded, by name.
 
     Raises:
         BatchError: the leaves need different masks, or none of them has an axis.

@@ -240,6 +240,10 @@ def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Ite
     """Yield the paths of all local files below a folder, without hidden ones.
 
     Symbolic links are followed, except a link to a folder that contains it.
+
+    Args:
+        folder: path of the folder.
+        inside: device and inode of the folders that contain it, from the first one on.
     """
     try:
         found = os.stat(folder)

@@ -217,7 +217,7 @@ def _named(source: Any, name: str) -> Any:
 
 
 def _leaves(lengths: Mapping[Any, Any], before: str = "") -> dict[str, Any]:
-    """Flatten a tree of arrays: `{"audio": {"samples": a}}` -> `{"audio/samples": a}`."""
+    """Flatten a tree of arrays: `{"audio": {"samples": a}}` -> `{"audio/samples": a}`. `before` is a prefix of all paths."""
     found: dict[str, Any] = {}
     for key, value in lengths.items():
         path = f"{before}{key}"

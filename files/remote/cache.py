@@ -258,7 +258,14 @@ def _locked(path: str, wait: bool) -> int | None:
 
 
 def _opened(path: str, folder: str) -> int:
-    """Open a file, and create it and its folder if they are missing. Other processes may remove the folder meanwhile."""
+    """Open a file of the cache, and return its descriptor. The file and its folder are created if they are missing.
+
+    Other processes may remove the folder meanwhile.
+
+    Args:
+        path: path of the file.
+        folder: folder of the cache.
+    """
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
             return os.open(path, TO_CHANGE, 0o666)

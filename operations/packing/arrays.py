@@ -72,7 +72,12 @@ class ConcatenatedRows:
         np.concatenate(line, out=out.reshape(-1, *out.shape[2:]))
 
     def number(self, out: Array, segments: Ints) -> None:
-        """Write the segment number of each token into `out`; 0 in gaps."""
+        """Write the segment number of each token into `out`; 0 in gaps.
+
+        Args:
+            out: array to write to.
+            segments: segment number of each piece.
+        """
         numbers = np.zeros(len(self.lengths), np.int32)
         numbers[self.pieces] = segments
         out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
@@ -139,6 +144,10 @@ def segments_of(pieces: Pieces) -> Ints:
 
 def gathered(path: Path, values: Sequence[Any]) -> Array:
     """Return the values of a leaf that is not packed, from all documents: an array of numbers, or of objects.
+
+    Args:
+        path: path of the leaf, for the message.
+        values: value of each document.
 
     Raises:
         PackError: the values are arrays of several shapes.

@@ -188,7 +188,12 @@ class Bins:
                 insort(open_rows, space)
 
     def put(self, order: Ints, choose: Choose) -> None:
-        """Place pieces one by one, in this order, each into the row that `choose` returns for it."""
+        """Place pieces one by one, each into the row that `choose` returns for it.
+
+        Args:
+            order: numbers of the pieces, in the order in which they are placed.
+            choose: function that returns the row of a piece.
+        """
         spaces, filled, openers, sizes = list(self._spaces), self._filled.tolist(), self._openers, self._sizes.tolist()
         self._spaces[:, self._filled >= self._most] = -1
         taken = []

@@ -53,7 +53,7 @@ def mapped(setting: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def paths(setting: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths for which a setting has values.
+    """Yield the paths for which a setting has values. `path` is a prefix of all paths.
 
     >>> list(paths({"a": {"x": 1}, "b": 2}))
     [('a', 'x'), ('b',)]

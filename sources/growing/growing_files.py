@@ -175,6 +175,10 @@ class GrowingFiles(Generic[FoundT]):
         """Record new files, if there are any, as a generation. Return True if there are new files.
 
         If another process recorded a generation meanwhile, that one counts.
+
+        Args:
+            growth: generations of the source.
+            strict: True: raise the error of a file that cannot be read. False (default): leave it out, with a warning.
         """
         growth.refresh()
         before = growth.newest

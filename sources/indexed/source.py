@@ -121,7 +121,12 @@ class IndexedSource(FileSource[RecordT]):
         raise NotImplementedError
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """Return offsets and lengths of the bytes that contain the records at these places of a file."""
+        """Return two arrays `int64[n]`: offset and length, in the file, of the bytes of each record.
+
+        Args:
+            index: index of the file.
+            places: numbers of the records in the file.
+        """
         raise NotImplementedError
 
     def _described(self) -> Any:

@@ -143,7 +143,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
             )
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """Return offset and length of the bytes that contain each sample.
+        """Return two arrays `int64[n]`: offset and length, in the file, of the bytes of each sample.
 
         If a member is a link, the length is the sum of the sizes of the members.
         """
