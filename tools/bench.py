@@ -30,6 +30,11 @@ def bench(options: argparse.Namespace) -> int:
     """Run the command `bench`, and return its exit status.
 
     Before the program runs, it is checked that the output files can be written.
+
+    Raises:
+        OutputError: a file cannot be written, or is named twice.
+        MissingExtraError: the page needs matplotlib, which is not installed.
+        ProgramError: the program fails, or has no loader or no loop.
     """
     if options.html is not None and options.html == options.timeline:
         raise OutputError(f"{options.html} cannot be the page and the timeline, too; name two files.")

@@ -87,7 +87,12 @@ class Checkpoint:
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Run the command `checkpoint inspect`, and return its exit status."""
+    """Run the command `checkpoint inspect`: print the checkpoints. Return the exit status, 0.
+
+    Raises:
+        CheckpointError: after printing, if states of a checkpoint are missing; or if one cannot be
+            read.
+    """
     found = list(checkpoints(options.path))
     print(json.dumps([each.to_dict() for each in found]) if options.json else "\n\n".join(map(str, found)))
     sys.stdout.flush()  # what is there is told before what is not
@@ -97,7 +102,11 @@ def inspect(options: argparse.Namespace) -> int:
 
 
 def print_differences(options: argparse.Namespace) -> int:
-    """Run the command `checkpoint diff`. Return its exit status: 1 if the checkpoints differ."""
+    """Run the command `checkpoint diff`. Return its exit status: 1 if the checkpoints differ, else 0.
+
+    Raises:
+        CheckpointError: a path has not exactly one complete checkpoint.
+    """
     changes = compared(options.one, options.two)
     if options.json:
         print(json.dumps({"same": not changes, "differences": changes}))
@@ -110,7 +119,8 @@ def compared(one: Path, two: Path) -> list[str]:
     """Compare two checkpoints. Return one line of text for each difference.
 
     Raises:
-        CheckpointError: a path contains several checkpoints, or lacks the states of some processes.
+        CheckpointError: a path contains no checkpoint or several, or lacks the states of some
+            processes; or a state cannot be read.
     """
     (first, second) = (states_at(path) for path in (one, two))
     changes = []
@@ -130,11 +140,11 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
     Args:
         path: the path. With `step`, it may also be a folder of several checkpoints.
         step: use the last of several checkpoints that is not after this step, or the first one if
-            all are after it.
+            all are after it. None: there must be only one.
 
     Raises:
         CheckpointError: there is no checkpoint, there are several, or the states of some processes
-            are missing.
+            are missing or cannot be read.
     """
     found = list(checkpoints(path))
     if step is not None:
@@ -202,14 +212,17 @@ def _summary(states: Sequence[LoaderState]) -> dict[str, str]:
 
 
 def _records_seen(states: Sequence[LoaderState]) -> int:
-    """Return the number of records that these states and earlier runs have read. Records of skipped steps count."""
+    """Return the number of records that a checkpoint's states and earlier runs have read.
+
+    Records of skipped steps count.
+    """
     lineage = states[0].lineages[0]
     before = lineage.total - lineage.length(0) if lineage.layers else 0
     return before + sum(state.cursor.positions[0] for state in states)
 
 
 def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
-    """Return the steps that were skipped with `skip()`, as ranges `[start, stop)`."""
+    """Return the steps that `skip()` left out or will leave out, as sorted ranges `[start, stop)`."""
     return union((*state.skipped.absorbed, *state.skipped.steps))
 
 
@@ -218,7 +231,7 @@ def _joined(words: Any) -> str:
 
 
 def _epoch(state: LoaderState) -> str:
-    """Describe the epoch of a shard's next record, and how far through the epoch it is."""
+    """Describe the epoch of a shard's next record, and how far through the epoch it is, such as "2 (at 31.5 %)"."""
     sampler = state.fingerprint.get("sampler") or {}
     records = sampler.get("records") or sampler.get("length") if isinstance(sampler, dict) else None
     if type(records) is not int or not 0 < records < ENDLESS:

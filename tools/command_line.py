@@ -26,7 +26,12 @@ _Option: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and return its exit status."""
+    """Run a command, and return its exit status.
+
+    `arguments` are those of the command line, without the program's name; None: those of this
+    process. Errors of headrace and of the system are printed. Raises SystemExit if the arguments
+    are wrong.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if given and given[0] in _WITH_MORE and "--" in given else len(given)
     options = _parser().parse_args(given[:end], argparse.Namespace(after_dashes=given[end + 1 :]))
@@ -72,7 +77,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _whole(least: int, text: str) -> int:
-    """Parse an integer of at least `least`, for argparse."""
+    """Parse `text` as an integer of at least `least`, for argparse.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is no integer, or a smaller one.
+    """
     try:
         count = int(text)
     except ValueError:
@@ -83,7 +92,11 @@ def _whole(least: int, text: str) -> int:
 
 
 def _positive(what: str, text: str) -> float:
-    """Parse a positive, finite number, for argparse. `what` names its unit in the error."""
+    """Parse `text` as a positive, finite number, for argparse. `what` names its unit in the error.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is no such number.
+    """
     try:
         value = float(text)
     except ValueError:
@@ -94,7 +107,14 @@ def _positive(what: str, text: str) -> float:
 
 
 def _command(help_: str, run: str, *options: _Option, epilog: str | None = None) -> Any:
-    """Return an entry of the table of commands. `run` is "module:function", which runs the command."""
+    """Return an entry of the table of commands.
+
+    Args:
+        help_: a line about the command.
+        run: "module:function" that runs it.
+        *options: its arguments.
+        epilog: text after the list of arguments; None for no text.
+    """
     return help_, run, options, epilog
 
 

@@ -12,7 +12,11 @@ from ..errors import ConversionError
 
 
 def convert_files(options: argparse.Namespace) -> int:
-    """Run the command `convert`, and return its exit status."""
+    """Run the command `convert`: convert files, and print their numbers. Return the exit status, 0.
+
+    Raises:
+        ConversionError: an argument has a wrong value, or files cannot be converted.
+    """
     try:
         made = convert(
             options.source[0] if len(options.source) == 1 else options.source,
@@ -53,7 +57,9 @@ _SAME = (
 
 
 def _option(text: str) -> tuple[str, Any]:
-    """Parse an option of a file writer, NAME=VALUE. The value is an int if it looks like one.
+    """Parse an option of a file writer, NAME=VALUE, into name and value.
+
+    The value is an int if it looks like one.
 
     >>> _option("group_size=4"), _option("compression=zstd"), _option("zstd")
     (('group_size', 4), ('compression', 'zstd'), ('zstd', ''))
@@ -63,7 +69,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def verify_files(options: argparse.Namespace) -> int:
-    """Run the command `verify`. Return its exit status: 1 if a file is wrong or missing."""
+    """Run the command `verify`. Return its exit status: 1 if a file is wrong or missing, else 0."""
     wrong = verify(options.target)
     for text in wrong:
         print(text)

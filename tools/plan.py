@@ -90,7 +90,7 @@ class Plan:
 
     @classmethod
     def of(cls, needs: Needs, machines: Machines) -> Plan:
-        """Return the smallest plan that hides the work.
+        """Return the smallest plan that hides the work, or that comes closest if the network is too slow.
 
         >>> decoding = Needs(work=0.4, processor=0.4, nbytes=10e6, step=0.05)
         >>> plan = Plan.of(decoding, Machines(cores=4, cores_per_node=8, bandwidth=1.25e9))
@@ -153,7 +153,14 @@ class Plan:
 
 
 def step_seconds(needs: Needs, machines: Machines, workers: int, nodes: int) -> float:
-    """Compute the seconds of a step with this number of workers and nodes; 0 nodes means on this machine."""
+    """Compute the seconds of a step.
+
+    Args:
+        needs: needs of the step.
+        machines: the available machines.
+        workers: number of workers.
+        nodes: number of nodes that they run on; 0: this machine.
+    """
     cores = machines.cores_per_node * nodes or machines.cores
     network = needs.nbytes / machines.bandwidth if nodes else 0.0
     return max(needs.step + needs.hand_over, needs.work / workers, needs.processor / cores, network)
@@ -172,7 +179,12 @@ def _nodes(count: int) -> str:
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Run the command `plan`, and return its exit status."""
+    """Run the command `plan`: measure the loader of a program, and print a plan. Return the exit status, 0.
+
+    Raises:
+        ProgramError: the program fails, has no loader, or gives no batch.
+        TypeError: its loader cannot be measured.
+    """
     program = Program.parsed(options.program)
     with redirect_stdout(sys.stderr), program.loader(options.after_dashes) as loader, told_of(program.path):
         loop = work_alone(loader, options.steps, options.seconds)

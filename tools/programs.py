@@ -34,7 +34,12 @@ LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
 
 @dataclass(frozen=True)
 class Program:
-    """A Python file, optionally with the name of a loader in it, or of a function that makes one."""
+    """A Python file, optionally with the name of a loader in it, or of a function that makes one.
+
+    Attributes:
+        path: path of the file.
+        name: the name; None if none was given.
+    """
 
     path: Path
     name: str | None = None
@@ -68,7 +73,11 @@ class Program:
     def run(self, module: str, arguments: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
         """Return a context with the names that the program defines, after it ran as the module `module`.
 
-        As `__main__`, it runs everything that a shell would run.
+        As `__main__`, it runs everything that a shell would run. `arguments` are its command line
+        arguments.
+
+        Raises:
+            ProgramError: the file cannot be read, or the program fails.
         """
         with as_module(self.path, module, arguments) as own:
             self.execute(own)
@@ -78,7 +87,8 @@ class Program:
     def first_loop(self, arguments: Sequence[str]) -> Iterator[Any]:
         """Return a context with the iterator or feeder of the program's first loop, before that begins.
 
-        The program runs as in a shell, up to this loop.
+        The program runs as in a shell with these arguments, up to this loop. The iterator is closed
+        at the end of the context.
 
         Raises:
             ProgramError: the program fails before, or has no loop over a loader.
@@ -105,7 +115,7 @@ class Program:
             loops[0].close()
 
     def execute(self, own: ModuleType) -> None:
-        """Run the program in an empty module made for it.
+        """Run the program in `own`, an empty module made for it.
 
         Raises:
             ProgramError: the file cannot be read, or the program fails.
@@ -147,7 +157,10 @@ class Program:
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:
-    """Return the names of the loaders in a program. If a loader has several names, the first one is returned."""
+    """Return the names of the loaders among a program's names.
+
+    If a loader has several names, the first one is returned.
+    """
     found: dict[int, str] = {}
     for name, value in names.items():
         if isinstance(value, LOADERS):
@@ -157,9 +170,12 @@ def loaders_in(names: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """Return a context with an empty module for a program. `sys.argv` and `sys.path` are as in a shell.
+    """Return a context with an empty module for the program at `path`.
 
-    Worker processes receive the module's definitions by value, as for every program.
+    `sys.argv` and `sys.path` are as in a shell.
+
+    `name` is the module's name, and `arguments` are the program's command line arguments. Worker
+    processes receive the module's definitions by value, as for every program.
     """
     own = ModuleType(name)
     own.__file__ = str(path)
@@ -180,7 +196,7 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
 
 @contextmanager
 def told_of(path: Path) -> Iterator[None]:
-    """Return a context that turns exceptions of a program into an error that names the program's line.
+    """Return a context that turns exceptions of the program at `path` into an error that names the program's line.
 
     Raises:
         ProgramError: the program raised an exception, or exited with a status other than 0.

@@ -39,7 +39,11 @@ _OF_EXECUTION = ("worker_kind", "worker_count", "worker_buffer_size", "timeout",
 
 
 def print_report(options: argparse.Namespace) -> int:
-    """Run the command `report`: print facts about the machine and the pipeline. Return the exit status, 0."""
+    """Run the command `report`: print facts about the machine and the pipeline. Return the exit status, 0.
+
+    Raises:
+        ProgramError: the program fails, or has no loader.
+    """
     lines = list(_about_the_machine())
     if options.program is not None:
         with loader_of(Program.parsed(options.program), options) as loader:

@@ -74,7 +74,9 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
         What was compared and found equal.
 
     Raises:
-        TypeError: `loader` is none of these, for example an iterator.
+        TypeError: `loader` is none of these, for example an iterator; or a number is not an
+            integer.
+        ValueError: `steps` is below 1, or a number of workers is negative.
         NotDeterministicError: something differs. The message names the first operation, in order,
             that gives other results for the same records, or the source.
 
@@ -112,7 +114,7 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
 
 
 def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> DataLoaderIterator:
-    """Return an iterator with `workers` workers over a pipeline of the loader."""
+    """Return an iterator with `workers` workers over `pipeline`, with the other options of the loader."""
     execution = dataclasses.replace(loader.execution, worker_count=workers)
     return DataLoaderIterator(pipeline, execution, loader.max_errors, loader.skipped_steps)
 
@@ -120,7 +122,7 @@ def _opened(loader: LoaderDescription, workers: int, pipeline: Pipeline) -> Data
 def _fresh(pipeline: Pipeline) -> Pipeline:
     """Copy a pipeline, except its sources, by pickling it as worker processes do.
 
-    Unchanged if it cannot be pickled.
+    The pipeline itself is returned if it cannot be pickled.
     """
     sources = [leaf.source for leaf in pipeline.leaves]
     buffer = io.BytesIO()
@@ -133,7 +135,7 @@ def _fresh(pipeline: Pipeline) -> Pipeline:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickler that writes a number in place of each shared object."""
+    """Pickler that writes to `file`, with a number in place of each of the `shared` objects."""
 
     def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
         super().__init__(file)
@@ -144,7 +146,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that puts the shared objects in place of their numbers."""
+    """Unpickler that reads `file`, and puts the `shared` objects in place of their numbers."""
 
     def __init__(self, file: io.BytesIO, shared: Sequence[Any]) -> None:
         super().__init__(file)
@@ -155,9 +157,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _first_run(loader: LoaderDescription, pipeline: Pipeline, steps: int) -> tuple[list[Any], list[bytes]]:
-    """Run the first steps. Return checksums of the elements, and the state before each element.
+    """Run the first `steps` steps of a pipeline without workers, with the other options of the loader.
 
-    If the stream ends, the last checksum is for its end.
+    Returns checksums of the elements, and the state before each element. If the stream ends, there
+    is one more checksum, for its end.
     """
     checksums, states = [], []
     with _opened(loader, 0, pipeline) as iterator:
@@ -199,9 +202,12 @@ def _culprit(loader: LoaderDescription, step: int, workers: int) -> str:
         return _fresh(dataclasses.replace(with_operations(whole, whole.operations[:count]), identity=None))
 
     def run(part: Pipeline, workers: int = 0, state: bytes | None = None) -> tuple[list[tuple[Any, str]], list[bytes]]:
-        """Run a part of the pipeline. Return its elements and the states before them.
+        """Run a part of the pipeline, from a state or the beginning, with `workers` workers.
 
-        Each element is a checksum and a text with the keys of its records.
+        Return its elements and the states before them.
+
+        Each element is a checksum and a text with the keys of its records. The run ends 100 records
+        after the first difference.
         """
         made: list[tuple[Any, str]] = []
         with _opened(loader, workers, part) as iterator:
@@ -259,7 +265,10 @@ def _position(iterator: DataLoaderIterator) -> int:
 
 
 def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:
-    """Return the keys of the records of the first elements that differ, as text; None if all are equal."""
+    """Return the keys of the records of the first of two runs' elements that differ, as text.
+
+    The result is None if all are equal.
+    """
     for left, right in zip_longest(one, two):
         if left is None or right is None or left[0] != right[0]:
             return str((left or right)[1])
@@ -285,7 +294,11 @@ def _checksum_of_leaf(leaf: Any) -> Any:
 
 
 class _Opaque:
-    """A value of any class. It equals values that say so, that have the same pickle, or that cannot be pickled."""
+    """Wrapper of a value of any class.
+
+    It equals a wrapper whose value is equal, has the same pickle, or, if neither can be pickled,
+    has the same class.
+    """
 
     def __init__(self, value: Any) -> None:
         self._value = value

@@ -76,13 +76,17 @@ class RowStreams:
     def _rows(
         self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0, most: int | None = None
     ) -> Pull[Rows]:
-        """Return the rows of a part of the pipeline, from its cursor on; of a join, `size` rows at a time.
+        """Return the rows of a part of the pipeline, from its cursor (place in the stream) on.
 
-        Leftover rows of former shards come first. With `former`, the rows are those of a former
-        shard, by its number from 1. At most `most` of the part's own rows are needed, so that
-        others need not be made.
+        Leftover rows of former shards come first.
 
-        A cursor is a place in the stream.
+        Args:
+            part: the part.
+            start: its cursor.
+            size: largest number of rows of a join at a time.
+            former: number of a former shard, from 1, whose rows these are; 0 for this shard.
+            most: number of the part's own rows that suffice, so that others need not be made; None
+                for all.
         """
         rests = [rest for rest in start.unfinished if rest.stage == part.stage or rest.stage is None]
         if not rests:
@@ -186,7 +190,7 @@ class Flow:
         self._runs.fill()
 
     def __iter__(self) -> Generator[tuple[Any, Rows, int], None, None]:
-        """Yield elements, each with its `Rows` and its index there. These know the cursor after the element.
+        """Yield elements, each with its `Rows` and its index there. These know the cursor after each element.
 
         If a task failed, its exception is raised at its place in the stream.
 
@@ -225,7 +229,7 @@ class Flow:
                     yield run.take(row), run, row
 
     def _made(self, run: Rows, units: Units) -> Generator[tuple[Any, Rows, int], None, Failure | None]:
-        """Yield elements, each of which `units` makes when it is asked for.
+        """Yield the elements of a run of rows, each of which `units` makes when it is asked for.
 
         Each item is the element, the run of rows that it belongs to, and its index there. Returns
         the failure if an element cannot be made, else None.

@@ -65,7 +65,11 @@ class DecidedSpans(Pull[Request]):
                 return None
 
     def _goes_further(self, wait: bool) -> bool:
-        """Plan the positions that are decided now. Return True if there are new ones, or if the end is reached."""
+        """Plan the positions that are decided now.
+
+        Return True if there are new ones, or if the end is reached. Return False if that needs
+        waiting, and `wait` is False. An exception of the horizon becomes the end.
+        """
         try:
             while (stop := self._decided()) <= self._planned and self._horizon.stop is not None:
                 if not self._horizon.advance(wait):

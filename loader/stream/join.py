@@ -49,7 +49,7 @@ class Input:
     _runs: deque[RowsOf] = field(default_factory=deque)
 
     def has(self, count: int, wait: bool) -> bool:
-        """Return True if `count` rows, or all that remain, are here; False if that would need waiting."""
+        """Return True if `count` rows, or all that remain, are here; False if `wait` is False and they are not."""
         if self._pull is None:
             self._pull = self.open(self.cursor)
         while self.at_hand < count and self.ended is None:
@@ -83,8 +83,8 @@ class Input:
 class JoinedRuns:
     """The rows of a join, from a state of its rule and the cursors (places in the stream) of its inputs on.
 
-    At most `most()` rows are taken at a time, and only as many as come soon, so that the first row
-    does not wait for others.
+    At most `most()` rows are taken at a time, at first only one, then more as long as they come
+    within about 30 ms, so that the first row does not wait for others.
 
     Attributes:
         opens: for each input, the function that opens it from a cursor on.
@@ -160,7 +160,9 @@ class JoinedRuns:
         return joined_rows(choices, parts, note[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
-        """Ask the rule how to continue after the end of input `number`. Return True if that is settled.
+        """Ask the rule how to continue after the end of input `number`.
+
+        Return True if that is settled; a failure of the rule becomes the end of the join.
 
         Returns False if that needs waiting, and `wait` is False.
         """
@@ -202,7 +204,10 @@ class JoinedRuns:
 
 
 class CacheWriter(Pull[Rows]):
-    """Passes rows on and keeps them. When all have come, `done` is called with them."""
+    """Passes the rows of `runs` on and keeps them.
+
+    When all have come without a failure, `done` is called with them.
+    """
 
     def __init__(self, runs: Pull[Rows], done: Callable[[Sequence[Rows]], None]) -> None:
         self._runs = runs

@@ -27,7 +27,12 @@ Results: TypeAlias = Pull[tuple[Request, Block]]
 class Ordered:
     """Runs tasks, at most `executor.window(stage)` at a time.
 
-    Without `ahead`, a task runs only when its block is needed.
+    Args:
+        requests: supply of the requests.
+        executor: runs the tasks.
+        stage: number of the stage.
+        ahead: True: tasks are submitted before their blocks are needed. False: a task is submitted
+            when its block is needed.
     """
 
     def __init__(self, requests: Pull[Request], executor: Executor, stage: int, ahead: bool) -> None:
@@ -43,7 +48,10 @@ class Ordered:
             self._fill(False)
 
     def _fill(self, wait: bool) -> None:
-        """Submit tasks as long as there are requests, and room in the window. With `wait`, submit at least one."""
+        """Submit tasks as long as there are requests, and room in the window.
+
+        With `wait`, wait for a request if none is submitted.
+        """
         room = (self._executor.window(self._stage) if self._ahead else 1) - len(self._submitted)
         while room > 0 and self._ended is None:
             request = self._requests.next(wait and not self._submitted)
@@ -81,7 +89,14 @@ class Ordered:
 
 
 class InOrder:
-    """Runs the tasks of a source without random access. Each begins where the one before it ended."""
+    """Runs the tasks of a source without random access. Each begins where the one before it ended.
+
+    Args:
+        stage: stage that reads the source.
+        start: cursor (place in the stream) to start from.
+        executor: runs the tasks.
+        planned: True: tasks have one unit each, however long they take.
+    """
 
     def __init__(self, stage: Stage, start: Cursor, executor: Executor, planned: bool) -> None:
         assert stage.leaf is not None, "a stage on a source"
@@ -132,7 +147,7 @@ class InOrder:
         return self._ended
 
     def _note_end(self, task: SpanTask, block: Block) -> None:
-        """Note the place of the source after a task that was done or failed."""
+        """Note the place of the source after a task that was done or failed, from its block; submit the next task."""
         self._position = task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)

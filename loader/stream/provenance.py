@@ -53,7 +53,7 @@ class Table(NamedTuple):
     tokens: NDArray[np.object_]
 
     def taken(self, places: NDArray[Any]) -> Table:
-        """Return some of the records, by their indices or by a mask."""
+        """Return the records at `places`: indices, or a mask."""
         return Table(*(column[places] for column in self))
 
 
@@ -84,7 +84,10 @@ class Provenance:
         columns: origins of the rows as columns; None if row i was made of unit i (the inputs of one
             output).
         count: number of rows.
-        first: number, among the inputs, of the first one that the task was about.
+        first: number of the task's first input among `inputs`; more than 0 if the task is a part of
+            another.
+        which: None; see `Selection`.
+        at: None; see `Selection`.
         before: number of rows of the first unit that earlier tasks made.
         open: True if later tasks may make more rows of the last unit.
     """
@@ -109,7 +112,7 @@ class Provenance:
         return (self,)
 
     def cursor_after(self, row: int) -> Cursor:
-        """Return the cursor from which the stream continues after a row of the block (the rows of one task).
+        """Return the cursor from which the stream continues after row number `row` of the block (rows of a task).
 
         A cursor is a place in the stream.
         """
@@ -141,7 +144,7 @@ class Provenance:
         return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
 
     def table(self, rows: Ints) -> Table:
-        """Return the records of which rows of the block (the rows of one task) were made.
+        """Return the records of which rows of the block (the rows of one task), given by number, were made.
 
         For a row of a `Pack`, these are all records of its window, unless the pipeline is traced.
         """
@@ -251,7 +254,13 @@ def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:
 
 
 def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
-    """Return the part that contains row `number` of all parts together, and the row's number there."""
+    """Return the part that contains row `number` of all parts together, and the row's number in its block.
+
+    Each part is an origin with the range `[start, stop)` of its rows.
+
+    Raises:
+        IndexError: the parts have fewer rows.
+    """
     for there, start, stop in parts:
         if number < stop - start:
             return there, start + number

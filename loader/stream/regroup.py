@@ -37,13 +37,19 @@ MIN_ROWS = 1024
 
 @dataclass
 class Regroup(Pull[Request]):
-    """Groups of rows for a stage, from a cursor (a place in the stream) on, each of `size()` rows.
+    """Groups of rows for a stage (operations that run in one task), from a cursor (place in the stream) on.
 
-    `whole` is True if these are all rows of a whole stream. If single rows make a unit, the size
-    may vary: a state counts the results since the beginning of a group, however later groups are
-    cut. Leftover rows of a former shard have groups of the planned size, see `Flow`.
+    If single rows make a unit, the number of rows may vary from group to group: a state counts the
+    results since the beginning of a group, however later groups are cut.
 
-    A stage is a group of operations that run together in one task.
+    Attributes:
+        runs: supply of the rows.
+        pipeline: the pipeline.
+        stage: the stage.
+        start: cursor before the next group.
+        size: function that returns the number of rows of the next group.
+        whole: True if these are all rows of a whole stream, which must not be empty.
+        former: number of the former shard, from 1, whose rows these are; 0 for this shard.
     """
 
     runs: Pull[Rows]
@@ -79,7 +85,7 @@ class Regroup(Pull[Request]):
         return self._group()
 
     def _with_room(self, run: Rows) -> Rows | StreamEnd:
-        """Return the first rows, or a failure if there is no memory for a batch of rows like the first one."""
+        """Return the first rows, `run`, or a failure if there is no memory for a batch of rows like the first one."""
         batch = self.stage.operations[0]
         rows = min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start)) if batch.only_stacks else 0
         if rows < MIN_ROWS:
@@ -94,9 +100,10 @@ class Regroup(Pull[Request]):
         return run
 
     def _last(self, ended: StreamEnd) -> Request | StreamEnd:
-        """Return the last group, which has fewer rows than a unit, at the end of the rows or before a failure.
+        """Return the last group, which has fewer rows than a unit, or `ended` if its rows are dropped.
 
-        A unit is the group of inputs that make one output.
+        A unit is the group of inputs that make one output. If a whole stream has too few rows for a
+        batch, the result is a failure.
         """
         if ended.failure is not None:
             return ended if self.stage.groups else self._group()
@@ -148,7 +155,7 @@ class Regroup(Pull[Request]):
 
 
 def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
-    """Return all rows as ranges of blocks, and their order among these; None if they are in order.
+    """Return the rows of `parts` as ranges of blocks, and their order: `int32[rows]` as bytes, None if in order.
 
     A block has the rows that one task returned.
     """
@@ -165,7 +172,10 @@ def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
 
 
 def _take_memory(row: object, size: int) -> None:
-    """Allocate the memory of a batch of `size` rows like this one, and release it. No page of it is written."""
+    """Allocate the memory of a batch of `size` rows like `row`, and release it.
+
+    No page of it is written. Raises BatchMemoryError if there is none.
+    """
     try:
         leaves, structure = flatten(row)
         layout = Layout(size, leaves, structure)
@@ -175,9 +185,10 @@ def _take_memory(row: object, size: int) -> None:
 
 
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
-    """Return the least number of rows that will come to a stage; 0 if unknown.
+    """Return a number of rows that will come to a stage at least, after the cursor `start`; 0 if unknown.
 
-    A stage is a group of operations that run together in one task.
+    A stage is a group of operations that run together in one task. A cursor is a place in the
+    stream.
     """
     below = stage.input
     assert below is not None, "rows are the input"

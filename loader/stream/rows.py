@@ -27,7 +27,7 @@ T = TypeVar("T", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """The end of a stream, or the failure that stopped it."""
+    """The end of a stream. `failure` is what stopped it; None if it is complete."""
 
     failure: Failure | None = None
 
@@ -43,7 +43,7 @@ class Pull(Protocol[T]):
         return
 
     def next(self, wait: bool) -> T | StreamEnd | None:
-        """Return the next item; None if there is none yet and `wait` is False.
+        """Return the next item; None if there is none yet and `wait` is False. With `wait`, wait for it.
 
         At the end, and at each later call, returns a `StreamEnd`.
         """
@@ -60,7 +60,7 @@ class AtHand(Pull[T]):
 
 
 class NumberedBlock(NamedTuple):
-    """A block (the rows of one task), and its number among the blocks of an iterator."""
+    """A block (the rows of one task), and its number among the blocks of an iterator, counted from 0."""
 
     number: int
     block: Block
@@ -107,7 +107,7 @@ class Rows:
         return rows
 
     def take(self, row: int) -> Any:
-        """Return a row, and release it here, so that its memory is free when the user drops it.
+        """Return row number `row`, and release it here, so that its memory is free when the user drops it.
 
         Returns a copy if the block's rows are kept.
 
@@ -125,7 +125,7 @@ class Rows:
         return element
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
-        """Return some of the rows as ranges of blocks, and each row's number among these (None: they are in order).
+        """Return rows `[start, stop)` as ranges of blocks, and each row's number among these (None: in order).
 
         A block has the rows that one task returned.
         """
@@ -166,7 +166,7 @@ def joined_rows(
 
     Args:
         choices: number of the input of each row.
-        parts: rows of each input.
+        parts: rows of each input, in their order.
         number: number of the first row among the rows of the join.
         cursor_after: function that returns the cursor (a place in the stream) after a row.
     """
@@ -213,8 +213,11 @@ class Request:
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
         """Return the rows of the task's block, except the first `skip`.
 
-        `before` is the number of rows that earlier tasks made of the same unit (the inputs of one
-        output).
+        Args:
+            numbered: the block, with its number.
+            skip: number of rows that were delivered before.
+            before: number of rows that earlier tasks made of the same unit (the inputs of one
+                output).
         """
         block, origin = numbered.block, self.origin
         failed, count = block.failure is not None, block.count

@@ -40,6 +40,10 @@ class RunHandle:
     def begin(self, make_executor: Callable[[], Executor], make_flow: Callable[[Executor], Flow]) -> Elements:
         """Open a run in place of the last one, and return its elements.
 
+        Args:
+            make_executor: function that makes an executor, unless the last one was kept.
+            make_flow: function of the executor that makes the flow of elements.
+
         Raises:
             InUseError: another thread uses the iterator, or a signal handler has interrupted its
                 use.
@@ -70,7 +74,7 @@ class RunHandle:
         self._alone(lambda: self._end(next_observer))
 
     def finish(self) -> None:
-        """End the run after its last element. Later calls of `next` find the end again."""
+        """End the run after its last element. Later calls of `next` find the end again. Raises as `end`."""
         self.end()
         self.elements = _nothing()
 
@@ -85,7 +89,10 @@ class RunHandle:
         return changed
 
     def _end(self, next_observer: Observer | None = None) -> None:
-        """End the run. Each part is forgotten only after it is closed, because closing may be interrupted."""
+        """End the run. Each part is forgotten only after it is closed, because closing may be interrupted.
+
+        Raises as `end`.
+        """
         with Uninterrupted():
             whole = self._kept or self.elements is not None  # not if an interrupt came while it was opened
             if self.elements is not None:
@@ -101,7 +108,10 @@ class RunHandle:
                     self._executor = None
 
     def after_fork(self) -> None:
-        """Forget the run in a forked child: its threads are gone, and its processes belong to the parent."""
+        """Forget the run in a forked child: its threads are gone.
+
+        If it had worker processes, `next` raises RuntimeError.
+        """
         if self._executor is not None and not self._kept:
             self.elements = _of_the_parent() if self._executor.elsewhere else None
         self._executor = None
@@ -118,7 +128,7 @@ def _of_the_parent() -> Elements:
 
 
 def in_use(what: str) -> InUseError:
-    """Return the error for an object that two threads use at a time."""
+    """Return the error for an object ("iterator" or "feeder") that two threads use at a time."""
     return InUseError(
         f"this {what} is at work, for another thread or for the code that a signal's handler interrupted; use it from one "
         "thread at a time, and let a handler only note what is to be done."

@@ -25,7 +25,7 @@ from .provenance import Provenance
 from .rows import NumberedBlock, Request, Rows, StreamEnd
 
 BARREN_EPOCHS = 8
-"""Number of epochs of positions without a row after which one shard of several stops."""
+"""Number of epochs without a row, times the number of shards, after which one shard of several stops."""
 
 MIN_BARREN_GROUPS = 100
 """Number of consecutive groups that may have no results, however few positions an epoch has."""
@@ -57,10 +57,19 @@ class SkippedRecords:
 
 
 class StageOutput:
-    """The rows of a stage, from a cursor on. `numbers` yields a new number for each block of the iterator.
+    """The rows of a stage, from a cursor (place in the stream) on.
 
     A block has the rows that one task returned. A stage is a group of operations that run together
     in one task.
+
+    Args:
+        results: supply of the stage's blocks with their requests, in order.
+        leaf: source with its sampler from which the rows come.
+        start: the cursor.
+        skipped: counts skipped records.
+        numbers: yields a new number for each block of the iterator.
+        observer: gets the times of tasks.
+        stage: the stage.
     """
 
     def __init__(
@@ -103,9 +112,10 @@ class StageOutput:
         return self._found.popleft()
 
     def _take(self, request: Request, block: Block) -> None:
-        """Take over a block. Some of its rows may have been delivered before a restore.
+        """Count the rows, times, warnings and skipped records of a request's block, and pass its rows on.
 
-        A block has the rows that one task returned.
+        Rows that were delivered before a restore are left out. A block has the rows that one task
+        returned.
         """
         number, sums, task = next(self._numbers), self._sums, request.task
         if block.units is not None:
@@ -141,7 +151,7 @@ class StageOutput:
             self._found.append(StreamEnd(barren))  # after a failure the results tell it next
 
     def _note_unit(self, number: int, task: SpanTask, block: Block | None) -> None:
-        """Note that an element was made of a part of task `number`.
+        """Note that an element was made of `task`, a part of the task whose block has number `number`.
 
         `block` has times and warnings, if there are any.
         """
@@ -158,19 +168,22 @@ class StageOutput:
             self._notices.warn(block.notices)
 
     def _give(self, rows: Rows | StreamEnd) -> None:
-        """Pass on rows, or the end of the rows, to the next stage, after rows that were held back before."""
+        """Pass on rows, or the end of the rows, after rows that were held back before."""
         if self._held is not None:
             self._hold(None)
         self._found.append(rows)
 
     def _hold(self, rows: Rows | None) -> None:
-        """Hold back rows, because the last rows so far must not be passed on yet. Pass on those held back before."""
+        """Hold back rows (None: no rows), the last so far of a unit that later tasks continue.
+
+        Pass on those held back before.
+        """
         if self._held is not None:
             self._found.append(self._held)
         self._held = rows
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
-        """Return the number of the block's first rows that were delivered before a restore.
+        """Return how many of the first rows of a request's block were delivered before a restore.
 
         A block has the rows that one task returned.
         """
@@ -183,7 +196,12 @@ class StageOutput:
 
 
 class EmptyStreamGuard:
-    """Notices when no record passes the operations of an endless stream any more."""
+    """Notices when no record passes the operations of an endless stream any more.
+
+    Args:
+        leaf: source with its sampler from which the records come.
+        since: local position from which on no row has come.
+    """
 
     def __init__(self, leaf: Leaf, since: int) -> None:
         self._leaf = leaf
@@ -194,7 +212,10 @@ class EmptyStreamGuard:
         self._since, self._groups = request.origin.stop.positions[0], 0
 
     def go_on(self, request: Request) -> Failure | None:
-        """Note that a task made no rows. Return a failure if that was so for whole epochs of an endless stream."""
+        """Note that a task made no rows.
+
+        Return a failure if that was so for whole epochs of an endless stream, else None.
+        """
         in_groups = isinstance(request.task, GroupTask)
         self._groups += in_groups
         enough = not in_groups or self._groups >= MIN_BARREN_GROUPS

@@ -57,7 +57,7 @@ class UnfinishedRuns:
         return self.own.next(wait)
 
     def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
-        """Return the rows of a run that belong to a leftover (the rest of a former shard's work)."""
+        """Return the rows of a run that belong to a leftover (rest of a former shard's work) and were not delivered."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
         )

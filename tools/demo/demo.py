@@ -28,7 +28,12 @@ WORKERS = (2, 3)
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the command `demo`. Returns 1 if anything differs."""
+    """Run the command `demo`. Returns the exit status: 1 if anything differs between the two trainings, else 0.
+
+    Raises:
+        MissingExtraError: jax is not installed.
+        HeadraceError: a training ended in another way than planned.
+    """
     jax_for("headrace demo")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as name:
@@ -81,7 +86,13 @@ def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: 
 
 
 def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) -> None:
-    """Add the events of a training to a ledger, and show its progress in a line named `what`."""
+    """Add the events of a training to a ledger, and show its progress.
+
+    Args:
+        what: name of the run: "undisturbed", "killed" or "resumed".
+        ledger: results so far, to which those of the events are added.
+        events: events of the training.
+    """
     with tqdm(total=STEPS, desc=f"{what:>11}", unit=" steps", disable=None, leave=True) as bar:
         for event in events:
             step = event.get("step", STEPS)
@@ -104,7 +115,7 @@ def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) 
 
 
 def compare(undisturbed: TrainingLedger, killed: TrainingLedger) -> bool:
-    """Print the differences of two trainings. Return True if there are none."""
+    """Print the differences of two trainings, `undisturbed` and `killed`. Return True if there are none."""
     losses, records = undisturbed.differences(killed)
     same_weights = undisturbed.weights == killed.weights != ""
     print("Compared with the run that nothing happened to:")
@@ -122,7 +133,7 @@ def _first(steps: list[int]) -> str:
 
 
 def others(count: int) -> None:
-    """Print, for comparison, which records a loader would lose or repeat that gives each worker its own order."""
+    """Print how many of `count` records a loader with an order for each worker would lose or repeat."""
     lost = resumed_by_step_count(count, BATCH_SIZE, TRAINER_DIES_AT // SAVE_EVERY * SAVE_EVERY, WORKERS)
     before, after = WORKERS
     print(

@@ -13,7 +13,10 @@ _DRAWN = 1797
 
 
 def load_digits() -> tuple[dict[str, Any], str]:
-    """Return images of 8 × 8 pixels from 0 to 1, labels and record numbers, and a description of them."""
+    """Return columns "image" (8 × 8 pixels from 0 to 1), "label" and "number"; and "drawn digits" or the like.
+
+    They are of handwritten digits, or of drawn ones if scikit-learn is not installed.
+    """
     try:
         load = import_module("sklearn.datasets").load_digits
     except ImportError:
@@ -25,7 +28,7 @@ def load_digits() -> tuple[dict[str, Any], str]:
 
 
 def _drawn() -> tuple[np.ndarray, np.ndarray]:
-    """Draw glyphs at random places and strengths, with noise."""
+    """Draw digits at random places and strengths, with noise. Return the images `[n, 8, 8]` and their labels."""
     rng = np.random.default_rng(0)
     rows = [[int(letter, 16) for letter in glyph] for glyph in _GLYPHS.split()]
     glyphs = np.array(rows)[:, :, None] >> np.arange(3, -1, -1) & 1

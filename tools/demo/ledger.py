@@ -11,7 +11,15 @@ import numpy as np
 
 @dataclass
 class TrainingLedger:
-    """Results of a training by step. Steps that are repeated after a resume replace the earlier ones."""
+    """Results of a training by step. Steps that are repeated after a resume replace the earlier ones.
+
+    Attributes:
+        losses: loss of each step, as a hexadecimal float.
+        records: numbers of the records in the batch of each step.
+        weights: digest of the weights at the end.
+        right: number of test images whose digit was found.
+        tested: number of test images.
+    """
 
     losses: dict[int, str] = field(default_factory=dict)
     records: dict[int, list[int]] = field(default_factory=dict)
@@ -20,7 +28,7 @@ class TrainingLedger:
     tested: int = 0
 
     def forget_after(self, step: int) -> None:
-        """Forget all steps after this one, because the training resumes from it."""
+        """Forget all steps after `step`, because the training resumes from it."""
         self.losses = {one: loss for one, loss in self.losses.items() if one <= step}
         self.records = {one: numbers for one, numbers in self.records.items() if one <= step}
 
@@ -34,7 +42,13 @@ class TrainingLedger:
 
 @dataclass(frozen=True)
 class LostRecords:
-    """Errors in the epoch of a resume: numbers of records that came twice, never, or were read to be skipped."""
+    """Errors in the epoch in which a training resumes.
+
+    Attributes:
+        twice: number of records that came more than once.
+        never: number of records that never came.
+        read_again: number of records that were read only to be skipped.
+    """
 
     twice: int
     never: int
@@ -67,7 +81,7 @@ def resumed_by_step_count(count: int, batch_size: int, step: int, workers: tuple
 
 
 def _by_workers(count: int, batch_size: int, epoch: int, workers: int) -> list[list[int]]:
-    """Return the batches of an epoch, as lists of record numbers.
+    """Return the batches of epoch number `epoch`, as lists of record numbers, of which there are `count`.
 
     Each worker batches every n-th record of the shuffled order, and the workers' batches come in
     turn.

@@ -33,13 +33,24 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 def is_for_test(numbers: np.ndarray) -> np.ndarray:
-    """Return a boolean mask that is True for every fifth record. These records are not used for training."""
+    """Return a boolean mask that is True for record numbers that 5 divides.
+
+    These records are not used for training.
+    """
     mask: np.ndarray = numbers % 5 == 0
     return mask
 
 
 def batches_of(digits: dict[str, np.ndarray], worker_count: int, folder: Path) -> IterDataset[Any]:
-    """Return the endless stream of batches. Each epoch has its own shuffle, and each digit is shifted at random."""
+    """Return the endless stream of batches.
+
+    Each epoch has its own shuffle, and each digit is shifted at random.
+
+    Args:
+        digits: columns of the digits.
+        worker_count: number of workers; 0 for none.
+        folder: folder in which each worker creates a file.
+    """
     trained = ~is_for_test(digits["number"])
     training = MapDataset.source({name: column[trained] for name, column in digits.items()})
     batches = training.shuffle(seed=0).repeat().random_map(_moved, seed=0).batch(BATCH_SIZE).to_iter_dataset()
@@ -51,18 +62,24 @@ def _moved(record: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _note_worker(folder: Path, index: int, count: int) -> None:
-    """Create a file named after the process id of a new worker, so that the worker can be killed."""
+    """Create a file in `folder` named after this process's id, so that the worker can be killed.
+
+    Called in each new worker, with its index and the number of workers, which are not used.
+    """
     (folder / f"worker-{os.getpid()}").touch()
 
 
 def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at: int) -> Iterator[dict[str, Any]]:
-    """Train, and yield the events until the end.
+    """Train, and yield the events until the end; resume from the checkpoint if there is one.
 
     Args:
         folder: folder with the digits, and for the checkpoint.
         worker_count: number of workers.
         workers_die_at: step after which all workers are killed; 0 for never.
         trainer_dies_at: step after which this process kills itself; 0 for never.
+
+    Raises:
+        MissingExtraError: jax is not installed.
     """
     jax = jax_for("headrace demo")
     digits = dict(np.load(folder / "digits.npz"))
@@ -90,7 +107,10 @@ def train(folder: Path, worker_count: int, workers_die_at: int, trainer_dies_at:
 
 
 def _kill_workers(folder: Path) -> int:
-    """Kill all workers of this process. Return their number."""
+    """Kill all workers that have created a file in `folder`, and remove the files.
+
+    Return the number of workers.
+    """
     notes = list(folder.glob("worker-*"))
     for note in notes:
         note.unlink()
@@ -99,14 +119,14 @@ def _kill_workers(folder: Path) -> int:
 
 
 def _save(folder: Path, weights: dict[str, Any], loader_state: bytes) -> None:
-    """Save the model and the loader's state in one file, atomically."""
+    """Save the weights and the loader's state in one file in `folder`, atomically."""
     with (folder / "unfinished").open("wb") as file:
         np.savez(file, loader_state=np.frombuffer(loader_state, np.uint8), **weights)
     (folder / "unfinished").replace(folder / "checkpoint.npz")
 
 
 def _restored(folder: Path) -> tuple[dict[str, np.ndarray], bytes]:
-    """Return the weights and the loader's state from the checkpoint; new weights and b"" if there is none."""
+    """Return weights and the loader's state from the checkpoint in `folder`; new weights and b"" if there is none."""
     if (folder / "checkpoint.npz").exists():
         weights = dict(np.load(folder / "checkpoint.npz"))
         return weights, weights.pop("loader_state").tobytes()
