@@ -47,14 +47,14 @@ class Recording:
     """Everything that a report shows of a loop.
 
     Attributes:
-        told: a sentence that describes the loop.
+        summary: a sentence that describes the loop.
         stats: statistics of its iterator; None if it has none.
         fed: statistics of its device feeder; None without one.
         composition: leaves of its batches, and parts of its mix.
         samples: states of the loop, in the order of time.
     """
 
-    told: str
+    summary: str
     stats: IteratorStats | None
     fed: FeederStats | None
     composition: Composition

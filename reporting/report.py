@@ -74,7 +74,7 @@ def page(recording: Recording, verdict: str = "") -> str:
     )
     return Template(Path(__file__).with_name("report.html").read_text("utf-8")).substitute(
         title=escape(title or "What the loop did"),
-        loop=escape(redacted(recording.told)),
+        loop=escape(redacted(recording.summary)),
         verdict=f"<p>{escape(said)}</p>\n<pre>{escape(table)}</pre>" if rest.strip() else "",
         sections=sections,
     )

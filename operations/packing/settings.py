@@ -133,7 +133,7 @@ class Settings:
     def identity_parameters(self) -> dict[str, Any]:
         """Return all settings that the rows depend on, for the fingerprint.
 
-        `eos` is missing if it is None, and so is `bos_replaces` if it is True: older checkpoints do not have them.
+        `eos` is only included if it is set, and `bos_replaces` only if a `bos` is inserted: older checkpoints lack both.
         """
         found = {name: value for name, value in vars(self).items() if name not in ("bos_replaces", "eos")}
         if self.bos is not None and not self.bos_replaces:
