@@ -33,7 +33,7 @@ SHORTEST = 0.3
 """Minimum seconds of a measurement, unless the stream ends before."""
 
 GRACE_SECONDS = 1.0
-"""Seconds after the time limit after which a loop that does not return is interrupted."""
+"""Seconds after the time limit at which a loop is interrupted that has not returned."""
 
 LEAST, TASKS = 3, 4  # Steps, and tasks of workers, that tell something
 
@@ -54,7 +54,8 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
         seconds: maximum seconds to measure (default 30). The measurement may end with fewer steps.
 
     Raises:
-        TypeError: `loader` is not a loader of headrace, or an argument has a wrong type.
+        TypeError: `loader` is not a loader of headrace, or an argument has a wrong type. Exceptions
+            of the source and the operations are raised, too.
         ValueError: an argument is out of range.
         ProgramError: the stream ends after fewer than three steps, or no batch comes in time.
 
@@ -78,6 +79,11 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
 
     In the result, `source.reads` is the number of concurrent reads that the loader itself would
     make.
+
+    Args:
+        loader: a loader, as for `diagnose`.
+        steps: number of batches to measure, after a few batches to warm up.
+        seconds: maximum seconds to measure.
 
     Raises:
         TypeError, ProgramError: as in `diagnose`.
@@ -137,7 +143,12 @@ def _loop(loader: Any) -> Iterator[Any]:
 
 
 class Looks:
-    """Observations of a loop ("looks"): at its beginning, after warm-up, and when they are asked for."""
+    """Observations of a loop ("looks"): at its beginning, after warm-up, and when they are asked for.
+
+    Args:
+        loop: an iterator or a feeder.
+        steps: number of steps to measure.
+    """
 
     def __init__(self, loop: Any, steps: int) -> None:
         self.loop = loop
@@ -178,7 +189,7 @@ class Looks:
         """Return the two looks to measure between: one that is at least three steps old, and one now.
 
         Raises:
-            ProgramError: the loop has made too few steps.
+            ProgramError: the loop has made fewer than three steps.
         """
         after = Look.at_loop(self.loop)
         for before in reversed(self._looks):

@@ -48,13 +48,17 @@ class Diagnosis:
 
     @classmethod
     def of(cls, measured: Measured, possible: float = 0.0) -> Diagnosis:
-        """Return the diagnosis of a measurement. Equal numbers give equal diagnoses."""
+        """Return the diagnosis of a measurement. Equal numbers give equal diagnoses.
+
+        `possible` is the attribute of this name: seconds per step without the user's own work; 0 if
+        unknown.
+        """
         finding = found(measured)
         return cls(finding, changes(measured, finding), measured, possible)
 
     @property
     def sentence(self) -> str:
-        """The finding and its remedy in one sentence."""
+        """What the step waits for and, if there is a remedy, the remedy, in one sentence."""
         measured, finding = self.measured, self.finding
         cure = self.changes[0].cure if self.changes else ""
         if not cure and finding.kind in HELPED_BY_WORKERS and all_cores_work(measured):
@@ -142,7 +146,7 @@ def _keeps_up(measured: Measured, fastest: float) -> str:
 
 
 def _cause(measured: Measured, finding: Finding) -> str:
-    """Describe what the step waits for, and where that work is done: in workers, a feeder or the user's thread."""
+    """Describe what the step waits for (`finding`), and where it is done: in workers, a feeder or your thread."""
     if finding.kind in _FED:
         name, text = _FED[finding.kind]
         return text.format(format_seconds(getattr(measured.feeding, name)))

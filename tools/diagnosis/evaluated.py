@@ -50,7 +50,12 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Clocked(Node):
-    """A node of a dataset whose reads are timed."""
+    """A node of a dataset whose reads are timed.
+
+    Attributes:
+        node: the node itself.
+        clock: the clock.
+    """
 
     node: Node
     clock: Clock
@@ -71,9 +76,15 @@ class Clocked(Node):
 
 
 def read_apart(measured: Measured, leaf: Leaf) -> Measured:
-    """Return the measurement with the source's own operations as separate parts.
+    """Return the measurement with the operations of the source itself as parts of their own.
 
-    Returns it unchanged if there are no such operations, or if they fail here.
+    To find their shares of the time of reading, some records are read again. The measurement is
+    returned unchanged if there are no such operations, or if an operation fails when it is called
+    again.
+
+    Args:
+        measured: measurement of a loop.
+        leaf: its source with its sampler.
     """
     if leaf.in_order or not any(isinstance(node, Applied) for node in _nodes(leaf.source)):
         return measured
@@ -84,7 +95,10 @@ def read_apart(measured: Measured, leaf: Leaf) -> Measured:
 
 
 def _read_again(measured: Measured, leaf: Leaf, count: int) -> Measured:
-    """Read some records again with a clock, and divide the measured time of reading by the shares found."""
+    """Read `count` records of a leaf again with a clock, and divide the measured time of reading by the shares found.
+
+    A leaf is a source with its sampler. Exceptions of the source and its operations are raised.
+    """
     clock, reading = Clock(), measured.seconds_of("reading")
     _clocked(leaf.source, clock).__getitems__(keys_in_order(leaf, leaf.total // 2, count))
     seconds = {name: each for name, each in clock.seconds.items() if name in clock.records}
@@ -123,7 +137,10 @@ def _clocked(source: Any, clock: Clock) -> Any:
 
 
 def _timed(value: Any, clock: Clock) -> Any:
-    """Return a node, or a tuple of nodes, in which every node is timed."""
+    """Return a node, or a tuple of nodes, in which every node is timed by the clock.
+
+    Return any other value unchanged.
+    """
     if isinstance(value, Node):
         fields = {each.name: _timed(getattr(value, each.name), clock) for each in dataclasses.fields(value)}
         return Clocked(dataclasses.replace(value, **fields), clock)

@@ -32,7 +32,10 @@ PROBE_SECONDS = 0.2  # If one record takes longer, few are read
 
 
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
-    """Return the facts about the first source that are known without reading from it."""
+    """Return the facts about the first source of a pipeline that are known without reading from it.
+
+    `execution` are the options of the loop, which say how records are read ahead.
+    """
     leaf, reading = pipeline.leaves[0], execution.reading
     source, says = leaf.source, getattr(leaf.source, "reads_ahead", True)
     singly, in_event_loop = reads_singly(source), is_in_event_loop(source)
@@ -60,7 +63,11 @@ def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
 
 
 def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
-    """Add the time that the sampler takes for one key. Return the facts unchanged if the sampler fails here."""
+    """Add the time that the pipeline's sampler takes for one key to the facts `source`.
+
+    They are unchanged if the sampler fails, if the source has no random access, or if there are
+    fewer than 32 positions.
+    """
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
         return source
@@ -79,12 +86,12 @@ def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
 
 
 def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
-    """Add the time to read a record, in the sampler's order and in key order, to the facts.
+    """Add the time to read a record, in the sampler's order and in key order, to the facts `source`.
 
     Also adds the share of that time in which the processor was at work.
 
     Several places are tried, and the best time is used. Returns the facts unchanged if the source
-    has no random access, or fails here.
+    has no random access or fails, or if there are fewer than 32 positions.
     """
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
@@ -123,13 +130,13 @@ class _Took(NamedTuple):
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """Return the keys at `count` positions of a leaf from `start` on, or at its last positions if it ends before."""
+    """Return the keys at `count` local positions of a leaf from `start` on; near its end, at its last positions."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 
 
 def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
-    """Measure the reading of these records, and return the cost of one.
+    """Measure the reading of a leaf's records with these keys, and return the cost of one.
 
     If the source reads records one by one, the median is used, because some may take far longer.
     """

@@ -1,4 +1,4 @@
-"""Note which task hangs while a loop is measured, from warnings in the log."""
+"""Remember which task hung while a loop was measured, from warnings in the log."""
 
 from __future__ import annotations
 

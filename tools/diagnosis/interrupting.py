@@ -22,11 +22,11 @@ _GOES_ON = (
 
 
 class Enough(KeyboardInterrupt):
-    """Raised in a program when enough is known about it."""
+    """Raised in a program when enough is known about it, or when its time is over."""
 
 
 class UntilEnough:
-    """Runs a program on the main thread until `have_enough` returns True, or for `seconds`.
+    """Runs a program on the main thread until `have_enough()` is True, but at most for `seconds`.
 
     A thread watches, and interrupts the program by the exception `Enough`. The interrupt is not
     mistaken for the user's Ctrl-C: after the end of the program it is dropped. If the program
@@ -42,7 +42,12 @@ class UntilEnough:
         self._ended = threading.Event()
 
     def run(self, program: Callable[[], None]) -> bool:
-        """Run the program. Return True if it was interrupted."""
+        """Run the program, and return True if it was interrupted because enough was known or the time was over.
+
+        Return False if it ended before. Exceptions of the program are raised, also the
+        KeyboardInterrupt of the user's Ctrl-C. It must be called on the main thread, whose handler
+        of SIGINT is replaced meanwhile.
+        """
         thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
         former = signal.signal(signal.SIGINT, self._interrupted)
         thread.start()

@@ -51,7 +51,8 @@ class Rare:
         key: description of that record; "" if it is unknown.
         share: share of all workers' time that tasks with such records take; for reading, share of
             the reading time.
-        few: share of the tasks that have such records; for reading, share of the records.
+        few: share of the tasks that have such records; for reading, share of the records that take
+            so long.
         rest: share of the work that remains if no record takes longer than the records of quick
             tasks.
     """
@@ -66,7 +67,14 @@ class Rare:
 
 @dataclass(frozen=True)
 class Feeding:
-    """Seconds that the user of a device feeder waits, besides the wait for the host's batch; see `StepTimes`."""
+    """Seconds per step that the user of a device feeder waits, besides the wait for the host's batch.
+
+    Attributes:
+        transforming: seconds in which `transform` ran.
+        agreeing: seconds in which other hosts had not yet said what they have.
+        transfer: seconds in which the batch was transferred to the devices.
+        hand_over: the rest: queues, and the waking up of threads.
+    """
 
     transforming: float
     agreeing: float
@@ -82,9 +90,9 @@ class SourceFacts:
         kind: name of its class.
         records: number of records.
         files: number of files; 0 if unknown, or if there are none.
-        together: number of records that are decompressed to read one.
+        together: number of records that are decompressed to read one record.
         evaluates: True if reading a record also runs maps of datasets below a mix.
-        in_memory: True if reading ahead has no use.
+        in_memory: True if the source is in memory, so that reading ahead has no use.
         columns: True if it has columns, so that a batch is one copy for each column.
         reads: possible number of concurrent reads in each place (process or actor that works); 0
             without reading ahead.

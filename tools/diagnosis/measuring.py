@@ -40,7 +40,7 @@ class Look:
     Attributes:
         at: time of the observation.
         processor: processor seconds of all threads of this process.
-        loop: counts and times of the loop that the user iterates.
+        loop: counts and times of the loop that the user iterates, perhaps a feeder.
         host: statistics of the loader's iterator in it.
         machine: use of the machine's processors; None if the system does not tell.
     """
@@ -64,7 +64,7 @@ class Look:
 
 
 def host_of(loop: Any) -> DataLoaderIterator:
-    """Return the iterator of the loader in a loop (an iterator, a feeder, a loop over epochs).
+    """Return the loader's iterator that a loop (an iterator or a feeder) reads from.
 
     Raises:
         TypeError: it is not a loop over a headrace loader.
@@ -78,13 +78,16 @@ def host_of(loop: Any) -> DataLoaderIterator:
 
 
 def closely(loop: Any) -> None:
-    """Set the option to time every task, on a loop that is about to begin."""
+    """Set the option to time every task, on a loop that is about to begin. Does nothing for a feeder."""
     if isinstance(loop, DataLoaderIterator):
         loop.execution = replace(loop.execution, observe="each")
 
 
 def tell_of_hangs(loop: Any, seconds: float) -> None:
-    """Set the option to report tasks that take half of the measuring time, on a loop that is about to begin."""
+    """Set the option to report tasks that take half of `seconds` (the measuring time), on a loop about to begin.
+
+    The time is at least half a second. Does nothing for a feeder.
+    """
     if isinstance(loop, DataLoaderIterator):
         soon = max(SHARE * seconds, LEAST_SECONDS)
         known = loop.execution.hang_seconds
@@ -93,13 +96,17 @@ def tell_of_hangs(loop: Any, seconds: float) -> None:
 
 @dataclass
 class Lock:
-    """Measures the wait for the interpreter's lock: how many seconds too late a thread returns from short sleeps."""
+    """Measures the wait for the interpreter's lock: how many seconds too late a thread returns from short sleeps.
+
+    Attributes:
+        late: these seconds, one for each sleep.
+    """
 
     late: list[float] = field(default_factory=list)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Return a context in which a thread measures."""
+        """Return a context in which a thread measures, and adds to `late`."""
         ended = threading.Event()
 
         def try_again() -> None:
@@ -219,7 +226,10 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
 
 
 def _with_sampler(loop: Measured) -> Measured:
-    """Make the sampler's work a separate part, if it takes much time. It is part of reading otherwise."""
+    """Return the measurement with the sampler's work as a separate part, if it is at least a tenth of the work.
+
+    Otherwise it stays a part of reading.
+    """
     seconds = loop.source.sampler * loop.records
     if seconds < MUCH_SAMPLING * loop.work:
         return loop
@@ -231,7 +241,7 @@ def _with_sampler(loop: Measured) -> Measured:
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """Return the number of workers: the current one with "auto", and in a cluster the number that worked."""
+    """Return the number of workers: with "auto" the current one, in a cluster the number that did tasks."""
     if isinstance(execution.worker_count, Auto) or host.decision:
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
@@ -240,7 +250,15 @@ def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
 
 
 def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
-    """Return the seconds that the user waited for the first batch while workers were starting."""
+    """Return the seconds that the user waited for the first batch while workers were starting.
+
+    The result is 0 if the first batch came before the first look, or its task is not kept.
+
+    Args:
+        before: first look at the loop.
+        after: last look.
+        tasks: tasks of the loop between the looks.
+    """
     if before.loop.steps or not tasks or tasks[0].block:  # else the first one is not among them
         return 0.0
     waited = after.loop.feeding.reading if after.loop.feeding else after.loop.waited
@@ -248,7 +266,10 @@ def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Return the share of the waiting for results in which workers had not yet finished them; the rest is hand-over."""
+    """Return the share of the waiting for the results of tasks in which workers had not yet finished them.
+
+    The rest is hand-over. Without waiting, the result is 1.
+    """
     waited = sum(task.taken - task.asked for task in tasks)
     unready = sum(max(0.0, min(task.times.ended, task.taken) - task.asked) for task in tasks)
     return min(unready / waited, 1.0) if waited > 0 else 1.0

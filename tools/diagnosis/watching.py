@@ -29,6 +29,11 @@ class Loops:
 
     They are kept until the program ends. Most have ended by then. A loop that the program left open
     keeps its workers until it is closed here.
+
+    Args:
+        steps: number of steps to measure.
+        seconds: maximum seconds to measure.
+        expected: True if the program is expected to make steps of its own.
     """
 
     def __init__(self, steps: int, seconds: float, *, expected: bool = True) -> None:
@@ -36,7 +41,10 @@ class Loops:
         self._all: list[Looks] = []
 
     def begins(self, loop: Any) -> None:
-        """Add a loop that begins. Called on the thread of the loop."""
+        """Add a loop that begins, and set it to time every task and report hanging ones.
+
+        Called on the thread of the loop.
+        """
         closely(loop)
         tell_of_hangs(loop, self._seconds)
         if not any(known.loop is loop for known in self._all):
@@ -76,9 +84,16 @@ def diagnosed_program(
     If the program makes no steps, its only loader is measured alone, or with `step_seconds` for a
     step.
 
+    Args:
+        program: the program.
+        arguments: its command line arguments.
+        steps: number of steps to measure.
+        seconds: maximum seconds to measure.
+        step_seconds: duration of a step, if the program makes none; None: unknown.
+
     Raises:
-        ProgramError: the program fails; or has no loop and no loader; or makes no step in time; or
-            makes its own steps although `step_seconds` is given.
+        ProgramError: the program fails; or has no loop and not exactly one loader; or makes no step
+            in time, or too few; or makes its own steps although `step_seconds` is given.
     """
     loops, lock = Loops(steps, seconds, expected=step_seconds is None), Lock()
     with as_module(program.path, "__main__", arguments) as own:

@@ -1,8 +1,10 @@
 """Split the work of a step into operations, and find rare records that take long.
 
-The input are an iterator's statistics at two times. A task may be repeated here with a clock on
-each operation: if the loop was too short to time its operations, or to find the record that made a
-task slow.
+In: the statistics of an iterator before and after some steps, and the tasks between them. Out:
+seconds of each operation; the slowest record; the records that a filter drops.
+
+Statistics may lack the time of each operation, if the loop was too short; and they do not name the
+record that made a task slow. Then the task is run again, with a clock on each operation.
 """
 
 from __future__ import annotations
@@ -50,7 +52,15 @@ class Looking(Stopwatch):
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a loop between two statistics, `before` and `after`, in which it made `elements` elements."""
+    """The work of a loop between two statistics.
+
+    Attributes:
+        pipeline: pipeline of the loop.
+        before: statistics at the beginning.
+        after: statistics at the end.
+        tasks: tasks that were done meanwhile.
+        elements: number of elements that the loop made meanwhile.
+    """
 
     pipeline: Pipeline
     before: IteratorStats
@@ -107,7 +117,10 @@ class Work:
             batched = batched or takes
 
     def rare(self) -> Rare | None:
-        """Return the cost of rare records, if a few tasks take far longer than the others; else None."""
+        """Return the cost of rare records, if a few tasks take far longer than the others; else None.
+
+        The slowest task is run again twice, and must be slow at the same record each time.
+        """
         stages = self.pipeline.stages
         reading = [task for task in self.tasks if stages[task.stage].leaf is not None and task.times.inputs]
         if not reading:
@@ -145,7 +158,7 @@ class Work:
         return Dropped(name, share, read.seconds + seconds, seconds, tuple(part.name for part in before))
 
     def alone(self, part: WorkPart) -> float:
-        """Return the seconds of an operation per element, when one task is repeated while nothing else runs.
+        """Return the seconds of the operation `part` per element, when one task is repeated while nothing else runs.
 
         Returns 0 if no task can be repeated.
         """
@@ -161,7 +174,11 @@ class Work:
         return 0.0
 
     def _again(self, tasks: Sequence[TaskEvent]) -> OperationTimes | None:
-        """Repeat the first task, and return the times of its operations; None if it cannot be repeated."""
+        """Repeat the first of `tasks`, and return the times of its operations.
+
+        The result is None if there is no task, if it is about rows, took over 5 s or fails, or if
+        the order is of a source without random access or of former shards.
+        """
         if not tasks or (leaf := self.pipeline.stages[tasks[0].stage].leaf) is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None
         if any(each.in_order for each in self.pipeline.every_leaf) or self.pipeline.formers:
@@ -172,7 +189,7 @@ class Work:
 
 
 def grown(before: IteratorStats, after: IteratorStats, name: str, *stages: StageStats) -> float:
-    """Return by how much the field `name` has grown between two statistics, over the given stages."""
+    """Return by how much the field `name` of `stages` together has grown between the statistics `before` and `after`."""
     then = {stage.number: getattr(stage, name) for stage in before.stages}
     return float(sum(getattr(stage, name) - then.get(stage.number, 0) for stage in stages))
 
@@ -190,7 +207,15 @@ def _each(task: TaskEvent) -> float:
 
 
 def slow_reads(measured: Measured, leaf: Leaf, tasks: Sequence[TaskEvent]) -> Rare | None:
-    """Return the slowest read of the task whose records took longest, if it is slow each time; else None."""
+    """Return the slowest read of the task whose records took longest to read, if it is slow each time; else None.
+
+    Up to 512 records are read again, for up to 3 seconds. The result is also None if a read fails.
+
+    Args:
+        measured: measurement of the loop.
+        leaf: its source with its sampler.
+        tasks: tasks of the loop.
+    """
     reading = [task for task in tasks if task.times.under_way and task.stop > task.start and not task.made_of]
     if leaf.in_order or not reading:
         return None

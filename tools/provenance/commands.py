@@ -17,7 +17,12 @@ from .trace import trace
 
 
 def print_trace(options: argparse.Namespace) -> int:
-    """Run the command `trace`, and return its exit status."""
+    """Run the command `trace`: print the records of a step. Return the exit status, 0.
+
+    Raises:
+        ProgramError: the program fails, or has no loader.
+        TraceError, CheckpointError, TypeError: as in `trace`.
+    """
     with loader_of(Program.parsed(options.program), options) as loader:
         found = trace(
             loader,
@@ -32,7 +37,12 @@ def print_trace(options: argparse.Namespace) -> int:
 
 
 def print_omitted(options: argparse.Namespace) -> int:
-    """Run the command `find --omitted`. Return its exit status: 1 if an omitted record is read."""
+    """Run the command `find --omitted`. Return its exit status: 1 if an omitted record is read, else 0.
+
+    Raises:
+        ProgramError: the program fails, or has no loader.
+        TraceError, CheckpointError, TypeError, RecordKeyError, SourceError: as in `find_omitted`.
+    """
     with loader_of(Program.parsed(options.program), options) as loader:
         found = find_omitted(
             loader,
@@ -47,7 +57,12 @@ def print_omitted(options: argparse.Namespace) -> int:
 
 
 def print_diff(options: argparse.Namespace) -> int:
-    """Run the command `diff`. Return its exit status: 1 if the streams differ."""
+    """Run the command `diff`. Return its exit status: 1 if the streams differ, else 0.
+
+    Raises:
+        ProgramError: a program fails, or has no loader.
+        CheckpointError: a state cannot be read.
+    """
     with _stream(options.one, options) as one, _stream(options.two, options) as two:
         found = diff(one, two)
         print(json.dumps(found.to_dict()) if options.json else found)
@@ -61,7 +76,8 @@ def loader_of(program: Program, options: argparse.Namespace) -> Iterator[Any]:
     Output of the program goes to standard error.
 
     Raises:
-        ProgramError: a function of the program fails inside the context.
+        ProgramError: the program fails or has no loader; or one of its functions fails inside the
+            context.
     """
     find = program.first_loop if options.runs else program.loader
     with ExitStack() as stack:

@@ -14,11 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ...chains.map_dataset import MapDataset
-from ...chains.nodes.joins import Chosen
-from ...chains.nodes.node import Evaluated, Node, Source
-from ...chains.nodes.reordered import Reordered
-from ...common.identity.values import described
 from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError
 from ...loader.plan.fingerprint import differences
@@ -27,7 +22,7 @@ from ...loader.plan.steps.skipped import SkippedSteps, within
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
 from ...samplers.protocol import ENDLESS
-from ...sources.mixed.source import MixedSource
+from .changed_chains import changed_chains
 from .orders import OrderDifference, first_difference, rows_in_step
 from .records import records_differences
 from .streams import Described, states_of
@@ -97,6 +92,7 @@ def diff(one: Any, two: Any) -> Difference:
 
     Raises:
         CheckpointError: a state cannot be read.
+        TypeError: an argument is neither a loader nor a checkpoint.
 
     >>> import headrace
     >>> parts = {"web": range(10_000), "books": range(1000)}
@@ -124,7 +120,17 @@ def diff(one: Any, two: Any) -> Difference:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two streams that are compared."""
+    """One of the two streams that are compared.
+
+    Attributes:
+        pipeline: pipeline of a loader; None for a checkpoint.
+        states: states of a checkpoint; empty for a loader.
+        fingerprint: identity of the stream.
+        alike: identity in the form of the other side's version.
+        skipped: skipped steps.
+        shards: number of shards; None for a loader without shards, which may be one of many.
+        sizes: sizes of batches, and of groups of other operations that take several elements.
+    """
 
     pipeline: Pipeline | None  # of a loader; None for a checkpoint
     states: Sequence[LoaderState]  # of a checkpoint
@@ -136,7 +142,10 @@ class _Side:
 
     @classmethod
     def of(cls, given: Any) -> _Side:
-        """Return the side for a loader or a checkpoint."""
+        """Return the side for a loader or a checkpoint.
+
+        Raises CheckpointError if a state cannot be read, or there is none.
+        """
         pipeline, states = None, list[LoaderState]()
         if isinstance(given, (str, Path, bytes, bytearray, dict, list, tuple)):
             states = states_of(given)
@@ -164,7 +173,10 @@ class _Side:
         return self.alike["sampler"].get("balance"), self.shards or 1, size
 
     def step_of(self, found: OrderDifference, shards: int) -> int | None:
-        """Return the step that contains the position of a difference; None if only running the stream would tell."""
+        """Return the step with the position of the difference `found`, on `shards` shards.
+
+        The result is None if only a run would tell.
+        """
         if not found.position:
             return found.position
         if found.of_rows:
@@ -186,7 +198,10 @@ def _first_other(one: Sequence[Any], two: Sequence[Any]) -> int:
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
-    """Describe the differences of two descriptions of one subject. If their kinds differ, only that is described."""
+    """Describe the differences of two fingerprints, `one` and `two`, of one subject, named `what`, a line for each.
+
+    If their kinds differ, only that is described.
+    """
     kinds = [{"kind": each.get("kind")} for each in (one, two)]
     return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
 
@@ -201,7 +216,7 @@ def _of_source(one: _Side, two: _Side) -> Iterator[Reason]:
     chains = []
     if told and one.pipeline and two.pipeline:  # descriptions know datasets below the order by a digest
         for leaf, other in zip(one.pipeline.leaves, two.pipeline.leaves):
-            chains += [Reason(what, words, 0) for what, words in _changed_chains(leaf.source, other.source)]
+            chains += [Reason(what, words, 0) for what, words in changed_chains(leaf.source, other.source)]
     yield from chains
     if left := [each for each in told if not (chains and ": chain " in each)]:
         yield Reason("source", first_few(left), 0)
@@ -223,7 +238,7 @@ def _of_operations(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_batches(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Compare batch sizes and numbers of shards, which together decide the global batches."""
+    """Yield reasons if batch sizes or numbers of shards differ, which together decide the global batches."""
     shards = [one.shards or two.shards or 1, two.shards or one.shards or 1]
     if len(one.sizes) == len(two.sizes) and one.sizes != two.sizes:
         yield Reason("batch size", f"batch sizes: {one.sizes} → {two.sizes}", 0)
@@ -258,7 +273,10 @@ def _of_order(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Compare how records are balanced among shards by cost. Other comparisons ignore the balance."""
+    """Yield a reason if records are balanced differently among shards by cost.
+
+    Other comparisons ignore the balance.
+    """
     known = [side.deal for side in (one, two)]
     if known[0] == known[1] or (known[0][0] == known[1][0] and known[0][1] != known[1][1]):
         return
@@ -276,7 +294,11 @@ def _of_deal(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | None:
-    """Return the first step at which a shard has other positions: `ENDLESS` if none differs, None if unknown."""
+    """Return the first step at which a shard of two pipelines has other positions.
+
+    `ENDLESS` means that no compared position differs; None, that it is unknown.
+
+    """
     if one is None or two is None or not (one.aligned and two.aligned) or one.shard != two.shard:
         return None
     leaves = one.leaf, two.leaf
@@ -294,7 +316,10 @@ def _kind(words: Sequence[str]) -> str:
 
 
 def _of_loops(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Compare whether the runs loop over epochs, which ends a batch at the end of each epoch. Only states tell this."""
+    """Yield a reason if only one run loops over epochs, which ends a batch with each epoch.
+
+    Only states show this.
+    """
     if one.states and two.states and one.in_epochs != two.in_epochs:
         records = one.fingerprint["sampler"].get("records")
         step = records // (prod(one.sizes) * one.states[0].shard[1]) if isinstance(records, int) else None
@@ -310,7 +335,7 @@ def _of_left_out(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
-    """Compare the changes of shards or of the batch size in the runs before the two checkpoints."""
+    """Yield reasons if shards or batch sizes changed differently in the runs before the two checkpoints."""
     layers = [side.states[0].lineages[0].layers for side in (one, two) if side.states]
     if len(layers) == 2 and layers[0] != layers[1]:
         same = _first_other(*layers)
@@ -323,7 +348,7 @@ def _of_history(one: _Side, two: _Side) -> Iterator[Reason]:
 
 
 def _told_of_layers(layers: Sequence[Any]) -> str:
-    """Describe where the first of these runs stopped: at which position of how many shards; "nothing" for no run."""
+    """Describe where the first of these runs stopped: number of shards, smallest position; "nothing" for no run."""
     first = next((layer for layer in layers if isinstance(layer[0], int)), None)
     if first is None:
         return "nothing"
@@ -331,7 +356,7 @@ def _told_of_layers(layers: Sequence[Any]) -> str:
 
 
 def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
-    """Return the number of steps in these runs, if their batches and shards were those of `before`; else None."""
+    """Return the number of steps in the runs of `layers`, if batches and shards were those of `before`; else None."""
     unit, shards, steps = prod(before.sizes), before.states[0].shard[1], 0
     for number, layer in enumerate(layers):
         of_all = len(layer) == 1  # a position of all shards, as they were at equal steps
@@ -345,47 +370,12 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 
 
 def _size_changed(side: _Side, other: _Side) -> int | None:
-    """Return the step at which a run changed to its present batch size from the other stream's; None if it did not."""
+    """Return the step at which the run of `side` changed from the batch size of `other` to its own.
+
+    The result is None if it did not.
+    """
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
     if unit == before or len(side.sizes) != len(other.sizes) or state.lineages[0].layers or side.in_epochs:
         return None
     steps, rest = divmod(state.cursor.positions[0] - unit * state.step, before - unit)
     return steps if not rest and 0 < steps <= state.step else None
-
-
-def _changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
-    """Yield, for each dataset that both sources have and that differs, the kind of difference and a description."""
-    known, others = _nodes(one), _nodes(two)
-    for name in filter(others.__contains__, known):
-        if (change := _lowest_change(known[name], others[name])) is not None:
-            yield change[0], f"part {name!r}: {change[1]}" if name else change[1]
-
-
-def _nodes(source: Any) -> dict[str, Node]:
-    parts = source.parts if isinstance(source, MixedSource) else {"": source}
-    return {name: part.root_node for name, part in parts.items() if isinstance(part, (Evaluated, MapDataset))}
-
-
-def _lowest_change(one: Node, two: Node) -> tuple[str, str] | None:
-    alike = type(one) is type(two) and len(one.inputs) == len(two.inputs)
-    below = next(filter(None, map(_lowest_change, one.inputs, two.inputs)), None) if alike else None
-    if below is not None or (alike and described(one.parameters) == described(two.parameters)):
-        return below
-    orders: list[Any] = [node.index_map for node in (one, two) if isinstance(node, Reordered)]
-    if len(orders) == 1:
-        words = (_node_told(node) if isinstance(node, Reordered) else "none" for node in (one, two))
-        return "order", " → ".join(words)
-    kind = "operation" if hasattr(one, "operation") or hasattr(two, "operation") else "source"
-    if orders:
-        maps = [dataclasses.replace(each, seed=0) if hasattr(each, "seed") else each for each in orders]
-        kind = "seed" if maps[0] == maps[1] else "order"
-    elif isinstance(one, Chosen) and isinstance(two, Chosen):
-        kind = "weights"
-    return kind, f"{_node_told(one)} → {_node_told(two)}"
-
-
-def _node_told(node: Node) -> str:
-    names = (
-        ("index_map",) if isinstance(node, Reordered) else ("source",) if isinstance(node, Source) else ("operation",)
-    )
-    return short_repr(getattr(node, names[0], node.parameters))

@@ -50,9 +50,11 @@ class StartPoint:
     def nearest(cls, mark: StreamPosition, step: int) -> StartPoint:
         """Return the last place, at or before a step, that is known without reading.
 
+        `mark` is the known position of the run.
+
         Raises:
             TraceError: the step was skipped, or is from before a change of shards or of the batch
-                size.
+                size that preceded `mark`.
         """
         if within(mark.skipped.steps, step) is not None:
             raise TraceError(f"step {step} is left out by skip(): it has no records.")
@@ -71,9 +73,16 @@ class StartPoint:
 
 
 def _position(mark: StreamPosition, step: int) -> int:
-    """Return the local position at which a step of an aligned pipeline begins.
+    """Return the position, in this shard's part of the order, at which a step begins.
 
-    In an aligned pipeline each step has the same number of positions.
+    The pipeline must be aligned, i.e. each step has the same number of positions.
+
+    Args:
+        mark: position of the run at a known step, from which the position is computed.
+        step: number of the step.
+
+    Raises:
+        TraceError: the step is before `mark`, and the shards or the batch size changed in between.
     """
     unit, at, leaf = mark.pipeline.stages[0].unit, mark.cursor.positions[0], mark.pipeline.leaf
     if step >= mark.step:
@@ -96,9 +105,9 @@ def _too_early(mark: StreamPosition, step: int) -> TraceError:
 
 
 def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
-    """Return the cursor of a part of a pipeline after this number of its rows; None if only running it would tell.
+    """Return the cursor of a part of a pipeline after its first `rows` rows; None if only running it would tell.
 
-    None if, for example, an operation drops or adds elements, or errors are skipped.
+    The result is None if, for example, an operation drops or adds elements, or errors are skipped.
 
     A cursor is a place in the stream.
     """
@@ -125,7 +134,14 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
 
 
 class FoundRecord(NamedTuple):
-    """A record in an element, and its place in the order of a leaf (a source with its sampler)."""
+    """A record in an element, and its place.
+
+    Attributes:
+        used: the record, with its source.
+        leaf: index in `Pipeline.every_leaf` of the leaf (source with its sampler) that it comes
+            from.
+        position: global position in the order of that leaf.
+    """
 
     used: UsedRecord
     leaf: int
@@ -164,9 +180,16 @@ class Search:
 
     @classmethod
     def at(cls, described: Described, states: Sequence[LoaderState], epochs: bool, strict: bool) -> Search:
-        """Return the search from the states of a run; without states, from the beginning.
+        """Return the search in the stream `described`, from the states of a run; without states, from the beginning.
 
-        With `epochs`, steps without states are those of `loader.epochs()`.
+        Args:
+            described: the stream, on a shard.
+            states: states of the shard, or of all shards of a former run.
+            epochs: True: without states, steps are those of `loader.epochs()`.
+            strict: False accepts states of another source, sampler or other operations.
+
+        Raises:
+            CheckpointError: a state belongs to another pipeline.
         """
         sampler = states[0].fingerprint["sampler"] if states else None
         told = isinstance(sampler, dict) and "epoch" in sampler
@@ -179,7 +202,8 @@ class Search:
         """Find the element of a step.
 
         Raises:
-            TraceError: the stream ends before the step.
+            TraceError: the stream ends before the step; or the step was skipped, or is from before
+                a change of shards or of the batch size.
         """
         search, left = self._in_epoch_of(step)
         began: int | None = None
@@ -196,7 +220,14 @@ class Search:
             search, left = search.at_epoch(search.epoch + 1), left - end
 
     def _in_epoch_of(self, step: int) -> tuple[Search, int]:
-        """Return the search in the epoch of a step, and the number of the step in that epoch."""
+        """Return the search in the epoch of a step, and the number of the step in that epoch.
+
+        Without a loop per epoch, this search and the step.
+
+        Raises:
+            TraceError: the stream ends before the step; or the step is from before a change of
+                shards or of the batch size.
+        """
         mark, pipeline = self.mark, self.mark.pipeline
         if self.epoch is None:
             return self, step

@@ -158,9 +158,17 @@ def find_omitted(
 
 
 def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
-    """Return, for each leaf by number, the sorted keys to search for, in the form that its source uses.
+    """Return, for each leaf of a pipeline by number, the sorted keys to search for, in the form that its source uses.
 
     A leaf is a source with its sampler.
+
+    Args:
+        pipeline: pipeline of the loader.
+        keys: the user's keys; None: the records that the loader omits.
+
+    Raises:
+        TraceError: there are no keys; or they do not fit the streams.
+        TypeError, RecordKeyError, SourceError: they do not fit a source.
     """
     names = [leaf.name or str(number) for number, leaf in enumerate(pipeline.leaves)]
     if keys is not None and pipeline.joins:
@@ -199,9 +207,18 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
 def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> tuple[bool, int, list[ReadRecord]]:
     """Search for records in a leaf (a source with its sampler) of a shard.
 
+    Args:
+        mark: position of the shard's run.
+        since: first step of the search.
+        number: number of the leaf.
+        wanted: sorted keys of the records, `int64[n]`.
+
     Returns:
         True if the end of the stream was reached; the number of checked positions; and the records
         found.
+
+    Raises:
+        TraceError: the position of the step `since` is unknown.
     """
     place = StartPoint.nearest(mark, since)
     pipeline, leaf = place.pipeline, place.pipeline.leaves[number]
@@ -230,7 +247,7 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
 
 
 def _among(leaf: Leaf, start: int, stop: int, wanted: Int64s) -> Iterator[tuple[int, int, int]]:
-    """Yield (local position, global position, key) of each wanted record among local positions `[start, stop)`."""
+    """Yield (local position, global position, key) of a leaf's wanted records at local positions `[start, stop)`."""
     for first in range(start, stop, leaf.block_size):
         positions = leaf.positions(first, min(first + leaf.block_size, stop))
         keys = leaf.record_keys(positions)

@@ -75,7 +75,7 @@ class Order:
 
     @classmethod
     def of_sampler(cls, sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
-        """Return the order of a sampler. For a mix, `names` are the datasets of its parts."""
+        """Return the order of a sampler. For a mix, `names` are the names of its parts."""
 
         def places(positions: Numbers) -> tuple[Numbers, Numbers]:
             keys, parts = np.divmod(sampler.record_keys(positions), len(names))
@@ -98,9 +98,10 @@ class Order:
 def first_difference(
     saved: Mapping[str, Any], present: Mapping[str, Any], pipelines: Sequence[Pipeline | None]
 ) -> OrderDifference | None:
-    """Return the first position at which two orders differ, or None if they are the same.
+    """Return the first difference of two orders; None if they are the same.
 
-    The fingerprints may differ although the orders are the same.
+    The fingerprints may differ although the orders are the same. If nothing can be compared, the
+    result has position 0.
 
     Args:
         saved: fingerprint of the samplers of one stream.
@@ -116,7 +117,7 @@ def first_difference(
 
 
 def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderDifference | None:
-    """Compare two orders at `most` positions from `start` on, and return their first difference.
+    """Compare two orders at up to `most` positions from `start` on, and return their first difference.
 
     Returns None if both are mixes with the same weights at all positions and the same length: these
     need no comparison. If no compared position differs, the `position` of the result is None.
@@ -145,7 +146,7 @@ def compared(one: Order, two: Order, start: int = 0, most: int = MOST) -> OrderD
 
 
 def _changed_shares(one: Order, two: Order, position: int) -> str:
-    """Describe the weights at a position that differ in two mixes; "" if none differ."""
+    """Describe the weights at a position that differ in two orders of mixes; "" if none differ."""
     before, now = one.shares(position), two.shares(position)
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     words = [f"{name} {before.get(name, 0):.4g} → {now.get(name, 0):.4g}" for name in changed]
@@ -170,7 +171,8 @@ def _of_mixes(*told: Mapping[str, Any]) -> list[Order | None]:
 def _of_joins(*told: Mapping[str, Any]) -> list[Order | None]:
     """Return the orders of two joined streams, from the fingerprints of their samplers.
 
-    Returns two Nones if they differ in anything but the proportions of a mix.
+    Returns two Nones if they differ in anything but the proportions of a mix, or the topmost join
+    is no mix.
     """
     joins = [each.get("joins") or [{}] for each in told]
     rest = [{**each, "joins": [*join[:-1], {**join[-1], "order": None}]} for each, join in zip(told, joins)]
@@ -188,7 +190,7 @@ def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
 
 
 def _of_index(told: Mapping[str, Any]) -> Order | None:
-    """Return the order of an `IndexSampler` from its fingerprint; None for other samplers."""
+    """Return the order of an `IndexSampler` from its fingerprint; None for others, and if its records changed."""
     known = told.get("kind") in ("IndexSampler", "SequentialSampler") and told.get("algorithm") == "headrace"
     if not known or {HISTORY, OMITTED} & told.keys():
         return None
@@ -203,7 +205,7 @@ def _of_index(told: Mapping[str, Any]) -> Order | None:
 
 
 def rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """Return the number of rows of the topmost join in one element; None without one, or if operations decide."""
+    """Return how many rows of the topmost join make one element; None without a join, or if operations decide it."""
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]

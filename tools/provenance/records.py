@@ -59,14 +59,17 @@ def _taken_apart(told: Told) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _histories(one: Told, two: Told) -> tuple[History, History] | None:
-    """Return the histories (changes of records) of two orders; None if the orders differ in something else."""
+    """Return the histories (changes of records) of two orders, from their fingerprints.
+
+    The result is None if they differ in something else.
+    """
     if not {HISTORY, OMITTED, GENERATION} & {*one, *two} or lasting(one) != lasting(two):
         return None
     return History.of({**_records(two), **one}), History.of({**_records(one), **two})
 
 
 def _records(told: Told) -> dict[str, Any]:
-    """Return the number of records as a dict, or {} if the fingerprint does not have it."""
+    """Return {"records": number} from a fingerprint; {} if it does not have the number of records."""
     return {"records": told["records"]} if "records" in told else {}
 
 

@@ -21,9 +21,12 @@ from ...sources.range import RangeDataSource
 
 
 class LeftOut(Operation):
-    """Replacement for an operation whose results are not needed. It gives one None for each group of `takes` elements.
+    """Replacement for an operation whose results are not needed.
 
-    If the operation works on single elements, they pass unchanged.
+    It gives one None for each group of `takes` elements.
+
+    If the operation works on single elements, they pass unchanged. `operation` is the operation
+    that is replaced.
     """
 
     def __init__(self, operation: Operation) -> None:
@@ -41,7 +44,7 @@ class LeftOut(Operation):
 
 
 def reduced(pipeline: Pipeline) -> Pipeline:
-    """Return the reduced pipeline. Its elements are made of the same records."""
+    """Return a pipeline without the operations and sources that do not decide which records are in an element."""
     looked_at = [False] * len(pipeline.stages)  # whether something above looks at what a stage gives
     read = [False] * len(pipeline.leaves)
     stages = list(pipeline.stages)

@@ -81,13 +81,14 @@ class Described:
         return replace(self, pipeline=one_epoch(self.pipeline, epoch))
 
     def stand(self, states: Sequence[LoaderState], strict: bool) -> StreamPosition:
-        """Return the position of the run.
+        """Return the position of the run of this stream's shard.
 
         That is the position of its shard's state; or the position after all states of a run with
-        other shards; or, without states, the beginning.
+        other shards; or, without states, the beginning. With `strict` False, states of another
+        source, sampler or other operations are accepted.
 
         Raises:
-            CheckpointError: the state belongs to another pipeline.
+            CheckpointError: a state belongs to another pipeline, or states of shards are missing.
         """
         iterator = DataLoaderIterator(self.pipeline, HERE, None, self.skipped)
         own = (self.pipeline.shard.shard_index, self.pipeline.shard.shard_count)
@@ -99,7 +100,7 @@ class Described:
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
-    """Return the iterator of a loop (itself, or that of a feeder or loop per epoch); None for other objects."""
+    """Return a loop's loader iterator: itself, or that of a feeder or a loop per epoch; None for other objects."""
     return host_iterator(loop.open_epoch if isinstance(loop, Epochs) else loop)
 
 
@@ -109,7 +110,8 @@ def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
     In a folder with several checkpoints, the last one that is not after `step` is used.
 
     Raises:
-        CheckpointError: there is no checkpoint, or there are several.
+        CheckpointError: there is no checkpoint, or there are several and `step` is None; or a state
+            is missing or cannot be read.
     """
     if isinstance(checkpoint, (str, Path)):
         return list(states_at(Path(checkpoint), step))

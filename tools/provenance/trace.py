@@ -122,7 +122,9 @@ def _told(record: TracedRecord) -> dict[str, str]:
 
 
 def columns(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    r"""Yield a header line and one line for each row, aligned in columns. Empty columns are left out.
+    r"""Yield a header line and one line for each row (a dict of column name to text), aligned.
+
+    Empty columns are left out.
 
     >>> print("\n".join(columns([{"row": "0", "note": "", "key": "17"}, {"row": "1", "note": "", "key": "3"}])))
     row  key
@@ -217,7 +219,7 @@ def _weights(element: Element) -> list[str]:
 
 
 def _generations(element: Element) -> Iterator[str]:
-    """Yield descriptions of the generations (versions of growing sources) of an element's records."""
+    """Yield, for each of an element's records, a description of its generation (version of a growing source)."""
     for each in element.records:
         sampler, place, of = element.leaves[each.leaf].sampler, each.position, ""
         if isinstance(sampler, MixSampler):
@@ -235,6 +237,11 @@ def shards_of(described: Described, states: Sequence[LoaderState], shards: int |
 
     They are the shards of the states or, if `shards` is another number, all shards that resume from
     these states.
+
+    Args:
+        described: the stream.
+        states: states of the run; without states, the loader's own shard is listed.
+        shards: number of shards; None for the same number as before.
     """
     own = described.pipeline.shard
     known = [state.shard[0] for state in states] or [own.shard_index]
@@ -244,7 +251,7 @@ def shards_of(described: Described, states: Sequence[LoaderState], shards: int |
 
 
 def _epochs(found: Iterable[Element]) -> dict[str, int]:
-    """Return the latest epoch of each dataset, over all shards."""
+    """Return the latest epoch of each dataset, over the elements of all shards."""
     latest: dict[str, int] = {}
     for element in found:
         last: dict[int, int] = {}
@@ -276,10 +283,15 @@ def _traced(found: FoundRecord, shard: int) -> TracedRecord:
 
 
 def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -> tuple[int, int] | None:
-    """Return the range of tokens in the file of a piece of a document.
+    """Return the range of tokens, in its file, of a piece of a document.
 
     Returns the range of the whole document if its length was changed before packing, and None if
     the source has no files of tokens.
+
+    Args:
+        whole: range of tokens of the whole document in the file; None if there are no files of
+            tokens.
+        spans: ranges of tokens of the piece in the document.
     """
     if whole is None:
         return None

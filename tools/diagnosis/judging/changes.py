@@ -27,7 +27,7 @@ LARGER = 8  # Times the records in a batch: what is proposed for batches that ar
 
 # Chosen: beyond everything that was measured.
 LEAST, FASTEST = 5e-6, 20e9
-"""Lower bound of the seconds of a step, and upper bound of the bytes of batches per second, after a change."""
+"""Least seconds of a step, and largest bytes of batches per second, that are promised after a change."""
 
 # Chosen: no two runs take the same time. Other programs may stop using the processors, which makes it larger.
 NOISE = 1.15
@@ -51,7 +51,10 @@ _Propose: TypeAlias = Callable[[Measured, Finding], Iterable[Change]]
 
 
 def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
-    """Return the changes that are worth making. The first one is the remedy."""
+    """Return the changes that are worth making after a measurement with this finding.
+
+    If one is the remedy (has a `cure`), it is the first. The others follow, the most helpful first.
+    """
     known = [change for change in _known(measured, finding) if change.seconds * WORTH < measured.elapsed]
     first = [change for change in known if change.cure][:1]
     others = sorted((change for change in known if change not in first), key=lambda change: change.seconds)
@@ -77,7 +80,7 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_workers(measured: Measured) -> Iterator[Change]:
-    """Propose a number of workers that hides the work or still helps; at most doubled if the step is unknown."""
+    """Propose as many workers as hide the work or still help; at most twice as many if the step is unknown."""
     if measured.worker_kind == "thread" and (measured.at_work > 0.5 or measured.seconds_of("sampler")):
         return
     enough = enough_workers(measured)
@@ -94,7 +97,10 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
 def effect(measured: Measured, what: str, seconds: float) -> str:
     """Describe the effect of a change as the end of a sentence, such as "4 workers would hide it".
 
-    `what` is the change ("4 workers"), and `seconds` is the duration of a step after it.
+    Args:
+        measured: the measurement before the change.
+        what: the change, such as "4 workers".
+        seconds: seconds of a step after it.
     """
     does = "hide it" if _hides(measured, seconds) else f"give {measured.elapsed / seconds:.1f} times the batches"
     return f"{what} would {does}"
@@ -105,7 +111,7 @@ def _hides(measured: Measured, seconds: float) -> bool:
 
 
 def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose threads, if handing batches over from processes takes much time."""
+    """Propose threads in place of worker processes, if packing batches takes over a fifth of the work."""
     if measured.worker_kind == "process" and measured.workers and measured.seconds_of("packing") > measured.work / 5:
         what = 'worker_kind="thread", if operations release the GIL, as NumPy and image decoders do'
         cure = 'worker_kind="thread" would do without it' if finding.stage == "hand-over" else ""
@@ -146,12 +152,26 @@ def _own(measured: Measured) -> float:
 
 
 def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
-    """Return a function that proposes a change after which parts of a kind take only the share `keep` of their time."""
+    """Return a function that proposes a change after which parts of a kind take only the share `keep` of their time.
+
+    Args:
+        keep: the share, from 0 to 1.
+        kind: kind of the parts.
+        what: description of the change.
+        cure: see `Change`.
+    """
     return lambda measured, finding: [at_most(lighter(measured, keep, kind), what, cure)]
 
 
 def _less_feeding(share: float, part: str, what: str, cure: str) -> _Propose:
-    """Return a function that proposes a change after which a part of a feeder takes less time, by this share."""
+    """Return a function that proposes a change after which a part of a feeder's time gets shorter.
+
+    Args:
+        share: share of its time by which it gets shorter.
+        part: name of the attribute of `Feeding`.
+        what: description of the change.
+        cure: see `Change`.
+    """
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
         took = getattr(measured.feeding, part)
@@ -206,7 +226,10 @@ def _groups(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _more_reads(ends_sentence: bool) -> _Propose:
-    """Return a function that proposes as many concurrent reads as hide the reading, or as still help."""
+    """Return a function that proposes as many concurrent reads as hide the reading, or as still help.
+
+    `ends_sentence`: True if this is the remedy.
+    """
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
         goal = CLOSE * step_seconds(measured, measured.workers, reads=UNLIMITED)
@@ -220,7 +243,7 @@ def _more_reads(ends_sentence: bool) -> _Propose:
 
 
 def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
-    """Return the options for `count` concurrent reads in each place, as text for the list and for the sentence."""
+    """Return the options for `count` concurrent reads in each place as two texts: for the list and the sentence."""
     source = measured.source
     buffer = count * max(round(measured.records), 1) if source.whole_batches else count
     options = []
@@ -243,7 +266,7 @@ def _limited_source(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose to filter earlier: before the operations whose results are dropped, or by keys."""
+    """Propose to filter earlier: before the operations whose results the filter drops, or by keys."""
     dropped = measured.dropped
     assert dropped is not None, "it was found"
     kept, filtered = 1 - dropped.share, measured
@@ -289,7 +312,7 @@ def _hand_over(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose larger batches. The best case: all work that is not done per record is done once for more records."""
+    """Propose batches of 8 times as many records. At best, work that is not done per record takes an eighth."""
     rows = round(measured.batch)
     records = measured.seconds_of("record") / max(measured.workers, 1)
     seconds = (

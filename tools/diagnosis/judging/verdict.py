@@ -68,7 +68,7 @@ def _seconds_of_cores(measured: Measured) -> float:
 
 
 def worker_seconds(alone: Measured) -> float:
-    """Compute a worker's seconds for one step, from a measurement in one thread.
+    """Compute a worker's seconds for one step, from `alone`, a measurement in one thread.
 
     If the worker reads ahead, this is the longer of its work and its reads. Otherwise it does one
     after the other.
@@ -79,7 +79,10 @@ def worker_seconds(alone: Measured) -> float:
 
 
 def _busy(measured: Measured, reads: int | None) -> float:
-    """Compute the seconds of a step's work in one place, done one after the other, without waiting for records read ahead."""
+    """Compute the seconds of a step's work that one worker would need, without waiting for records read ahead.
+
+    `reads` is the number of concurrent reads, if it is to be changed; None for the present number.
+    """
     if not measured.reads_ahead and not reads:
         return measured.work
     return measured.work - measured.seconds_of("reading") + measured.reading_processor
@@ -95,6 +98,7 @@ def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") 
     """Return the measurement after some parts of the work became lighter.
 
     Parts of these kinds, and the part called `named`, take only the share `keep` of their seconds.
+    Nothing else changes.
     """
     parts = tuple(
         replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
@@ -114,14 +118,17 @@ def all_cores_work(measured: Measured) -> bool:
 
 
 def share_waited(measured: Measured, seconds: float) -> float:
-    """Return the share of a step of this duration in which the user waits."""
+    """Return the share of a step of `seconds` seconds in which the user waits, i.e. is not busy with their own work."""
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
 def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
     """Return how many reads can run at a time in all places (processes or actors that read ahead) together.
 
-    `workers` and `reads` (in each place) default to the present numbers.
+    Args:
+        measured: the measurement.
+        workers: number of workers; None for the present number.
+        reads: number of concurrent reads in each place; None for the present number.
     """
     each = measured.source.reads if reads is None else reads
     return max(each, 1) * measured.places(workers)
@@ -133,10 +140,14 @@ def under_way(measured: Measured) -> float:
 
 
 def reading_seconds(measured: Measured, workers: int, reads: int | None = None) -> float:
-    """Compute the seconds in which the records of a step can be read, with this number of workers.
+    """Compute the seconds in which the records of a step can be read.
 
-    `reads` is the number of concurrent reads in each place; None means the present number. Returns
-    0 without reading ahead, because reading then counts as work.
+    The result is 0 without reading ahead, because reading then counts as work.
+
+    Args:
+        measured: the measurement.
+        workers: number of workers.
+        reads: number of concurrent reads in each place; None for the present number.
     """
     if not measured.reads_ahead and not reads:
         return 0.0
@@ -152,7 +163,10 @@ def waits_for_reads(measured: Measured) -> bool:
 
 
 def lag(measured: Measured) -> float:
-    """Return how many times as many reads could run at a time as did, while workers waited for them; 1 if they did not wait."""
+    """Return the possible number of concurrent reads divided by the real one, from 1 to 2.
+
+    The result is 1 if workers did not wait for reads.
+    """
     if not waits_for_reads(measured):
         return 1.0
     return min(max(possible(measured) / max(under_way(measured), 1e-9), 1.0), MOST_LAG)
@@ -175,7 +189,8 @@ def is_limited(measured: Measured) -> bool:
 def enough_reads(measured: Measured, goal: float) -> int:
     """Return the number of concurrent reads in each place that reads a step's records in `goal` seconds.
 
-    It is at most the largest number that is proposed.
+    A place is a process or actor that reads ahead. The result is at most the largest number that is
+    proposed.
     """
     needed = measured.read_seconds * lag(measured) / measured.places() / max(goal, 1e-9)
     now = max(measured.source.reads, 1)
