@@ -230,8 +230,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
-            CheckpointError: the bytes are not a state, or belong to another pipeline or shard. The
-                iterator keeps its position.
+            CheckpointError: the bytes are not a state, or belong to another source, sampler, shard or list of
+                operations. The iterator keeps its position.
         """
         self._go_to(LoaderState.from_json(state), strict)
 
@@ -273,7 +273,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._go_to(merge_shard_states(loaders, read, strict, run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to the position of a result of `state_dict`; see `set_state`."""
+        """Move to the position of a result of `state_dict`. Raises CheckpointError if it does not fit this loader."""
         self._go_to(LoaderState.from_dict(state))
 
     def close(self) -> None:

@@ -171,7 +171,9 @@ class DeviceFeeder(StreamPositionAPI):
     def set_state(self, state: Any, strict: bool = True) -> None:
         """Move to the position of a state, which may be from a feeder or from an upstream iterator.
 
-        See `DataLoaderIterator.set_state`.
+        Args:
+            state: result of `get_state` of a feeder or of an iterator.
+            strict: False accepts a state of another source, sampler or other operations.
 
         Raises:
             CheckpointError: it is not a state, or it belongs to another pipeline. The feeder keeps
@@ -184,6 +186,12 @@ class DeviceFeeder(StreamPositionAPI):
 
     def set_states(self, states: Sequence[Any], strict: bool = True, equal_steps: bool = False) -> None:
         """Continue a run that had another number of shards; see `DataLoaderIterator.set_states`.
+
+        Args:
+            states: results of `get_state` on each of the former shards, in any order.
+            strict: False accepts states of another source, sampler or other operations.
+            equal_steps: True restores from the state of any one shard, if all shards were at the
+                same step and none had ended.
 
         Raises:
             CheckpointError: a state is missing, or belongs to another pipeline. The feeder keeps

@@ -48,8 +48,9 @@ class Arrangement:
         names: name of each leaf.
         going: numbers of the leaves that go to devices.
         shardings: sharding of each of these.
-        leading: index, in `going`, of the leaf that defines the number of rows, see `_rows`; None
-            if there is none.
+        leading: index, in `going`, of the leaf that defines the number of rows: the first that is
+            divided along its leading axis, or else the first that has an axis; None if there is
+            none.
         with_rows: numbers of the leaves whose leading axis has the rows.
         rows: number of rows; -1 if no leaf has rows.
         divisor: number of which `rows` must be a multiple.

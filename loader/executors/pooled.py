@@ -79,7 +79,7 @@ class PooledHandle(Job):
 
 @dataclass(slots=True, eq=False)
 class RowsWithTask:
-    """Rows that may be lost, the handle whose task makes them, and the handle of that task while it runs again."""
+    """Rows that may be lost (`rows`), the `handle` whose task makes them, and its new handle while it runs again."""
 
     handle: PooledHandle
     rows: StoredRows

@@ -69,7 +69,10 @@ def keys_by_part(order: Any, source: Any, omit: OmitOfParts | None) -> dict[str,
     They are the keys that the user names, and the keys of records that are gone from the source.
 
     Raises:
-        TypeError, ValueError, RecordKeyError, SourceError: `omit` is invalid, see `living_order`.
+        TypeError: `omit` has a wrong type.
+        ValueError: it names a part that the mix does not have.
+        RecordKeyError: it names a record that the source does not have.
+        SourceError: a file of keys cannot be read.
     """
     if not isinstance(order, MixSampler):
         return {"": _keys(source, omit)}

@@ -42,7 +42,15 @@ def with_parts(
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """Adapt the pipeline and the states of a mix whose parts have other records than when the states were saved.
 
-    The arguments and the result are those of `migrate_records`.
+    Args:
+        pipeline: pipeline as its loader made it.
+        states: states of all shards of one run, or of one shard.
+        strict: True: more records may be omitted than before, but not fewer, and appended records
+            must come after the same records.
+        run: function that runs a pipeline. It is used to find the end of something made of rows.
+
+    Returns:
+        The pipeline and the states to resume from.
 
     Raises:
         CheckpointError: the records have changed in a way that cannot be resumed, see

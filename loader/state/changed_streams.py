@@ -105,7 +105,8 @@ def _with_leaf(
         pipeline: pipeline as its loader made it.
         states: states of one run.
         number: number of the leaf (source with its sampler).
-        strict: as for `migrate`.
+        strict: True: the order must be the same, except that records may be appended and more
+            records omitted.
         run: function that runs a pipeline.
 
     Returns:

@@ -161,7 +161,7 @@ async def write_later(folder_to_come: Any, state: Any) -> None:
 
 
 async def restore_later(folder: Any, iterator: Any) -> None:
-    """Restore an iterator from a folder in another thread. Raises as `restore`."""
+    """Restore an iterator from a folder in another thread. Raises CheckpointError if that is not possible."""
     import asyncio
 
     await asyncio.to_thread(restore, folder, iterator)

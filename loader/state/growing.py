@@ -121,7 +121,15 @@ def lookout_of(pipeline: Pipeline, state: LoaderState, notice: WaitNotice, begin
 
 
 class Lookout:
-    """Decides how far the order of a growing source is final. It is a `Horizon` (see `stream/horizon.py`)."""
+    """Decides how far the order of a growing source is final, by checks of the source at certain positions.
+
+    Args:
+        pipeline: pipeline of the run.
+        state: state from which the run continues.
+        growth: the user's options.
+        notice: logs once that the run waits.
+        begin: position of the last change that the run took in.
+    """
 
     def __init__(
         self, pipeline: Pipeline, state: LoaderState, growth: GrowthOptions, notice: WaitNotice, begin: int

@@ -77,7 +77,7 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """Run a leftover, i.e. the rest of a former shard's work, so that an error in it is raised now. Drop the rows.
 
-    `loaders` and `run` are as for `split_leftover`.
+    `loaders` is the pipeline as its loader made it; `run` is a function that runs a pipeline.
     """
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
@@ -91,7 +91,7 @@ def reads_beyond(loaders: Pipeline, rest: Leftover, position: int, run: Run) -> 
     Such a window is made of rows, and belongs to a former shard. It is run twice: in the whole
     order, and in an order that ends at the position. For other leftovers the result is False.
 
-    `rest` is the leftover; `loaders` and `run` are as for `split_leftover`.
+    `rest` is the leftover, `loaders` the pipeline as its loader made it, and `run` a function that runs a pipeline.
     """
     part = part_of(loaders, rest)
     if part is None or part.stage is None or loaders.stages[part.stage].leaf is not None:
@@ -143,8 +143,8 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
 def _to_end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Iterator[tuple[Rows, int]]:
     """Run a part of a pipeline to the end of the window that its cursor is inside.
 
-    Yields for each element the rows that have it, and its index in these. `former`, `part`,
-    `cursor` and `run` are as for `_end`.
+    Yields for each element the rows that have it, and its index in these. `former` is the pipeline of the shard that
+    had begun the window; `part` ends with the stage of the window.
     """
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
@@ -278,12 +278,10 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
 
 
 def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
-    """Return the state with values for the stages of this pipeline; None if these are other stages than in the state.
+    """Return the state with values for the stages (operations that run in one task) of this pipeline, or None.
 
-    If datasets of the uppermost mix were added or removed, only the stages after the mix are
-    compared.
-
-    A stage is a group of operations that run together in one task.
+    If datasets of the uppermost mix were added or removed, only the stages after the mix are compared. The result is
+    None if the stages are others than in the state.
     """
     skips, stages = state.cursor.skips, len(pipeline.stages)
     if len(skips) == stages:
@@ -302,7 +300,8 @@ Placed = TypeVar("Placed", LoaderState, Leftover)
 def of_total(place: Placed, total: int) -> Placed:
     """Return a state or a leftover with `total` positions in its order.
 
-    A leftover is the rest of a former shard's work. Raises as `_of_length`.
+    A leftover is the rest of a former shard's work. Raises CheckpointError if the history of shards does not allow
+    that.
     """
     rests = (of_total(rest, total) for rest in place.cursor.unfinished)
     lineages = tuple(_of_length(lineage, total) for lineage in place.lineages)
@@ -388,7 +387,8 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
     Args:
         sampler: the user's sampler.
         shard: the shard.
-        order_shards: as for `everything`.
+        order_shards: number of shards of the first run if each had an order of its own; 1 if all read parts of one
+            such order; else 0.
 
     Raises:
         CheckpointError: the sampler cannot have this number of own orders, so the state is damaged.

@@ -116,7 +116,14 @@ class LoaderState:
 
     @classmethod
     def from_json(cls, data: bytes | str, like: LoaderState | None = None) -> LoaderState:
-        """Read a state from `data`, the bytes that `to_json` returned."""
+        """Read a state from `data`, the bytes that `to_json` returned.
+
+        If `like`, another state of the same run, has the same lineage, it is not parsed again.
+
+        Raises:
+            CheckpointError: the bytes are not a state of a version that can be read, or are
+                damaged.
+        """
         if isinstance(data, dict):
             _refuse_grains(data)
             raise CheckpointError(

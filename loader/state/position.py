@@ -179,7 +179,7 @@ class Resumable:
         return state if isinstance(state, dict) else dict(json.loads(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Move to the position of a result of `state_dict`. Raises as `set_state`."""
+        """Move to the position of a result of `state_dict`. Raises CheckpointError if it does not fit this object."""
         self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:

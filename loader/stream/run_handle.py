@@ -74,7 +74,11 @@ class RunHandle:
         self._alone(lambda: self._end(next_observer))
 
     def finish(self) -> None:
-        """End the run after its last element. Later calls of `next` find the end again. Raises as `end`."""
+        """End the run after its last element. Later calls of `next` find the end again.
+
+        Raises:
+            InUseError: another thread uses the iterator.
+        """
         self.end()
         self.elements = _nothing()
 
@@ -91,7 +95,8 @@ class RunHandle:
     def _end(self, next_observer: Observer | None = None) -> None:
         """End the run. Each part is forgotten only after it is closed, because closing may be interrupted.
 
-        Raises as `end`.
+        Raises:
+            InUseError: another thread uses the iterator.
         """
         with Uninterrupted():
             whole = self._kept or self.elements is not None  # not if an interrupt came while it was opened

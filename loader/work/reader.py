@@ -129,7 +129,7 @@ class Reader:
         self._keys.expect(task.stop - task.start)
 
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
-        """Return the record keys of a span (consecutive positions). Raises as `KeyBlocks.of`."""
+        """Return the record keys of a span (consecutive positions). Raises RecordKeyError, or an error of the sampler."""
         return self._keys.of(span.start, span.stop)
 
     def records(self, span: SpanTask) -> Sequence[Any]:

@@ -299,7 +299,7 @@ class GroupTask(NamedTuple):
         first: number of the first row in the join that the rows come from; 0 if they come from no
             join.
         former: number of the former shard, from 1, whose rows these are; 0 for this shard.
-        only: as in `SpanTask`.
+        only: index, in the window that the task is about, of the only element to keep; None: all.
     """
 
     stage: int

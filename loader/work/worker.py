@@ -133,7 +133,7 @@ class Worker:
         """Run the task of one unit (the inputs of one element), and append its element to `made`.
 
         With `units`, the element is made of the next batch of `units`. Returns None; or a block (the rows of one
-        task) without rows that has a failure, times or warnings. `read_ahead` is as in `run`.
+        task) without rows that has a failure, times or warnings. `read_ahead` waits for its records.
         """
         stage, torch_is_new = task.stage, not self._torch.seen and "torch" in sys.modules
         if self._until_timed[stage] <= 1 or stage in self._unwatched or self._seeds_globals or torch_is_new:
@@ -273,7 +273,7 @@ class Worker:
         return self._with_notices(block)
 
     def _run_part(self, whole: Task, blocks: Blocks, read: ReadRecords | None, part: Task) -> Block:
-        """Run `part`, one position or row of the task `whole`, up to a failure. Other arguments: as for the whole."""
+        """Run `part`, one position or row of the task `whole` (with its `blocks` and `read`), up to a failure."""
         if not isinstance(part, SpanTask):
             return self._run_whole(part, blocks, None)
         assert isinstance(whole, SpanTask), "parts of spans are spans"

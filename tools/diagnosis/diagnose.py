@@ -81,12 +81,13 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
     make.
 
     Args:
-        loader: a loader, as for `diagnose`.
+        loader: a `DataLoader`, a `MapDataset`, an `IterDataset`, or one of these on devices.
         steps: number of batches to measure, after a few batches to warm up.
         seconds: maximum seconds to measure.
 
     Raises:
-        TypeError, ProgramError: as in `diagnose`.
+        TypeError: `loader` is not a loader of headrace.
+        ProgramError: the stream ends after fewer than three steps, or no batch comes in time.
     """
     reads: list[int] = []
 

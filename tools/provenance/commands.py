@@ -21,7 +21,8 @@ def print_trace(options: argparse.Namespace) -> int:
 
     Raises:
         ProgramError: the program fails, or has no loader.
-        TraceError, CheckpointError, TypeError: as in `trace`.
+        TraceError: the stream ends before the step, or its records cannot be found.
+        CheckpointError: the state cannot be read, or belongs to another pipeline.
     """
     with loader_of(Program.parsed(options.program), options) as loader:
         found = trace(
@@ -41,7 +42,9 @@ def print_omitted(options: argparse.Namespace) -> int:
 
     Raises:
         ProgramError: the program fails, or has no loader.
-        TraceError, CheckpointError, TypeError, RecordKeyError, SourceError: as in `find_omitted`.
+        TraceError: the program omits nothing, or plans batches.
+        CheckpointError: the state cannot be read, or belongs to another pipeline.
+        RecordKeyError, SourceError: the keys do not fit the source, or cannot be read.
     """
     with loader_of(Program.parsed(options.program), options) as loader:
         found = find_omitted(

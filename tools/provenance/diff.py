@@ -87,7 +87,8 @@ def diff(one: Any, two: Any) -> Difference:
     function by its name and the plain values in its closure, not by its code. Records are not read.
 
     Args:
-        one: a `DataLoader`, `MapDataset` or `IterDataset`; or a checkpoint, as in `headrace.trace`.
+        one: a `DataLoader`, `MapDataset` or `IterDataset`; or a checkpoint: a path, or results of
+            `get_state()`.
         two: the other stream.
 
     Raises:
@@ -297,7 +298,6 @@ def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | 
     """Return the first step at which a shard of two pipelines has other positions.
 
     `ENDLESS` means that no compared position differs; None, that it is unknown.
-
     """
     if one is None or two is None or not (one.aligned and two.aligned) or one.shard != two.shard:
         return None

@@ -227,7 +227,7 @@ class WorkerSlabs:
         self._forgotten: list[SlabName] = []
 
     def take(self, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
-        """Return the rows of each answer, with leases of their slabs (reusable pieces of memory).
+        """Return the rows of each answer of the message `done`, with leases of their slabs (reusable pieces of memory).
 
         Slabs that this process does not know yet are mapped from `descriptors`.
 

@@ -80,7 +80,7 @@ def mismatch(here: Release, there: Release) -> str | None:
 def numpy_mismatch(here: Release, there: Release) -> str | None:
     """Describe a difference of NumPy's feature release between this process (`here`) and another.
 
-    The result is None if there is none.
+    The result is None if there is no difference.
 
     NumPy's generators may return other numbers in another feature release.
     """

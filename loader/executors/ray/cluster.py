@@ -363,15 +363,18 @@ class Cluster:
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """Return the number of workers with these needs that idle nodes have room for; at least 1. Raises as `has`."""
+        """Return how many workers with these needs have room on idle nodes, at least 1; or raise ClusterLostError."""
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
-        """Return the capacity of each node's object store in bytes, by node id; 0 if it names none. Raises as `has`."""
+        """Return the capacity of each node's object store in bytes, by node id; 0 if it names none.
+
+        Waits until the head answers. Raises ClusterLostError if the head does not come back.
+        """
         return {one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()}
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Return Ray's records of the living nodes, after waiting until the head answers. Raises as `has`."""
+        """Return Ray's records of the living nodes once the head answers; or raise ClusterLostError if it is gone."""
         self.wait_for_head()
         return [one for one in ray.nodes() if one["Alive"]]
 

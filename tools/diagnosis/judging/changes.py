@@ -127,7 +127,7 @@ def at_most(measured: Measured, what: str, cure: str = "") -> Change:
     Args:
         measured: the measurement as it would be after the change.
         what: description of the change.
-        cure: see `Change`.
+        cure: end of the sentence about the finding, if this is the remedy; else "".
     """
     waited = measured.waited if measured.step_known else measured.elapsed
     smooth = replace(lighter(measured, 0.0, "between"), waited=waited, unready=waited)
@@ -158,7 +158,7 @@ def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
         keep: the share, from 0 to 1.
         kind: kind of the parts.
         what: description of the change.
-        cure: see `Change`.
+        cure: end of the sentence about the finding, if this is the remedy; else "".
     """
     return lambda measured, finding: [at_most(lighter(measured, keep, kind), what, cure)]
 
@@ -170,7 +170,7 @@ def _less_feeding(share: float, part: str, what: str, cure: str) -> _Propose:
         share: share of its time by which it gets shorter.
         part: name of the attribute of `Feeding`.
         what: description of the change.
-        cure: see `Change`.
+        cure: end of the sentence about the finding, if this is the remedy; else "".
     """
 
     def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
