@@ -30,14 +30,17 @@ MAX_BLOCK = 1 << 22
 """Maximal number of records in a block."""
 
 _COST_BITS = 40
-"""Costs are whole numbers below 2 to this power, so that the sum over a block fits 64 bits."""
+"""Costs are ints below 2 to this power, so that the sum over a block fits 64 bits."""
 
 _KEPT = 4
-"""Number of planned blocks that are kept, since a shard asks for each block several times."""
+"""Number of planned blocks that a `Dealing` keeps in memory, since a shard asks for each block several times."""
 
 
 BalanceLike: TypeAlias = "bool | Cost | Balance"
-"""How a user can ask for balance; see the argument `balance` of `headrace.load`."""
+"""What a user can pass as `balance` to `headrace.load`.
+
+True: the cost of a record is its length; False: no balance; a function: it computes costs from lengths; or a `Balance`.
+"""
 
 
 class Balance:
@@ -57,7 +60,7 @@ class Balance:
 
     Args:
         lengths: the length of each record, `int[records]`, in the order of record keys; for a mix,
-            a dict of such arrays by part.
+            a dict of such arrays by part name.
         cost: function that computes costs from an array of lengths, such as `headrace.attention(a,
             b)`; None (default): the cost is the length.
         global_batch: number of records in one batch of all shards together; None (default):
@@ -70,7 +73,7 @@ class Balance:
     Raises:
         TypeError: if an argument has the wrong type.
         LengthsError: if a length or cost is negative or NaN, or a length is not a whole number.
-        ValueError: if `global_batch` or `batches` is not positive.
+        ValueError: if `global_batch` or `batches` is outside `[1, 2^22]`.
 
     >>> import numpy as np
     >>> from headrace import Balance, ShardOptions, load
@@ -101,12 +104,15 @@ class Balance:
         self.batches = whole_number("batches", batches, 1, MAX_BLOCK, "the number of batches to be balanced together")
 
     sizes: Mapping[str, int] | None = None
-    """For a mix: the number of lengths of each part, in the order in which they are stored."""
+    """For a mix: the number of lengths of each part, by part name, in the order in which the lengths are stored.
+
+    None if the lengths are one array.
+    """
 
     rounds: Int64s | None = None
-    """Number of records of each part after which costs repeat, or None.
+    """Number of records of each part of a mix after which costs repeat under higher keys.
 
-    Costs then repeat under higher keys. With None, keys end after the last record.
+    None: costs do not repeat; a key after the last record has no cost.
     """
 
     def of_parts(self, names: Sequence[str]) -> Balance:
@@ -114,8 +120,11 @@ class Balance:
 
         With `n` parts, record `i` of part `p` has key `i * n + p`.
 
+        Args:
+            names: names of the parts; the number `p` of a part is its index here.
+
         Raises:
-            LengthsError: if the lengths are not given by exactly these parts.
+            LengthsError: if the lengths are one array, or their dict has other names than these.
         """
         if self.sizes is None or self.sizes.keys() != {*names}:
             known = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"
@@ -140,9 +149,11 @@ class Balance:
         return self._with(_whole(costs), sizes=None)
 
     def going_round(self, sizes: Sequence[int]) -> Balance:
-        """Return this balance for records that come again under higher keys.
+        """Return this balance for a mix whose records are read again under higher keys.
 
-        The records of part `p` come again after `sizes[p]` records.
+        Args:
+            sizes: number of records of each part; record `i + sizes[p]` of part `p` has the cost of its
+                record `i`.
         """
         return self._with(self.costs, rounds=np.array(sizes, np.int64))
 
@@ -154,7 +165,7 @@ class Balance:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """A digest of the costs, and the number of batches balanced together."""
+        """A dict for checkpoints: a digest of the costs, and the number of batches balanced together."""
         return {"costs": hashlib.sha256(self.costs.tobytes()).hexdigest()[:12], "batches": self.batches}
 
     def __eq__(self, other: object) -> bool:
@@ -194,7 +205,7 @@ class Balance:
         return self
 
     def costs_of_keys(self, keys: Int64s) -> Int64s:
-        """Return the costs of records, by their keys.
+        """Return the costs `int64[n]` of records, by their keys `int64[n]`.
 
         Raises:
             LengthsError: if a key has no cost.
@@ -209,7 +220,7 @@ class Balance:
         return self.costs[keys]
 
     def blocks(self, batch: int | None, shards: int, exact: bool) -> Blocks:
-        """Return the blocks of positions that a run divides among its shards.
+        """Return the blocks of positions that a run divides among its shards, from position 0 on.
 
         Args:
             batch: number of records in a shard's batch; None if the loader makes no batches.
@@ -218,8 +229,8 @@ class Balance:
                 `batch * shards`.
 
         Raises:
-            ValueError: if shards cannot get equal parts of a block, a block is too large, or
-                `global_batch` does not fit the loader's batches.
+            ValueError: if neither `batch` nor `global_batch` is given, `global_batch` is not a multiple
+                of `shards`, or not `batch * shards` with `exact`, or a block has more than 2^22 records.
         """
         if self.global_batch is None and batch is None:
             raise ValueError(
@@ -255,23 +266,29 @@ def checked(balance: Any) -> Balance:
 
 
 class Blocks(NamedTuple):
-    """The blocks of positions that a run divides among its shards; saved in checkpoints."""
+    """The blocks of positions that a run divides among its shards; saved in checkpoints.
+
+    Attributes:
+        shards: number of shards.
+        first: position at which the first block begins.
+        size: number of positions in each block.
+    """
 
     shards: int
-    first: int  # position at which the first one begins
-    size: int  # positions in each
+    first: int
+    size: int
 
 
 class Dealing:
     """The order of a run with balance: a map from positions of the run to positions of the sampler.
 
-    Within each block, it is a permutation.
+    Within each block, it is a permutation. Positions before the first block are not moved.
 
     Args:
         balance: the costs.
-        record_keys: returns the record keys at positions of the sampler.
-        total: number of positions. Positions left over when the last block is divided by the number
-            of shards are not moved.
+        record_keys: function that returns the record keys `int64[n]` at positions `int64[n]` of the sampler.
+        total: number of positions of all shards. Positions left over when the last block is divided by
+            the number of shards are not moved.
         blocks: the blocks of the run.
     """
 
@@ -284,7 +301,11 @@ class Dealing:
         return {**vars(self), "_known": OrderedDict()}
 
     def positions(self, places: Int64s) -> Int64s:
-        """Return the sampler's positions `int64[n]` for positions of the run."""
+        """Return the sampler's positions `int64[n]` for positions `int64[n]` of the run.
+
+        Raises:
+            LengthsError: if a record there has no cost.
+        """
         first, size = self._blocks.first, self._blocks.size
         found = places.copy()
         numbers = (places - first) // size
@@ -296,9 +317,10 @@ class Dealing:
         return found
 
     def place_of(self, position: int) -> int:
-        """Return the position of the run for a position of the sampler.
+        """Return the position of the run for a position of the sampler; the inverse of `positions`.
 
-        It is the inverse of `positions`.
+        Raises:
+            LengthsError: if a record of the same block has no cost.
         """
         first, size = self._blocks.first, self._blocks.size
         if not first <= position < self._end:
@@ -307,7 +329,13 @@ class Dealing:
         return first + number * size + int(np.flatnonzero(self._dealt(number) == index)[0])
 
     def _dealt(self, number: int) -> Int64s:
-        """Return the index of the record at each place of block `number`."""
+        """Return the index of the record at each place of a block, `int64[positions of the block]`.
+
+        The result is computed once and kept, for the 4 blocks computed last.
+
+        Args:
+            number: number of the block, from 0.
+        """
         # Two threads may compute the same block at the same time; both get the same result.
         known = self._known.get(number)
         if known is None:
@@ -323,9 +351,10 @@ class Dealing:
 
 
 def _whole(costs: npt.NDArray[np.float64]) -> Int64s:
-    """Convert costs to whole numbers below 2^40.
+    """Convert costs `float64[n]` to whole numbers below 2^40, `int64[n]`.
 
-    Other costs are scaled by a power of two and rounded.
+    Costs that are whole numbers below 2^40 are kept. Otherwise all costs are scaled by one power of
+    two and rounded.
     """
     most = float(costs.max(initial=0))
     if most >= 1 << _COST_BITS or (np.trunc(costs) != costs).any():

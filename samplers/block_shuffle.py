@@ -78,16 +78,16 @@ class BlockShuffle:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The values that determine the order, by name."""
+        """The block, window and lanes by name, as JSON values for checkpoints."""
         return {"block": self.block, "window": self.window, "lanes": self.lanes}
 
     @property
     def records_at_hand(self) -> int:
-        """Number of records in the windows that are read at the same time, over all lanes."""
+        """Number of records in the windows that are read at the same time: one window of each lane."""
         return self.block * self.window * self.lanes
 
     def readers_of_a_block(self, shards: int) -> int:
-        """Return the number of shards, of `shards` in all, that read each block.
+        """Return the number of shards, of `shards` in all, that read each block; 1 if `shards` divides `lanes`.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]
@@ -96,12 +96,18 @@ class BlockShuffle:
 
 
 class BlockOrder:
-    """The order that a `BlockShuffle` gives to `records` records, for a seed in [0, 2^32)."""
+    """The order that a `BlockShuffle` gives to the records of a source, in each epoch.
+
+    Args:
+        shuffle: block, window and lanes.
+        records: number of records of the source.
+        seed: in `[0, 2^32)`.
+    """
 
     def __init__(self, shuffle: BlockShuffle, records: int, seed: int) -> None:
         self._block, self._lanes, self._seed = shuffle.block, shuffle.lanes, seed
         self._blocks = records // self._block
-        """Number of whole blocks."""
+        """Number of whole blocks in the source."""
         per_lane = (self._blocks - shuffle.window // 2) // self._lanes
         self._per_lane = per_lane if 2 * per_lane >= shuffle.window else 0
         """Number of blocks in a lane; 0 if it would be less than half a window."""
@@ -111,7 +117,7 @@ class BlockOrder:
         self._rest = records - self._in_lanes * self._block
 
     def record_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
-        """Return the record keys at places of epochs; all arrays are `int64[n]`."""
+        """Return the record keys `int64[n]` at places `int64[n]` within the epochs `int64[n]`."""
         begin = self._rest_begins(epochs)
         in_rest = (places >= begin) & (places < begin + self._rest)
         before_rest = np.where(places < begin, places, places - self._rest)
@@ -123,11 +129,11 @@ class BlockOrder:
         return keys
 
     def place_of(self, key: int, epoch: int) -> int:
-        """Return the place of a record in an epoch."""
+        """Return the place, from 0, at which an epoch has the record `key`."""
         return int(self.places_of(np.array([key], np.int64), np.array([epoch], np.int64))[0])
 
     def places_of(self, keys: Numbers, epochs: Numbers) -> Numbers:
-        """Return the places of records in epochs; the inverse of `record_keys`."""
+        """Return the places `int64[n]`, within the epochs `int64[n]`, of the records `keys`; the inverse of `record_keys`."""
         blocks, records = np.divmod(keys, self._block)
         ranks = np.full_like(keys, self._blocks)
         whole = blocks < self._blocks
@@ -181,12 +187,16 @@ class BlockOrder:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
 
     def _first_block(self, window: Any) -> Any:
-        """Return the number of the first block of a window in its lane."""
+        """Return the number, within its lane, of the first block of a window.
+
+        Args:
+            window: number of the window in its lane, or an array of such numbers.
+        """
         # Windows of a lane differ by at most one block.
         return window * self._per_lane // max(self._windows, 1)
 
     def _rest_begins(self, epochs: Numbers) -> Numbers:
-        """Return the place at which the rest begins, for each epoch."""
+        """Return the place at which the rest (the window of blocks that are in no lane) begins, for each epoch."""
         distinct, which = np.unique(epochs, return_inverse=True)
         turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)
         begins: Numbers = (self._first_block(turns) * self._block * self._lanes)[which]

@@ -32,16 +32,17 @@ _WHOLE_EPOCHS: dict[str, type[Repeat] | type[Shuffle]] = {"Repeat": Repeat, "Shu
 class ChainOrder:
     """A sampler whose order is given by index maps, applied one after another.
 
-    A position is an index of the uppermost map. All shards together read all positions.
+    A position is an index of the dataset made last. All shards together read all positions.
 
     Attributes:
-        maps: the index maps, from the last dataset to the source.
+        maps: the index maps, from the dataset made last to the source.
         length: number of positions of all shards together.
         epoch_length: number of positions after which all records come again.
         records: number of records of the source; None for a source that accepts indices past its
             end.
         shard_options: the shard of this process.
-        balance: as for `IndexSampler`.
+        balance: a `Balance` that divides the records of each global batch among the shards by cost;
+            None (default): shards read in turn.
     """
 
     knows_later_epochs: ClassVar[bool] = True
@@ -57,7 +58,7 @@ class ChainOrder:
 
     @property
     def block_size(self) -> int:
-        """Number of positions to compute together; small for short epochs."""
+        """Number of positions to ask `record_keys` for at a time; at most 32 epochs, so small for short epochs."""
         # Some maps do work for each epoch, so a block has few epochs.
         return min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1))
 
@@ -67,7 +68,7 @@ class ChainOrder:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; restored states must have the same."""
+        """The values that determine the order, as JSON values; a restored state must have equal ones."""
         maps = [getattr(each, "parameters", None) or parameters_of(each) for each in self.maps]
         selections = [selection for each in self.maps for selection in getattr(each, "selections", ())]
         later: dict[str, Any] = {"selections": digest(selections, 12)} if selections else {}
@@ -76,7 +77,7 @@ class ChainOrder:
         return {"kind": "ChainOrder", "length": self.length, "maps": maps, **later}
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the record keys at positions."""
+        """Return the record keys `int64[n]` at global positions `int64[n]`."""
         for each in self.maps:
             positions = each.many(positions)
         return positions if self.records is None else positions % self.records
@@ -85,13 +86,15 @@ class ChainOrder:
         """Return None: positions have no seeds of their own."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> ChainOrder:
-        """Return the same order for another shard."""
+        """Return this order for the shard `shard_options`."""
         return dataclasses.replace(self, shard_options=shard_options)
 
     def by_epochs(self) -> IndexSampler | None:
-        """Return the same order as an `IndexSampler`, or None if it is not made of whole epochs.
+        """Return the same order as an `IndexSampler`, or None if it cannot be one.
 
-        Unlike this sampler, an `IndexSampler` can be given another number of records.
+        Unlike this sampler, an `IndexSampler` can be given another number of records. None is returned if
+        there are other maps than one `repeat()` over one `shuffle()`, if either gives all epochs the same
+        order, if the order has a balance, or if the number of records is unknown or 0.
         """
         epochs: int | None = 1
         seed: int | None = None
@@ -106,9 +109,9 @@ class ChainOrder:
 
     @classmethod
     def describe_by_epochs(cls, saved: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Convert a saved fingerprint to that of the `IndexSampler` of `by_epochs()`, or None.
+        """Convert a saved fingerprint to the fingerprint of the `IndexSampler` that `by_epochs()` returns.
 
-        The result is None if the order does not consist of whole epochs.
+        Return None if `by_epochs()` would return None, or if the fingerprint is not valid.
 
         Args:
             saved: the fingerprint of a `ChainOrder`.
@@ -131,7 +134,7 @@ class ChainOrder:
 
     @property
     def num_records(self) -> int:
-        """Number of records in each epoch."""
+        """Number of records in each epoch, equal to `epoch_length`."""
         return self.epoch_length
 
     joining: ClassVar[bool] = False
@@ -139,9 +142,12 @@ class ChainOrder:
     def resized(self, records: int) -> ChainOrder:
         """Return this order after checking that records can be omitted from it.
 
+        Args:
+            records: number of records of the source; no other number is possible.
+
         Raises:
-            ValueError: if the order is not made by `shuffle()` and `repeat()` alone, over `records`
-                records.
+            ValueError: if the order is not made by `shuffle()` and `repeat()` alone, or `records` is
+                another number than its own.
         """
         whole = all(
             (isinstance(each, Repeat) and each.below == records)
@@ -156,9 +162,13 @@ class ChainOrder:
         return self
 
     def places_of(self, record_keys: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
-        """Return the places within an epoch, from 0, of records `int64[n]`.
+        """Return the places `int64[n]` within an epoch, from 0, of records `int64[n]`.
 
-        The order must be made of whole epochs.
+        The order must be made by `shuffle()` and `repeat()` alone; this is not checked.
+
+        Args:
+            record_keys: the records.
+            epoch: number of the epoch, from 0.
         """
         epochs = []  # by map, from the top to the bottom
         for each in self.maps:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 
 NEAR = 2000
-"""Sums count as equal if the largest exceeds the mean by less than one part in this number."""
+"""Sums count as equal if the largest exceeds the mean by at most one part in this number."""
 
 LOWEST = 4
 """Number of sets with small sums that may exchange records with the set of the largest sum."""
@@ -23,7 +23,7 @@ LOWEST = 4
 
 # Rounds with the largest records matter most; later ones are dealt several at a time.
 SINGLE, TOGETHER = 16, 16
-"""Numbers of rounds: those that deal one record to each set; those that deal all others."""
+"""Number of first rounds that deal one record to each set; number of steps in which the others are dealt."""
 
 LOOKED_AT = 48
 """Maximal number of records of a set that are considered for an exchange."""
@@ -39,7 +39,7 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
 
     Args:
         costs: `int64[records]`, 0 or more, with a sum below 2^62.
-        shards: a divisor of the number of records.
+        shards: number of shards, a divisor of the number of records.
         batches: number of batches in the block; treated as 1 if it does not divide a shard's number
             of records.
         turn: number by which the shards are rotated, so that the largest record does not always go
@@ -63,7 +63,13 @@ def dealt(costs: Int64s, shards: int, batches: int = 1, turn: int = 0) -> Int64s
 
 
 def _in_cells(costs: Int64s, shards: int, batches: int) -> Int64s:
-    """Return `int64[batches, shards, records]`: the records of each shard in each batch."""
+    """Return the records of each shard in each batch, `int64[batches, shards, records]`.
+
+    Args:
+        costs: `int64[n]`, the cost of each record of the block; `shards * batches` divides `n`.
+        shards: number of shards.
+        batches: number of batches in the block.
+    """
     order = np.argsort(-costs, kind="stable").astype(np.int64)
     if batches == 1:
         return _in_sets(costs, order, shards)[None]
@@ -98,9 +104,12 @@ def _in_sets(costs: Int64s, order: Int64s, count: int) -> Int64s:
 
 
 def _exchange(costs: Int64s, sets: Int64s, sums: Int64s) -> None:
-    """Exchange records of the most expensive set for cheaper ones of others, while that helps.
+    """Exchange records of the set with the largest sum for cheaper ones of other sets, while that helps.
 
-    `sets` and `sums` are changed in place.
+    Args:
+        costs: costs of all records of the block.
+        sets: `int64[sets, records]`, the records of each set; changed in place.
+        sums: the sum of costs of each set; changed in place.
     """
     count, each = sets.shape
     looked_at = np.arange(0, each, -(-each // LOOKED_AT))

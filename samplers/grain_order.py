@@ -26,19 +26,22 @@ ROUNDS = 4
 # The order of such a small epoch is computed whole, and once: with few records, each would walk
 # through a domain far larger than their number.
 TABLE_BITS = 16
-"""Number of bits of the smallest cipher, which serves up to 65,537 records."""
+"""Number of bits of the smallest cipher, which is used for up to 65,537 records."""
 
 _MASK32 = 0xFFFFFFFF
 
 _SHIFTS = ((623, 11), (68, 7), (39, 5), (7, 3))
-"""Pairs: a least number of words, and the value of `t` in the C++ standard from it on."""
+"""Pairs for the `t` of `std::seed_seq` in the C++ standard: a number of words, and `t` from this number on."""
 
 
 @dataclass(frozen=True)
 class GrainOrder:
     """The order in which one shard reads its part of the records.
 
-    It is not shuffled if `seed` is None.
+    Attributes:
+        num_records: number of records of the source.
+        shard: the shard.
+        seed: seed of the shuffle; None: the records are not shuffled.
     """
 
     num_records: int
@@ -60,7 +63,12 @@ class GrainOrder:
             )
 
     def position_of(self, key: int, epoch: int) -> int | None:
-        """Return a record's global position in an epoch, or None if another shard owns it."""
+        """Return the global position of a record in an epoch, or None if another shard owns the record.
+
+        Args:
+            key: the record.
+            epoch: number of the epoch, from 0.
+        """
         first_record, length = self.part()
         place = key - first_record
         if not 0 <= place < length:
@@ -70,11 +78,11 @@ class GrainOrder:
         return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
 
     def places_of(self, keys: Positions, epoch: int) -> Positions:
-        """Return the places of records within an epoch, in the order of a single shard."""
+        """Return the places `int64[n]` of records `int64[n]` within an epoch, in the order of a single shard."""
         return keys if self.seed is None else places_of(keys, self.num_records - 1, (self.seed + epoch) & _MASK32)
 
     def record_keys(self, positions: Positions) -> Positions:
-        """Return the record keys `int64[n]` at global positions `int64[n]`."""
+        """Return the record keys `int64[n]` at global positions `int64[n]`, all of which belong to this shard."""
         first_record, length = self.part()
         epochs, places = np.divmod(positions // self.shard.shard_count, length)
         if self.seed is None:
@@ -87,7 +95,15 @@ class GrainOrder:
 
 
 def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
-    """Apply Grain's permutation of `[0, max_index]` for a seed in `[0, 2^32)` to places.
+    """Apply Grain's permutation of `[0, max_index]` to places.
+
+    Args:
+        places: `int64[n]`, each in `[0, max_index]`.
+        max_index: the largest place.
+        seed: in `[0, 2^32)`.
+
+    Returns:
+        `int64[n]`, the permuted places.
 
     >>> shuffled(np.arange(10), max_index=9, seed=42).tolist()
     [8, 6, 7, 9, 0, 5, 1, 2, 4, 3]
@@ -112,7 +128,7 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
         place: in `[0, max_index]`.
         max_index: the largest place.
         seed: in `[0, 2^32)`.
-        rounds: an even number of rounds of the cipher. Datasets and samplers use the default.
+        rounds: number of rounds of the cipher, even. Datasets and samplers use the default, 4.
 
     >>> [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)] == shuffled(np.arange(2), 10**6, 42).tolist()
     True
@@ -133,12 +149,12 @@ def shuffled_one(place: int, max_index: int, seed: int, rounds: int = ROUNDS) ->
 
 
 def place_of(key: int, max_index: int, seed: int) -> int:
-    """Return the place that `shuffled` maps to `key`."""
+    """Return the place that `shuffled`, with the same `max_index` and `seed`, maps to `key`."""
     return int(places_of(np.array([key]), max_index, seed)[0])
 
 
 def places_of(keys: Positions, max_index: int, seed: int) -> Positions:
-    """Return the places that `shuffled` maps to keys."""
+    """Return the places `int64[n]` that `shuffled`, with the same `max_index` and `seed`, maps to the keys."""
     if max_index == 0:
         return np.zeros(len(keys), dtype=np.int64)
     bits = _bits(max_index)
@@ -161,7 +177,7 @@ def _bits(max_index: int) -> int:
 
 
 def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
-    """Decipher numbers; the inverse of `_encipher`."""
+    """Decipher numbers; the inverse of `_encipher` with the same keys and width."""
     mask = np.uint64((1 << width) - 1)
     left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
     for index in range(ROUNDS - 2, -1, -2):
@@ -173,7 +189,12 @@ def _decipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 
 @lru_cache(maxsize=16)
 def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return the permutation of `[0, max_index]` made from the smallest cipher, as a table."""
+    """Return the permutation of `[0, max_index]` made from the cipher of 16 bits, as a table.
+
+    Args:
+        max_index: the largest number, below 2^16.
+        keys: keys of the cipher's rounds.
+    """
     # All numbers walk at once, twice as far each time: `walk` is one step of the cipher, then two,
     # then four, until all are inside.
     walk = _cipher_table(keys)
@@ -185,7 +206,7 @@ def small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
 
 
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Return the smallest cipher's result for each of its numbers; its words are bytes."""
+    """Return what the cipher of 16 bits, with these keys of its rounds, makes of each number below 2^16."""
     byte = np.arange(256, dtype=np.uint8)
     left, right = _rounds(byte[:, None], byte, keys, TABLE_BITS // 2, np.uint8(0xFF))
     table: NDArray[np.uint16] = ((left.astype(np.uint16) << np.uint16(8)) | right).ravel()
@@ -200,9 +221,12 @@ def _walk_cipher(numbers: Words, max_index: int, keys: tuple[int, ...], width: i
 
 
 def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
-    """Apply four rounds to numbers made of two words of `width` bits.
+    """Apply four rounds of the cipher to numbers made of two words.
 
-    The high word is the left one.
+    Args:
+        numbers: `uint64[n]`; the high word is the left one.
+        keys: keys of the rounds.
+        width: number of bits of a word.
     """
     mask = np.uint64((1 << width) - 1)
     left, right = _rounds((numbers >> np.uint64(width)) & mask, numbers & mask, keys, width, mask)
@@ -211,7 +235,15 @@ def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 
 
 def _rounds(left: Any, right: Any, keys: tuple[int, ...], width: int, mask: Any) -> tuple[Any, Any]:
-    """Apply the rounds to two words, which are arrays or numbers of the same type as `mask`."""
+    """Apply the cipher's rounds to two words; return the new left and right word.
+
+    Args:
+        left: the left words, an array or a number of the same type as `mask`.
+        right: the right words, likewise.
+        keys: keys of the rounds, an even number.
+        width: number of bits of a word.
+        mask: `2^width - 1`.
+    """
     number = type(mask)
     for index in range(0, len(keys), 2):
         left = left ^ _mixed(right, width, mask) ^ number(keys[index])
@@ -230,7 +262,7 @@ def _mixed(word: Any, width: int, mask: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def round_keys(seed: int, width: int, rounds: int = ROUNDS) -> tuple[int, ...]:
-    """Return the keys of the rounds, for words of `width` bits."""
+    """Return the keys of the cipher's rounds, one for each, as ints of `width` bits."""
     return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, rounds))
 
 

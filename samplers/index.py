@@ -104,7 +104,7 @@ class IndexSampler:
             self._check_part()
 
     def _check_part(self) -> None:
-        """Raise ValueError now if this shard has no records, instead of when it reads."""
+        """Raise ValueError if this shard has no records."""
         self._grain_order().refuse_empty_part()
 
     def _check_balance(self) -> None:
@@ -114,13 +114,24 @@ class IndexSampler:
         balance.covering(self.num_records)
 
     def _store_whole_number(self, name: str, low: int, high: int | None, remedy: str) -> None:
-        """Check an argument and store it as a plain int."""
+        """Replace an argument by a plain int, after checking that it is in `[low, high]`.
+
+        Args:
+            name: name of the argument, which is also the attribute.
+            low: least value.
+            high: largest value; None: any.
+            remedy: what to pass instead, for the error message.
+
+        Raises:
+            TypeError: if it is not an int.
+            ValueError: if it is outside the range.
+        """
         object.__setattr__(self, name, whole_number(name, getattr(self, name), low, high, remedy))
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together.
+        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler.
 
-        It is `sys.maxsize` for an endless sampler.
+        With `drop_remainder`, positions that cannot be divided evenly over the shards do not count.
         """
         if self.num_epochs is None:
             return ENDLESS
@@ -138,7 +149,7 @@ class IndexSampler:
 
     @property
     def epoch_stride(self) -> int:
-        """Number of positions from the start of an epoch to that of the next, for this shard."""
+        """Number of global positions from the start of an epoch to the start of the next, for this shard."""
         if self.algorithm == "grain":
             return self._grain_order().part()[1] * self.shard_options.shard_count
         return self.num_records
@@ -154,7 +165,7 @@ class IndexSampler:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order.
+        """The values that determine the order, as JSON values.
 
         The shard is not among them; a checkpoint saves it separately.
         """
@@ -197,9 +208,12 @@ class IndexSampler:
     def position_of(self, record_key: int, epoch: int) -> int | None:
         """Return the global position of a record within an epoch, in O(1).
 
-        Arguments are not checked.
+        With `algorithm="grain"`, return None for a record that another shard owns. Arguments are not
+        checked.
 
-        With `algorithm="grain"`, return None for a record that another shard owns.
+        Args:
+            record_key: number of the record in the source.
+            epoch: number of the epoch, from 0.
         """
         if self.algorithm == "grain":
             return self._grain_order().position_of(record_key, epoch)
@@ -210,9 +224,13 @@ class IndexSampler:
         return epoch * self.num_records + place
 
     def places_of(self, record_keys: Positions, epoch: int) -> Positions:
-        """Return the places within an epoch, from 0, of records `int64[n]`.
+        """Return the places `int64[n]` within an epoch, from 0, of records `int64[n]`.
 
-        Places are those in the common order of all shards.
+        Places are counted in the common order of all shards.
+
+        Args:
+            record_keys: the records.
+            epoch: number of the epoch, from 0.
         """
         epochs, seed = np.full(len(record_keys), epoch, dtype=np.int64), self.seed or 0
         if not self.shuffle:
@@ -225,7 +243,7 @@ class IndexSampler:
 
     @property
     def joining(self) -> bool | BlockShuffle:
-        """Order of records that join an epoch after it began.
+        """Order of records that are appended while an epoch is being read, and are read in this epoch.
 
         True: shuffled together with the rest of the epoch; False: after it; a `BlockShuffle`: after
         it, shuffled in blocks.
@@ -233,11 +251,11 @@ class IndexSampler:
         return self.shuffle
 
     def resized(self, records: int) -> IndexSampler:
-        """Return the same sampler for another number of records.
+        """Return the same sampler for a source of `records` records.
 
         Raises:
             ValueError: if each shard has an order of its own (`algorithm="grain"` with several
-                shards).
+                shards), or `records` is not in `[1, 2^55]`.
         """
         if self.algorithm == "grain" and self.shard_options.shard_count > 1:
             raise ValueError(
@@ -260,7 +278,7 @@ class IndexSampler:
         """Return None: positions have no seeds of their own, `seed` is used for all."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> IndexSampler:
-        """Return the same order for another shard."""
+        """Return this sampler for the shard `shard_options`."""
         return dataclasses.replace(self, shard_options=shard_options)
 
     def __getitem__(self, index: int) -> RecordMetadata:
@@ -275,6 +293,15 @@ class IndexSampler:
 class SequentialSampler(IndexSampler):
     """Read every record once, in the order of the source.
 
+    Args:
+        num_records: number of records, 1 to 2^55.
+        shard_options: the shard of this process; None (default): `NoSharding()`.
+        seed: an int in `[0, 2^32)` for random operations; None (default): the loader can have none.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+        TypeError: if a number is not an int.
+
     >>> [SequentialSampler(3)[position].record_key for position in range(3)]
     [0, 1, 2]
     """
@@ -283,9 +310,13 @@ class SequentialSampler(IndexSampler):
         super().__init__(num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed)
 
     def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
-        """Return the same order for another shard."""
+        """Return this sampler for the shard `shard_options`."""
         return type(self)(self.num_records, shard_options, self.seed)
 
     def resized(self, records: int) -> SequentialSampler:
-        """Return the same sampler for another number of records."""
+        """Return the same sampler for a source of `records` records.
+
+        Raises:
+            ValueError: if `records` is not in `[1, 2^55]`.
+        """
         return type(self)(records, self.shard_options, self.seed)

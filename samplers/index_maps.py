@@ -39,10 +39,7 @@ class IndexMap(Protocol):
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of elements after which all of them come again, or None.
-
-        None means the same number as for the dataset below.
-        """
+        """Number of elements after which all of them come again; None: the number of the dataset below."""
 
     @property
     def keeps_indices(self) -> bool:
@@ -61,11 +58,14 @@ class IndexMap(Protocol):
 
 
 FEW = 24
-"""Up to this number of indices, it is faster to shuffle them one by one."""
+"""Up to this number of indices, they are shuffled one by one, which is faster."""
 
 
 def parameters_of(index_map: IndexMap) -> list[Any]:
-    """Return the values that distinguish a map from others: its `parameters` or its fields."""
+    """Return the values that distinguish a map from others, as JSON values.
+
+    They are its `parameters`; if it has none, its class name (or `fingerprint_name`) and its fields.
+    """
     if hasattr(index_map, "parameters"):
         return list(index_map.parameters)
     name = getattr(index_map, "fingerprint_name", type(index_map).__name__)
@@ -114,6 +114,8 @@ class Shuffle:
 @dataclass(frozen=True)
 class ShuffledWindows:
     """A shuffle of each window of consecutive elements. The last window of an epoch may be smaller.
+
+    Each epoch has another order.
 
     Attributes:
         length: number of elements of an epoch.
@@ -199,7 +201,7 @@ class BlockPermutation:
         return permute(blocks, epochs, self._blocks, self.seed) * self.block + places - blocks * self.block + starts
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """Return the place at which the smaller block begins, in each epoch."""
+        """Return, for each epoch of `int64[n]`, the place at which its smaller block begins."""
         distinct, which = np.unique(epochs, return_inverse=True)
         begins = np.array([self._small_block(epoch) for epoch in distinct.tolist()], dtype=np.int64)
         return np.take(begins, which)
@@ -218,7 +220,8 @@ class Repeat:
     Attributes:
         below: number of elements of one epoch.
         epochs: number of epochs; None for no end.
-        reseeds: False repeats the first epoch, even if later epochs differ.
+        reseeds: True (default): each epoch of the dataset below is read in turn. False: its first
+            epoch is repeated.
     """
 
     below: int
@@ -252,13 +255,13 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Slice:
-    """Every `step`-th element of each epoch.
+    """Every `step`-th element of each epoch of the dataset below.
 
     Attributes:
         below: number of elements of an epoch below.
-        start: first index below.
-        step: difference between consecutive indices below, not 0.
-        length: number of selected elements.
+        start: index, in the epoch below, of the first selected element.
+        step: difference between consecutive indices below, not 0; below 0 for a reversed order.
+        length: number of selected elements of an epoch.
     """
 
     below: int
@@ -290,7 +293,7 @@ class Slice:
 
     @property
     def change(self) -> Change | None:
-        """The change of later epochs: "cuts" for a part of consecutive elements, else None."""
+        """ "cuts" if the map keeps some, not all, consecutive elements of a dataset that ends; else None."""
         # Every n-th element is a shard's part, which may well change when a run resumes.
         return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
 
@@ -304,7 +307,7 @@ class Slice:
 
     @property
     def _epoch_below(self) -> int:
-        """Number of indices below from one epoch to the next; 0 if the dataset below never ends."""
+        """Number of indices of an epoch of the dataset below; 0 if this dataset never ends."""
         # An endless dataset has no next epoch: the same elements come again.
         return self.below if self.below < ENDLESS else 0
 

@@ -23,7 +23,7 @@ class OneEpoch:
     Args:
         sampler: the sampler of all epochs.
         epoch: number of the epoch, from 0.
-        length: number of positions in an epoch, over all shards.
+        length: number of positions in an epoch, of all shards together.
     """
 
     def __init__(self, sampler: VectorSampler, epoch: int, length: int) -> None:

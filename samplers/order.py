@@ -26,8 +26,8 @@ Positions = NDArray[np.int64]
 class UnreadOrder:
     """The positions below `total` that several shards have not delivered, by index.
 
-    Memory grows with the number of shards, and the time for a position with the logarithm of this
-    number.
+    Index 0 is the first such position. Memory grows with the number of shards, and the time for a
+    position with the logarithm of this number.
 
     Args:
         reached: number of positions that each shard delivered, shard 0 first.
@@ -48,14 +48,14 @@ class UnreadOrder:
 
     @property
     def is_possible(self) -> bool:
-        """True if no shard has delivered more positions than it has."""
+        """True if no shard has delivered more positions than `total` gives it."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
 
     @property
     def depends_on_end(self) -> bool:
-        """True if some shards delivered positions of the last, incomplete level.
+        """True if some shards delivered positions of the last level, which not all shards have.
 
         Then a larger `total` would change the order of the positions that are left.
         """
@@ -68,16 +68,16 @@ class UnreadOrder:
 
     @cached_property
     def _dense_from(self) -> int:
-        """First position of the dense tail."""
+        """First position that comes after those of every shard: the start of the dense tail."""
         return max(self.reached) * self._shards
 
     @cached_property
     def offset(self) -> int:
-        """Number added to an index of the dense tail to get the position."""
+        """Number to add to an index to get its position, from `dense_index` on."""
         return self._dense_from - self._ragged
 
     def offset_from(self, index: int) -> int | None:
-        """Return `position - index` for all indices from `index` on, or None if it is not constant."""
+        """Return the number to add to each index from `index` on to get its position; None if it is not constant."""
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
@@ -87,12 +87,12 @@ class UnreadOrder:
 
     @property
     def dense_index(self) -> int:
-        """First index of the dense tail, from which on the position is the index plus `offset`."""
+        """First index from which on the position is the index plus `offset`."""
         return self._ragged
 
     @cached_property
     def _ragged(self) -> int:
-        """Number of positions in the ragged part."""
+        """Number of undelivered positions before the position from which on no shard has delivered any."""
         return int(self._starts[-1])
 
     @cached_property
@@ -102,7 +102,11 @@ class UnreadOrder:
 
     @cached_property
     def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
-        """Arrays with one entry per rectangle: first level, height, width, place in `_served`."""
+        """Arrays with one entry per rectangle of undelivered positions (levels × shards).
+
+        They are: the first level, the number of levels, the number of shards, and the index into `_served` of the first of
+        these shards.
+        """
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         whole = self.total // self._shards
         edges = np.unique(np.append(reached, whole) if whole < reached[-1] else reached)
@@ -115,30 +119,27 @@ class UnreadOrder:
 
     @cached_property
     def _last(self) -> Positions:
-        """Shards that still have to read the last level, which is incomplete."""
+        """Numbers of the shards that still have to read the last level, which not all shards have."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
         return self._by_progress[(reached <= whole) & (self._by_progress < rest)]
 
     @cached_property
     def _starts(self) -> Positions:
-        """Index at which each rectangle starts; the last entry is the start of the dense tail."""
+        """First index of each rectangle of undelivered positions; the last entry is `dense_index`."""
         _, heights, widths, _ = self._tables
         return np.concatenate([[0], np.cumsum(heights * widths, dtype=np.int64)]).astype(np.int64)
 
     @cached_property
     def _served(self) -> Positions:
-        """Lists of shards still to be served: all shards by progress, then those of the last level.
+        """Numbers of shards, in two lists one after the other: all by progress, then those of `_last`.
 
-        Each rectangle uses the first shards of one of the two lists.
+        Each rectangle of undelivered positions belongs to the first shards of one of the two lists.
         """
         return np.concatenate([self._by_progress, self._last])
 
     def positions(self, indices: Positions) -> Positions:
-        """Return the positions `int64[n]` at indices `int64[n]`.
-
-        Indices in `[0, length)`, which is not checked.
-        """
+        """Return the positions `int64[n]` at indices `int64[n]` in `[0, length)`; the range is not checked."""
         result = indices + self.offset
         ragged = indices < self._ragged
         if ragged.any():
@@ -151,7 +152,7 @@ class UnreadOrder:
 
 
 class Without:
-    """The positions below `total` that lie in none of several ranges, by index.
+    """The positions below `total` that lie outside several ranges, by index.
 
     Args:
         ranges: ascending pairs `(start, stop)`, `stop` excluded, that do not touch each other.
@@ -171,7 +172,7 @@ class Without:
 
     @property
     def is_possible(self) -> bool:
-        """True if the ranges are valid."""
+        """True if there are ranges, they ascend without touching each other, and end at or below `total`."""
         edges = [edge for pair in self.ranges for edge in pair]
         return bool(edges) and all(low < high for low, high in pairwise(edges)) and edges[-1] <= self.total
 
@@ -187,7 +188,7 @@ class Without:
 
     @property
     def offset(self) -> int:
-        """Number added to an index after the last range."""
+        """Number to add to an index to get its position, from `dense_index` on."""
         return int(self._offsets[-1])
 
     @property
@@ -201,7 +202,7 @@ class Without:
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:
-        """Return `position - index` for all indices from `index` on, or None if it is not constant."""
+        """Return the number to add to each index from `index` on to get its position; None if it is not constant."""
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:
@@ -209,8 +210,5 @@ class Without:
         return int(self.positions(np.array([index], dtype=np.int64))[0])
 
     def positions(self, indices: Positions) -> Positions:
-        """Return the positions `int64[n]` at indices `int64[n]`.
-
-        Indices in `[0, length)`, which is not checked.
-        """
+        """Return the positions `int64[n]` at indices `int64[n]` in `[0, length)`; the range is not checked."""
         return indices + self._offsets[np.searchsorted(self._starts, indices, side="right")]

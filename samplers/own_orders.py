@@ -31,7 +31,8 @@ def has_own_orders(sampler: VectorSampler) -> bool:
 def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
     """Return the shard that a loader reads.
 
-    If shards have their own orders, all shards get equally many records.
+    If each shard of the sampler has its own order and there are several, it is `shard` with
+    `drop_remainder=True`, so that all shards get equally many records; else it is `shard`.
     """
     equal = has_own_orders(sampler) and shard.shard_count > 1
     return dataclasses.replace(shard, drop_remainder=True) if equal else shard
@@ -42,13 +43,14 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
 
     Args:
         sampler: as the user gave it, for any shard.
-        shard: the shard of the present run; the sampler decides whether parts are equal.
+        shard: the shard of the present run. Its `drop_remainder` is not used; the sampler's is.
         order_shards: 0 for the order of `shard` itself; 1 for the common order of an unsharded
             sampler, of which shards read parts; more for a run that began on so many shards. Must
             be 0 unless shards have orders of their own.
 
     Raises:
-        ValueError: if the sampler cannot be used for this number of shards.
+        ValueError: if `order_shards` is not 0 and all shards have one order, or a shard would have no
+            records.
     """
     if not has_own_orders(sampler):
         if order_shards:
@@ -71,7 +73,7 @@ class OwnOrders:
         shard_options: any shard of the first run.
 
     Raises:
-        ValueError: if the sampler cannot be used for this number of shards.
+        ValueError: if a shard would have no records.
     """
 
     def __init__(self, sampler: VectorSampler, shard_options: ShardOptions) -> None:

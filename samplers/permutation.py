@@ -27,7 +27,7 @@ Positions = NDArray[np.int64]
 
 # So few cells need more rounds to reach all permutations evenly.
 ROUNDS, ROUNDS_SMALL, SMALL = 6, 12, 1 << 14
-"""Number of rounds; number of rounds below `SMALL` records; and `SMALL` itself."""
+"""Number of rounds; number of rounds for fewer than `SMALL` records; and `SMALL` itself."""
 
 # Any number serves; with this one the seeds of the quality test (tests/test_shuffle) stay inside
 # bounds that a truly random order, too, leaves for one seed in ten.
@@ -61,7 +61,7 @@ _INT_1, _INT_2, _MASK = int(_MULTIPLIER_1), int(_MULTIPLIER_2), (1 << 64) - 1
 
 
 def mix(words: Words) -> Words:
-    """Scramble 64-bit words one to one, by the finaliser of SplitMix64 (Steele et al., 2014)."""
+    """Scramble 64-bit words `uint64[n]` one to one, by the finaliser of SplitMix64 (Steele et al., 2014)."""
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
         words = (words ^ (words >> _WORD(30))) * _MULTIPLIER_1
@@ -75,12 +75,18 @@ def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
 
 
 def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
-    """Return keys `[rounds, len(epochs)]`, each hashed from the seed, the epoch and the round."""
+    """Return keys `uint64[rounds, len(epochs)]`, each hashed from the seed, the epoch and the round."""
     return round_keys_of_each(np.array([seed], dtype=_WORD), epochs, rounds)
 
 
 def round_keys_of_each(seeds: Words, epochs: Positions, rounds: int) -> Words:
-    """Return keys as `round_keys` does, with one seed for each epoch, or one for all."""
+    """Return keys `uint64[rounds, len(epochs)]`, each hashed from a seed, an epoch and a round.
+
+    Args:
+        seeds: `uint64`, one seed for each epoch, or one for all.
+        epochs: `int64[n]`.
+        rounds: number of rounds.
+    """
     of_seeds = mix(seeds)
     of_epochs = mix(of_seeds ^ epochs.astype(_WORD))
     of_rounds = mix(np.arange(FIRST_ROUND, FIRST_ROUND + rounds, dtype=_WORD)[:, None] ^ ~of_seeds)
@@ -130,7 +136,13 @@ def _permuted(numbers: Positions, epochs: Positions, size: int, seed: int, back:
 
 
 def permute_one(place: int, epoch: int, size: int, seed: int) -> int:
-    """Permute one place; the same as `permute`, and faster for a single place.
+    """Permute one place; returns what `permute` returns for it, and is faster for a single place.
+
+    Args:
+        place: in `[0, size)`.
+        epoch: number of the epoch.
+        size: number of records, 1 to 2^55.
+        seed: in `[0, 2^64)`.
 
     >>> [permute_one(place, epoch=0, size=8, seed=1) for place in range(8)]
     [7, 0, 4, 1, 2, 6, 3, 5]
@@ -159,7 +171,7 @@ def _ints_of_keys(seed: int, epoch: int, rounds: int) -> list[int]:
 
 
 def place_of(key: int, epoch: int, size: int, seed: int) -> int:
-    """Return the place that the shuffle of `seed` and `epoch` maps to `key`.
+    """Return the place that `permute` maps to `key`, for one epoch and the same size and seed.
 
     >>> import numpy as np
     >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
@@ -169,7 +181,12 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
 
 
 def _blocks(epochs: Positions) -> Iterator[slice]:
-    """Cut the places into blocks, also where the epoch changes, unless it changes very often."""
+    """Yield slices of at most 16,384 places that cover all places.
+
+    Args:
+        epochs: `int64[n]`, the epoch of each place. A new slice also begins where the epoch changes,
+            unless epochs are on average shorter than 512 places.
+    """
     ends = np.flatnonzero(epochs[1:] != epochs[:-1]) + 1
     cuts = [0, *(ends.tolist() if len(ends) * MIN_RUN <= len(epochs) else ()), len(epochs)]
     for first, last in pairwise(cuts):
@@ -187,7 +204,7 @@ class Hashed:
     A shift is the number of rows or columns by which a cell of the table is moved.
 
     Args:
-        keys: keys of shape `[rounds, epochs]`.
+        keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
         lengths: numbers of rows and columns of the table.
     """
 
@@ -211,9 +228,14 @@ class Hashed:
 
 
 class _Kept:
-    """Shifts of the cells in each round, looked up in tables; the same as those of `Hashed`.
+    """Shifts of the cells in each round, looked up in tables; equal to the shifts of `Hashed`.
 
-    A table has an entry for each coordinate and epoch.
+    A shift is the number of rows or columns by which a cell is moved. There is a table for each
+    round, with an entry for each coordinate and epoch.
+
+    Args:
+        keys: `uint64[rounds, epochs]`, the key of each round for each epoch.
+        size: number of records, which determines the numbers of rows and columns.
     """
 
     def __init__(self, keys: Words, size: int) -> None:
@@ -240,6 +262,12 @@ def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tu
     """Return the shifts for a block of places, and the column of each place's epoch in their keys.
 
     The column is None if all places belong to one epoch.
+
+    Args:
+        seed: in `[0, 2^64)`.
+        epochs: `int64[n]`, the epoch of each place.
+        rounds: number of rounds.
+        size: number of records.
     """
     first, last = int(epochs.min()), int(epochs.max())
     side = max(table_shape(size))
@@ -292,7 +320,18 @@ def table_shape(size: int) -> tuple[int, int]:
 def encipher(
     numbers: Words, shifts: Hashed | _Kept, column: Positions | None, lengths: Lengths, back: bool = False
 ) -> Words:
-    """Apply all rounds once to numbers of table cells, or undo them if `back`."""
+    """Apply all rounds once to numbers of table cells; with `back`, undo them.
+
+    Args:
+        numbers: `uint64[n]`; cell (row, column) has the number `row * columns + column`.
+        shifts: the shifts of the cells in each round.
+        column: for each number, the column of its epoch in the keys; None if there is one epoch only.
+        lengths: numbers of rows and columns.
+        back: True undoes the rounds.
+
+    Returns:
+        `uint64[n]`, the new numbers.
+    """
     cell_row = numbers // lengths[1]
     cells = cell_row, numbers - cell_row * lengths[1]
     shift, scratch = np.empty_like(numbers), np.empty_like(numbers)
@@ -306,7 +345,15 @@ def encipher(
 
 
 def _hash(fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scratch: Words) -> None:
-    """Compute `shift = hash(fixed, key)`, scaled to `[0, length)`."""
+    """Write `hash(fixed, key)`, scaled to `[0, length)`, into `shift`.
+
+    Args:
+        fixed: the coordinate of each place that the round does not change.
+        key: key of the round, for each place or for all.
+        length: length of the axis along which places move.
+        shift: receives the result.
+        scratch: memory for intermediate results.
+    """
     np.add(fixed, key, out=shift)
     np.multiply(shift, _MULTIPLIER_1, out=shift)
     np.right_shift(shift, _WORD(32), out=scratch)
@@ -318,7 +365,15 @@ def _hash(fixed: Words, key: Words, length: np.uint64 | Words, shift: Words, scr
 
 
 def _move(moving: Words, length: np.uint64 | Words, shift: Words, scratch: Words, back: bool) -> None:
-    """Compute `moving = (moving ± shift) mod length` in place, without a division."""
+    """Compute `moving = (moving + shift) mod length` in place, or `- shift` with `back`.
+
+    Args:
+        moving: coordinates in `[0, length)`; changed.
+        length: length of the axis.
+        shift: in `[0, length)`; overwritten with `back`.
+        scratch: memory for intermediate results.
+        back: True subtracts the shift.
+    """
     if back:
         np.subtract(length, shift, out=shift)
     np.add(moving, shift, out=moving)

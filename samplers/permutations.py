@@ -44,7 +44,10 @@ class Shuffles:
         Args:
             places: `int64[n]`, each below the size of its shuffle.
             epochs: `int64[n]`, the epoch of each place.
-            which: `int64[n]`, the number of each place's shuffle.
+            which: `int64[n]`, the number of each place's shuffle, its index in `sizes`.
+
+        Returns:
+            `int64[n]`, the permuted places.
         """
         out, rounds = np.empty(len(places), np.int64), self._rounds[which]
         for number in (ROUNDS_SMALL, ROUNDS):

@@ -83,7 +83,7 @@ class VectorSampler(Protocol):
 
     @property
     def block_size(self) -> int:
-        """Number of positions to ask for at a time: many for arithmetic, 1 for a user's code."""
+        """Number of positions to ask `record_keys` for at a time: many for arithmetic, 1 for a user's code."""
 
     @property
     def fingerprint(self) -> dict[str, Any]: ...
@@ -115,6 +115,15 @@ class ScalarSampler:
 
     If it returns generators (`rng`), one number is drawn from each; this number is the seed of
     random operations at its position.
+
+    Args:
+        sampler: the user's sampler; it is called once for position 0.
+        shard_options: the shard of this process; None (default): the sampler's own, or no sharding.
+        length: number of positions; None (default): `len(sampler)`, or found by calls.
+
+    Raises:
+        TypeError: if a call does not return a `RecordMetadata` with a record key.
+        StopIterationError: if the first call raises StopIteration.
     """
 
     block_size = 1
@@ -129,9 +138,12 @@ class ScalarSampler:
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> dict[str, Any]:
-        """Return the sampler's own fingerprint, or one made of its class, its length and a digest.
+        """Return the sampler's own `fingerprint`, or one made of its class, its length and a digest.
 
         The digest covers its plain attributes and the record at the first position.
+
+        Raises:
+            RecordKeyError: if the first record key is not an int, and the sampler has no `fingerprint`.
         """
         explicit: dict[str, Any] | None = getattr(self._sampler, "fingerprint", None)
         if explicit:
@@ -176,7 +188,11 @@ class ScalarSampler:
 
 
 def _whole(key: Any) -> int:
-    """Convert a record key to an int; a float is accepted only if it is a whole number."""
+    """Convert a record key to an int; a float is accepted only if it is a whole number.
+
+    Raises:
+        TypeError: if it is another value.
+    """
     return int(key) if isinstance(key, float) and key.is_integer() else operator.index(key)
 
 
@@ -197,10 +213,13 @@ def _metadata_from(ask: Callable[[int], RecordMetadata], position: int) -> Recor
 
 
 def _length_of(sampler: Sampler) -> int:
-    """Return the number of positions of a sampler.
+    """Return the number of positions of a sampler, `len(sampler)`.
 
     Without `__len__`, the first position that raises IndexError is found by a binary search of 63
     calls.
+
+    Raises:
+        StopIterationError: if such a call raises StopIteration.
     """
     if isinstance(sampler, Sized):
         return len(sampler)
@@ -223,9 +242,12 @@ def _seed_of(rng: Generator) -> int:
 def as_vector_sampler(sampler: Any) -> VectorSampler:
     """Convert any sampler to one that returns the keys of many positions at once.
 
+    A sampler that has `record_keys` and `with_shard_options` is returned as it is.
+
     Raises:
-        TypeError: if it has neither `record_keys` nor `__getitem__`.
-        StopIterationError: if its first call raises StopIteration.
+        TypeError: if it is a class, a list or another collection, or has no `__getitem__`; or if
+            its first call does not return a `RecordMetadata` with a record key.
+        StopIterationError: if one of its first calls raises StopIteration.
     """
     if isinstance(sampler, type):
         raise TypeError(f"sampler is the class {sampler.__name__}; pass an instance, {sampler.__name__}(…).")
@@ -252,7 +274,7 @@ _INSTEAD = {
 
 
 def _refuse_iterable(sampler: Any) -> None:
-    """Raise TypeError for a sampler that can only be iterated, as PyTorch's samplers."""
+    """Raise TypeError for a sampler that can only be iterated, like PyTorch's; else do nothing."""
     if not hasattr(sampler, "__iter__") or hasattr(sampler, "__getitem__"):
         return
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]

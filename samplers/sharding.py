@@ -56,24 +56,27 @@ class ShardOptions:
             )
 
     def length(self, total: int) -> int:
-        """Return this shard's number of positions, out of `total` global ones."""
+        """Return this shard's number of positions, if all shards together have `total`."""
         whole, rest = divmod(total, self.shard_count)
         return whole + (not self.drop_remainder and self.shard_index < rest)
 
     def global_position(self, local: int) -> int:
-        """Return the global position of this shard's position `local`."""
+        """Return the global position that is number `local`, from 0, of this shard's positions."""
         return local * self.shard_count + self.shard_index
 
     def global_positions(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global positions `int64[n]` of this shard's positions `int64[n]`."""
+        """Return the global positions `int64[n]` that have the numbers `local` among this shard's positions."""
         return local * self.shard_count + self.shard_index
 
 
 def as_shard_options(options: Any) -> ShardOptions:
-    """Convert another library's shard options, with the same attributes, to `ShardOptions`.
+    """Return `options`; shard options of another library are converted to `ShardOptions`.
+
+    They have the attributes `shard_index` and `shard_count`, perhaps `drop_remainder`.
 
     Raises:
-        TypeError: if `options` has no `shard_index` and `shard_count`.
+        TypeError: if `options` is a class, or has no `shard_index` and `shard_count`.
+        ValueError: if the numbers are outside their ranges.
     """
     if isinstance(options, ShardOptions):
         return options
@@ -101,7 +104,14 @@ class NoSharding(ShardOptions):
 class ShardByJaxProcess(ShardOptions):
     """One shard for each JAX process: `jax.process_index()` of `jax.process_count()`.
 
-    Call `jax.distributed.initialize()` before making one. Needs jax.
+    Call `jax.distributed.initialize()` before making one.
+
+    Args:
+        drop_remainder: True gives every shard the same number of records; False (default) may give
+            the first shards one more.
+
+    Raises:
+        MissingExtraError: if jax is not installed.
     """
 
     def __init__(self, drop_remainder: bool = False) -> None:

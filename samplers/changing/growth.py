@@ -14,7 +14,7 @@ from ...common.validation import one_of, whole_number
 from .sampler import ChangingSampler
 
 ONLY = ""
-"""Name of the only source, where a name of a part of a mix is expected."""
+"""Name of the only source in dicts by part name, if there is no mix."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class GrowthOptions:
         at: "epoch" (default): from the next epoch on. "now": in the present epoch, shuffled
             together with its remaining records. "hand": only when a loader is made; a loader that
             resumes reads the records that exist then from its next epoch on.
-        every: with "now", number of positions of the global order between two checks. The end of an
-            epoch is always checked.
+        every: with "now", number of positions of the global order between two checks (default
+            65,536). The end of an epoch is always checked.
         log: folder for the log, which all shards can write to. None (default): with several shards,
             a folder beside the data; with one shard, no log is written, since the state of the
             loader has the changes. A new run with the same log makes the same changes.
@@ -50,7 +50,12 @@ class GrowthOptions:
             raise ValueError('log="" names no folder; pass the path of a folder that all shards can write to, or None.')
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
-        """Return the first position, from `position` on, at which a run checks its source."""
+        """Return the first position, from `position` on, at which a run checks its source.
+
+        Args:
+            sampler: the order of the records.
+            position: a global position.
+        """
         if sampler.begins_epoch(position):
             return position
         end = sampler.epoch_start(sampler.epoch_at(position) + 1)
@@ -59,6 +64,8 @@ class GrowthOptions:
 
 class SourceLooks:
     """Positions at which a run with a single source checks for more records.
+
+    Its attribute `position` is the next one.
 
     Args:
         growth: the user's options.
@@ -73,12 +80,20 @@ class SourceLooks:
         self.position = growth.next_look(order, max(begin, changed if grown is None else max(changed, grown + 1)))
 
     def index(self, name: str, position: int) -> int:
-        """Return the number of records read before a position: the position itself."""
+        """Return the number of records read before a position: the position itself.
+
+        Args:
+            name: not used; a mix takes the name of a part here.
+            position: a global position.
+        """
         return position
 
     @property
     def due(self) -> dict[str, bool]:
-        """A dict of the only source to check: True if an epoch ends at the position of the check."""
+        """What to check at `position`: a dict of one entry, with the key "" for the only source.
+
+        The value is True if an epoch ends there.
+        """
         return {ONLY: self.position > 0 and self._order.begins_epoch(self.position)}
 
     def advance(self) -> None:

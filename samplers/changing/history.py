@@ -14,14 +14,24 @@ from ...errors import CheckpointError
 
 
 class OrderChange(NamedTuple):
-    """A change of an order: from `position` on, another order holds."""
+    """A change of an order: from `position` on, records were added to it or omitted.
 
-    position: int  # the first one of the changed order
-    place: int  # its place in the whole order, that of all records, also of those that are left out
-    records: int  # of the source
-    joins: bool  # records that are new come in the epoch that is under way there; else from the next one on
-    omitted: str  # how many keys are left out, and their digest; "" for none
-    generation: int  # of the source
+    Attributes:
+        position: first position of the changed order.
+        place: place of that position in the order of all records, which includes omitted records.
+        records: number of records of the source.
+        joins: True if new records are read in the epoch that is being read at `position`; False:
+            from the next epoch on.
+        omitted: number and digest of the omitted keys; "" if none is omitted.
+        generation: number of the source's generation, which grows when records are appended.
+    """
+
+    position: int
+    place: int
+    records: int
+    joins: bool
+    omitted: str
+    generation: int
 
 
 HISTORY, OMITTED, GENERATION = "history", "omitted", "generation"
@@ -35,7 +45,14 @@ PASSING = (HISTORY, OMITTED, GENERATION, "records")
 
 
 class History(NamedTuple):
-    """The start of an order, and its changes."""
+    """The start of an order, and its changes.
+
+    Attributes:
+        records: number of records at the start.
+        omitted: number and digest of the keys omitted at the start; "" if none is omitted.
+        generation: number of the source's generation at the start.
+        changes: the changes, in the order of their positions.
+    """
 
     records: int
     omitted: str = ""
@@ -50,20 +67,17 @@ class History(NamedTuple):
 
     @property
     def grown_at(self) -> int | None:
-        """Position at which the present generation began to be read.
-
-        It is None if there was only one generation.
-        """
+        """Position from which on the last generation of the source is read; None if there was only one."""
         before = [self.generation, *(change.generation for change in self.changes)]
         grown = [change.position for change, former in zip(self.changes, before) if change.generation != former]
         return grown[-1] if grown else None
 
     def first(self, count: int) -> History:
-        """Return the history with only the first `count` changes."""
+        """Return the history with its first `count` changes only."""
         return self._replace(changes=self.changes[:count])
 
     def followed_by(self, change: OrderChange) -> History:
-        """Return the history with one more change."""
+        """Return the history with `change` added as its last change."""
         return self._replace(changes=(*self.changes, change))
 
     def to_values(self) -> dict[str, Any]:
@@ -80,7 +94,7 @@ class History(NamedTuple):
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> History:
-        """Read the history from a saved fingerprint.
+        """Read the history from a sampler's saved fingerprint.
 
         Raises:
             CheckpointError: if the fingerprint is damaged.

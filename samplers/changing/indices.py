@@ -16,7 +16,9 @@ from .sampler import ChangingSampler
 
 @dataclass(frozen=True)
 class LivingIndices:
-    """Map from the indices of the kept elements of a dataset to indices of the dataset.
+    """Index map from the kept elements of a dataset to all its elements.
+
+    An index among the kept elements is mapped to the index in the dataset.
 
     Attributes:
         sampler: the sampler that omits the other elements.

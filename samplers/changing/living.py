@@ -46,7 +46,7 @@ class OmittedKeys:
 
     @cached_property
     def digest(self) -> str:
-        """A text that identifies the keys: their number and a digest; "" if there are none."""
+        """A text that identifies the keys: their number and a digest of them; "" if there are no keys."""
         return f"{len(self.keys)} {digest_of(self.keys)}" if len(self.keys) else ""
 
     def below(self, records: int) -> int:
@@ -61,26 +61,38 @@ class OmittedKeys:
 
 
 class _Piece(NamedTuple):
-    """A piece of the order: whole epochs with equally many places, or a part of one epoch."""
+    """A piece of the order: whole epochs with equally many records, or a part of one epoch.
 
-    position: int  # of the first record that is left
+    Attributes:
+        position: position of its first kept record.
+        place: place in the order of all records at which it begins.
+        epoch: number of its first epoch.
+        full: number of places in each epoch, including omitted records.
+        left: number of kept records in each epoch.
+        stretch: the part of the order of all records that it lies in.
+        is_part: True if it is a part of one epoch.
+    """
+
+    position: int
     place: int
     epoch: int
-    full: int  # places, of each epoch
-    left: int  # of these, without those that are left out
+    full: int
+    left: int
     stretch: OrderStretch
     is_part: bool
 
 
 class LivingPlaces:
-    """The places of records that are kept, from one place of the order on.
+    """The positions and places of kept records, from one place of the order on.
+
+    A position counts kept records only; a place counts omitted records too.
 
     Args:
         order: the order of all records.
-        omitted: keys that are omitted.
+        omitted: keys of the omitted records.
         position: position of the first kept record.
-        place: its place in the order.
-        stop: place in the order from which on other keys are omitted.
+        place: its place in the order of all records.
+        stop: place from which on other keys are omitted.
     """
 
     def __init__(self, order: WholeOrder, omitted: OmittedKeys, position: int, place: int, stop: int) -> None:
@@ -150,9 +162,14 @@ class LivingPlaces:
         return places + epochs * piece.full + piece.place
 
     def _gaps(self, piece: _Piece, number: int) -> NDArray[Any]:
-        """Return where records are omitted in epoch `number` of a piece.
+        """Return where records are omitted in one epoch of a piece.
 
-        For each omitted key, in the order of places: the number of kept records before it.
+        Args:
+            piece: a piece of the order.
+            number: number of the epoch within the piece, from 0.
+
+        Returns:
+            for each omitted key, in the order of places: the number of kept records before it.
         """
         known = self._known.get((piece.place, number))
         if known is None:
@@ -178,7 +195,7 @@ class LivingPlaces:
         return gaps
 
     def position_of(self, place: int) -> int | None:
-        """Return the position of a place, or None if the record there is omitted."""
+        """Return the position of the record at a place, or None if this record is omitted."""
         if not len(self.omitted):
             return place - self.place + self.position
         piece = self._pieces[int(np.searchsorted(self._places, place, side="right")) - 1]
@@ -189,7 +206,7 @@ class LivingPlaces:
         return piece.position + number * piece.left + index if is_left else None
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch of a position."""
+        """Return the number of the epoch to which a position belongs."""
         if not len(self.omitted):
             place = position - self.position + self.place
             return self.order.at(place)[0].epoch_of(place)
@@ -197,10 +214,7 @@ class LivingPlaces:
         return piece.epoch + (0 if piece.is_part else (position - piece.position) // max(piece.left, 1))
 
     def epoch_start(self, epoch: int) -> int | None:
-        """Return the position at which an epoch begins, or None.
-
-        None means that the epoch does not begin in this part of the order.
-        """
+        """Return the position at which an epoch begins; None if it does not begin in this part of the order."""
         for piece in self._pieces:
             place = piece.place + (epoch - piece.epoch) * piece.full
             if epoch >= piece.epoch and not piece.is_part and place < min(self.order.at(piece.place)[1], self.stop):
@@ -209,9 +223,11 @@ class LivingPlaces:
 
 
 def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
-    """Return the number of omitted places before each index among the kept records.
+    """Return, for each index among the kept records, the number of omitted places before it.
 
-    `gaps` holds, for each omitted place, the number of kept records before it.
+    Args:
+        gaps: for each omitted place, the number of kept records before it, ascending.
+        indices: `int64[n]`, indices among the kept records.
     """
     if not len(indices) or not len(gaps):
         return np.zeros_like(indices)
@@ -227,7 +243,12 @@ def _added(gaps: NDArray[Any], indices: Int64s) -> Int64s:
 
 
 def _count_before(gaps: NDArray[Any], place: int) -> int:
-    """Return the number of omitted places before `place`."""
+    """Return the number of omitted places before `place`.
+
+    Args:
+        gaps: for each omitted place, the number of kept records before it, ascending.
+        place: a place, counted like the omitted ones from the start of the epoch.
+    """
     low, high = 0, len(gaps)
     while low < high:
         middle = (low + high) // 2

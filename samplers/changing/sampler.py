@@ -68,10 +68,10 @@ class ChangingSampler:
 
     @classmethod
     def of(cls, sampler: Any, balance: Any = None) -> ChangingSampler:
-        """Convert a sampler to a `ChangingSampler`.
+        """Return `sampler` if it is a `ChangingSampler`; otherwise wrap it in one.
 
         Raises:
-            ValueError: if its order cannot change, or if there is a `balance`.
+            ValueError: if `balance` is not None, or the order of `sampler` cannot change.
         """
         if balance is not None:
             raise ValueError(_NO_BALANCE)
@@ -92,7 +92,7 @@ class ChangingSampler:
 
     @property
     def num_records(self) -> int:
-        """Number of records that the source must have."""
+        """Number of records of the source, including omitted ones."""
         return self._records
 
     @property
@@ -103,13 +103,13 @@ class ChangingSampler:
 
     @property
     def shuffle(self) -> bool | BlockShuffle:
-        """The shuffle of the underlying sampler."""
+        """The `shuffle` of the underlying sampler; False if it has no such attribute."""
         shuffle: bool | BlockShuffle = getattr(self.sampler, "shuffle", False)
         return shuffle
 
     @property
     def num_epochs(self) -> int | None:
-        """Number of epochs; None for no end."""
+        """Number of epochs, a last incomplete one included; None for no end."""
         total = len(self.sampler.with_shard_options(NoSharding()))  # shards may leave out whole epochs at the end
         return None if total >= ENDLESS else -(-total // self._records)
 
@@ -124,7 +124,7 @@ class ChangingSampler:
         return self.history.changes
 
     def generation_at(self, position: int) -> int:
-        """Return the generation of the source that is read at a position."""
+        """Return the generation of the source (a number that grows with appended records) at a position."""
         number = bisect_right([change.position for change in self.changes], position)
         return self.changes[number - 1].generation if number else self.history.generation
 
@@ -139,7 +139,7 @@ class ChangingSampler:
 
     @cached_property
     def _layers(self) -> list[LivingPlaces | None]:
-        """The kept places from each change on; None where unknown keys were omitted.
+        """The kept places from the start and from each change on; None where unknown keys were omitted.
 
         The fingerprint only has a digest of the omitted keys, so the keys are known only if they are the present
         ones.
@@ -170,7 +170,7 @@ class ChangingSampler:
         return self._layer(bisect_right(self._begins, position) - 1)
 
     def places(self, positions: Positions) -> Positions:
-        """Return the places in the order of all records at positions `int64[n]`."""
+        """Return the places `int64[n]` in the order of all records at positions `int64[n]`; CheckpointError if unknown."""
         if len(self._begins) == 1:
             return self._layer(0).places(positions)
         numbers = np.searchsorted(self._begins, positions, side="right") - 1
@@ -194,7 +194,7 @@ class ChangingSampler:
         return self.order.at(place)[0].epoch_begin(epoch) if self.begins_epoch(position) else place
 
     def record_keys(self, positions: Positions) -> Positions:
-        """Return the record keys at positions.
+        """Return the record keys `int64[n]` at positions.
 
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
@@ -202,7 +202,7 @@ class ChangingSampler:
         return self.order.keys(self.places(positions))
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
-        """Return the position of a record in an epoch, or None if the epoch lacks the record."""
+        """Return the position of a record in the epoch of this number, or None if it is omitted or not yet appended there."""
         stretch = self.order.of_epoch(epoch)
         if record_key >= stretch.records:
             return None
@@ -211,7 +211,7 @@ class ChangingSampler:
         return self._layer(number).position_of(place)
 
     def epoch_at(self, position: int) -> int:
-        """Return the epoch, from 0, of a position."""
+        """Return the number, from 0, of the epoch to which a position belongs."""
         return self._layer_at(position).epoch_of(position)
 
     def epoch_start(self, epoch: int) -> int:
@@ -233,12 +233,12 @@ class ChangingSampler:
 
     @property
     def epoch_length(self) -> int:
-        """Number of positions in an epoch of the present records."""
+        """Number of positions in an epoch: all records of the source except omitted ones."""
         return self._records - self.omitted.below(self._records)
 
     @property
     def few_epochs(self) -> int:
-        """Maximal number of positions to compute at once; limited if records are omitted."""
+        """Maximal number of positions to compute at once: 32 epochs if records are omitted, else `sys.maxsize`."""
         # Each epoch has other omitted places, so few epochs are computed fast.
         return MAX_EPOCHS * self.epoch_length if len(self.omitted) else ENDLESS
 
@@ -256,14 +256,14 @@ class ChangingSampler:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, including the history of its changes."""
+        """The values that determine the order, including the history of its changes, as JSON values."""
         return {**self.sampler.fingerprint, **self.history.to_values()}
 
     def seeds(self, positions: Positions) -> None:
         """Return None: positions have no seeds of their own, `seed` is used for all."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> ChangingSampler:
-        """Return the same order for another shard."""
+        """Return this order for the shard `shard_options`."""
         other = copy.copy(self)
         other.shard_options = as_shard_options(shard_options)
         return other
@@ -277,16 +277,16 @@ class ChangingSampler:
         return metadata_at(self, index)
 
     def of_generation(self, generation: int) -> ChangingSampler:
-        """Return the same order for another generation of the source."""
+        """Return this order without its changes, for another generation (a number) of the source."""
         return ChangingSampler(self.sampler, self.omitted, generation).with_shard_options(self.shard_options)
 
     def over(self, epochs: int | None) -> ChangingSampler:
-        """Return the order of a chain repeated `epochs` times; without end for None."""
+        """Return the order of a chain of datasets repeated `epochs` times; without end for None."""
         order = self.sampler.over(epochs)
         return ChangingSampler(order, self.omitted, self.generation).with_shard_options(self.shard_options)
 
     def without(self, keys: Positions) -> ChangingSampler:
-        """Return the same order without these records."""
+        """Return this order without its changes, and without the records of these keys too."""
         omitted = OmittedKeys(np.union1d(self.omitted.keys.astype(np.int64), keys))
         return ChangingSampler(self.sampler, omitted, self.generation).with_shard_options(self.shard_options)
 
@@ -296,7 +296,7 @@ class ChangingSampler:
         return found
 
     def with_history(self, history: History) -> ChangingSampler:
-        """Return the same order with another history of changes."""
+        """Return this order with `history` as its changes."""
         other = copy.copy(self)
         for name in ("order", "_layers", "_begins"):
             vars(other).pop(name, None)
@@ -379,7 +379,7 @@ class ChangingSampler:
 
 
 def lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a sampler's fingerprint without the entries that may change during a run."""
+    """Return a sampler's fingerprint without the entries that may change when records are added or omitted."""
     return {name: value for name, value in fingerprint.items() if name not in PASSING}
 
 

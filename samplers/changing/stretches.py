@@ -40,7 +40,7 @@ class EpochRule(Protocol):
 
     @property
     def joining(self) -> bool | BlockShuffle:
-        """Order of records that join an epoch after it began.
+        """Order of records that are appended while an epoch is being read, and are read in this epoch.
 
         True: shuffled together with the rest of the epoch; False: after it; a `BlockShuffle`: after
         it, shuffled in blocks.
@@ -49,11 +49,11 @@ class EpochRule(Protocol):
     def record_keys(self, positions: Int64s) -> Int64s: ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return the places within an epoch, `int64[n]`, of records."""
+        """Return the places `int64[n]`, within the epoch of this number, of the records `int64[n]`."""
 
 
 class OrderStretch(Protocol):
-    """Consecutive places of the order, from `start` on, with one rule."""
+    """A stretch of the order: consecutive places, from `start` on, that one rule maps to records."""
 
     @property
     def start(self) -> int: ...
@@ -63,33 +63,43 @@ class OrderStretch(Protocol):
 
     @property
     def records(self) -> int:
-        """Number of records in an epoch."""
+        """Number of records of the source that this stretch can contain."""
 
     def epoch_of(self, place: int) -> int: ...
 
     def end_of(self, epoch: int) -> int:
-        """Return the place at which an epoch ends."""
+        """Return the place at which the epoch of this number ends."""
 
     def epoch_begin(self, epoch: int) -> int:
-        """Return the place at which an epoch, or its part in this stretch, begins."""
+        """Return the place at which the epoch of this number, or its part in this stretch, begins."""
 
     def begins_epoch(self, place: int) -> bool: ...
 
     def keys(self, places: Int64s) -> Int64s: ...
 
     def places_of(self, keys: Int64s, epoch: int) -> Int64s:
-        """Return the places of an epoch's records in the whole order.
+        """Return the places `int64[n]` in the whole order of records of an epoch.
 
         For records read before this stretch begins, the places are less than `start`.
+
+        Args:
+            keys: `int64[n]`, the records.
+            epoch: number of the epoch.
         """
 
 
 @dataclass(frozen=True)
 class WholeEpochs:
-    """A stretch of whole epochs, one after another."""
+    """A stretch of whole epochs, one after another.
+
+    Attributes:
+        start: first place.
+        epoch: number of the first epoch.
+        rule: the order of each epoch.
+    """
 
     start: int
-    epoch: int  # number of the first one
+    epoch: int
     rule: EpochRule
 
     @cached_property
@@ -118,12 +128,19 @@ class WholeEpochs:
 
 @dataclass(frozen=True)
 class JoinedRest:
-    """A stretch made of the rest of an epoch and the records that join it."""
+    """A stretch made of the rest of an epoch and the records that join it.
+
+    Attributes:
+        start: first place.
+        epoch: number of the epoch.
+        below: the stretch that the epoch began in; this one contains what was left of it.
+        rule: the order of all records, including the new ones.
+    """
 
     start: int
     epoch: int
-    below: OrderStretch  # that it is the rest of
-    rule: EpochRule  # of the records that there are now
+    below: OrderStretch
+    rule: EpochRule
 
     @cached_property
     def records(self) -> int:
@@ -154,19 +171,22 @@ class JoinedRest:
 
     @property
     def _below(self) -> list[OrderStretch]:
-        """The stretches of which this one is the rest, the first one first."""
+        """The stretches that the epoch was read in before this one, the first one first."""
         below: list[OrderStretch] = [self.below]
         while isinstance(below[-1], JoinedRest):  # a loop: there may be thousands
             below.append(below[-1].below)
         return below[::-1]
 
     def joined(self, places: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Return the keys of the records that joined at these places.
+        """Return the keys of the records that joined, at those of the places where such a record lies.
 
-        Other places belong to the stretch below.
+        At the other places lie records of the stretch `below`.
+
+        Args:
+            places: `int64[n]`, places in this stretch.
 
         Returns:
-            the keys, without meaning at other places; the indices into `places` of the other
+            `int64[n]`, the keys, without meaning at other places; the indices into `places` of the other
             places; and their places in `below`.
         """
         within = self._moved(places - self.start, permute, BlockOrder.record_keys)
@@ -213,7 +233,10 @@ class JoinedRest:
 class WholeOrder:
     """All stretches, in the order of their places.
 
-    If several begin at one place, the last one holds.
+    If several begin at one place, the last of them gives the record there.
+
+    Args:
+        stretches: consecutive parts of the order; the last one has no end.
     """
 
     def __init__(self, *stretches: OrderStretch) -> None:
@@ -222,7 +245,7 @@ class WholeOrder:
 
     @classmethod
     def of(cls, rule: EpochRule) -> WholeOrder:
-        """Return the order of a source that has not grown."""
+        """Return the order of a source that has not grown, whose epochs have the order `rule`."""
         return cls(WholeEpochs(0, 0, rule))
 
     def followed_by(self, place: int, rule: EpochRule, joins: bool) -> WholeOrder:
@@ -251,16 +274,19 @@ class WholeOrder:
         return WholeOrder(*kept, WholeEpochs(end, epoch + 1, rule))
 
     def at(self, place: int) -> tuple[OrderStretch, int]:
-        """Return the stretch of a place, and the place at which the next stretch begins."""
+        """Return the stretch to which a place belongs, and the place at which the next stretch begins.
+
+        This place is `sys.maxsize` for the last stretch.
+        """
         number = bisect_right(self._starts, place)
         return self.stretches[number - 1], self._starts[number] if number < len(self._starts) else ENDLESS
 
     def of_epoch(self, epoch: int) -> OrderStretch:
-        """Return the last stretch of an epoch, which knows the places of all its records."""
+        """Return the last stretch of the epoch of this number, which knows the places of all its records."""
         return self.stretches[bisect_right([stretch.epoch for stretch in self.stretches], epoch) - 1]
 
     def keys(self, places: Int64s) -> Int64s:
-        """Return the record keys at places."""
+        """Return the record keys `int64[n]` at places `int64[n]`."""
         if len(self.stretches) == 1:
             return self.stretches[0].keys(places)
         numbers = np.searchsorted(self._starts, places, side="right") - 1
@@ -287,6 +313,10 @@ class WholeOrder:
 
 
 def rule_of(sampler: Any, records: int) -> EpochRule:
-    """Return a sampler's order for another number of records."""
+    """Return a sampler's order for a source of `records` records.
+
+    Raises:
+        ValueError: if the order of this sampler cannot change.
+    """
     rule: EpochRule = sampler.resized(records)
     return rule

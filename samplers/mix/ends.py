@@ -18,9 +18,12 @@ from .weights import MAX_POSITION, ramped, stages_of
 
 
 def saved_length(saved: Mapping[str, Any]) -> int:
-    """Return the number of positions of a run, computed from its fingerprint.
+    """Return the number of positions of a run, computed from the fingerprint of its mix.
 
     The number is too high if a part has a user's own sampler, whose length is unknown.
+
+    Raises:
+        CheckpointError: if the fingerprint is damaged.
     """
     stages = saved["weights"] if isinstance(saved.get("weights"), list) else [[0, saved.get("weights")]]
     order = order_of({**saved, "weights": stages})
@@ -32,10 +35,10 @@ def saved_length(saved: Mapping[str, Any]) -> int:
 
 
 def saved_order(saved: Mapping[str, Any]) -> MixOrder:
-    """Return the order of a run's parts, from its fingerprint, including the ends of parts.
+    """Return the order of a run's parts, from the fingerprint of its mix, including the ends of parts.
 
     Raises:
-        CheckpointError: if the fingerprint is damaged.
+        CheckpointError: if the weights in the fingerprint are damaged.
     """
     return order_before(saved, MAX_POSITION)
 
@@ -54,17 +57,17 @@ def ends_of(
 
     Args:
         order: the order of parts that never end.
-        lengths: number of records of each part until it ends.
-        when_exhausted: as for the mix: "all": the mix goes on with the other parts; "repeat": a
-            part does not end; otherwise the mix ends.
-        leaving: names of parts after whose end the mix goes on, whatever `when_exhausted` is.
-        since: first position at which a part in `leaving` can end. One that ran out before ends
-            here.
+        lengths: by part name, the number of records of the part until it ends.
+        when_exhausted: what happens when a part ends: "all": the mix continues with the other
+            parts; "repeat": a part does not end; otherwise the mix ends.
+        leaving: names of parts after whose end the mix continues, whatever `when_exhausted` is.
+        since: first position at which a part in `leaving` can end. If such a part has no more
+            records before `since`, its end is at `since`.
 
     Returns:
         the order, in which a part is no longer drawn after its end; its number of positions, or
-        `ENDLESS` if no end of a part stops the mix; and a pair [name, position of the end] for each
-        part after whose end the mix goes on, which leaves out the part that stops the mix.
+        `ENDLESS` (`sys.maxsize`) if no end of a part stops the mix; and a pair [name, position of
+        the end] for each part that ends, except the part whose end stops the mix.
     """
     ended: list[list[Any]] = []
     while True:
@@ -85,12 +88,24 @@ def ends_of(
 
 
 def _end_of(order: MixOrder, name: str, length: int) -> int | None:
-    """Return the position at which a part would be drawn after its last record, or None."""
+    """Return the position at which a part would be drawn after its last record, or None.
+
+    None means that the part never ends, or is not drawn that often.
+
+    Args:
+        order: the order of parts that never end.
+        name: name of the part.
+        length: number of records of the part.
+    """
     return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
 
 
 def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
-    """Return the order of a run before a position, from a saved fingerprint."""
+    """Return the order that a run had before a position, from the fingerprint of its mix.
+
+    Raises:
+        CheckpointError: if the weights in the fingerprint are damaged.
+    """
     weights: Any = saved.get("weights")
     stages = [[0, weights]] if isinstance(weights, dict) else weights
     order: MixOrder | None = order_of({**saved, "weights": stages})
@@ -102,7 +117,15 @@ def order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
 
 
 def order_of(saved: Mapping[str, Any]) -> MixOrder:
-    """Return the order for weights by name, continuing the saved history of the mix."""
+    """Return the order of a mix from its fingerprint: `weights`, `ramp` and `history`.
+
+    Args:
+        saved: the fingerprint; `weights` is a list of pairs [first position, dict of weights by
+            part name]. With `history`, the order of earlier weights comes before.
+
+    Raises:
+        CheckpointError: if an entry is missing or damaged.
+    """
     try:
         names = tuple(sorted(saved["weights"][0][1]))
         stages = stages_of([(start, weights) for start, weights in saved["weights"]], names)

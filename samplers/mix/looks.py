@@ -17,11 +17,11 @@ class MixLooks:
     """Positions at which a run checks the parts of a mix for more records.
 
     A part is checked where the first record of one of its epochs is drawn, and where it ends. With
-    "now", all parts are also checked at each multiple of `every`. Parts that have left the mix are
-    not checked.
+    `at="now"`, all parts are also checked at each multiple of `every`. Parts that have left the mix
+    are not checked.
 
     Args:
-        growth: the user's options.
+        growth: the user's options, with `at` and `every`.
         mix: the mix, in which each growing part has a `ChangingSampler`.
         names: names of the growing parts.
         begin: first position that may be checked.
@@ -43,7 +43,7 @@ class MixLooks:
         self._ends = {name: self._next_end(name, self._begin) for name in self._parts}
 
     def _decided(self, name: str) -> int:
-        """Return the position from which on a part's last change is known."""
+        """Return the position after that at which a part's last change was found; 0 without a change."""
         last = self._parts[name].history.last.position
         before = self._mix.drawn_at(name, last - 1) if last else None
         return 0 if before is None else before + 1
@@ -51,7 +51,12 @@ class MixLooks:
     def _next_end(self, name: str, position: int) -> int | None:
         """Return the next position at which an epoch of a part begins, or the part ends.
 
-        The search begins at `position`. None if there is no such position.
+        Args:
+            name: name of the part.
+            position: position at which the search begins.
+
+        Returns:
+            the position, or None if there is no such position.
         """
         part, index = self._parts[name], self.index(name, position)
         has_grown_here = self._every is None and part.history.grown_at == index  # found there already
@@ -61,7 +66,7 @@ class MixLooks:
         return None if found is None or found < position else found
 
     def index(self, name: str, position: int) -> int:
-        """Return the number of records of a part before a position."""
+        """Return the number of records of the part `name` that are drawn before a position of the mix."""
         return self._mix.order.count(self._numbers[name], position)
 
     @property
@@ -74,7 +79,7 @@ class MixLooks:
 
     @property
     def due(self) -> dict[str, bool]:
-        """A dict of the parts to check at `position`: True if an epoch of the part ends there."""
+        """What to check at `position`: a dict by part name, True if an epoch of the part ends there."""
         position = self.position
         ends = {name: end == position for name, end in self._ends.items() if end is not None}
         if position is None or self._every is None or position % self._every:
@@ -82,7 +87,7 @@ class MixLooks:
         return {name: here and self.index(name, position or 0) > 0 for name, here in ends.items()}
 
     def advance(self) -> None:
-        """Move to the next position to check."""
+        """Move to the next position to check; only if `position` is not None."""
         position = self.position
         assert position is not None, "there is none after the last one"
         self._begin = position + 1

@@ -27,11 +27,11 @@ BLOCK = 8192
 """Number of positions computed at a time."""
 
 FEW = 64
-"""Up to this number of positions, it is faster to compute them one by one."""
+"""Up to this number of positions, they are computed one by one, which is faster."""
 
 # From the least number on, part by part is faster.
 MANY, MOST = 4096, 1 << 16
-"""Least number of consecutive positions computed part by part, and maximum at a time."""
+"""Least number of consecutive positions computed part by part; maximal number computed at a time."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class MixOrder:
         names: names of the parts, including parts that are no longer drawn. The number of a part is
             its index here.
         stages: first position and weights of each stage, in ascending order from 0.
+        made: first stages, already computed, of an order that begins in the same way.
 
     >>> order = MixOrder.of({"web": 0.7, "books": 0.3})
     >>> parts, indices = order.places(np.arange(10))
@@ -61,7 +62,7 @@ class MixOrder:
     stages: Stages
     # Stages take time to make.
     made: tuple[WeightStage, ...] = field(default=(), repr=False, compare=False)
-    """First stages, already computed, of an order that begins in the same way."""
+    """First stages, already computed, of an order that begins in the same way; `()` (default) computes all."""
 
     @classmethod
     def of(
@@ -74,16 +75,17 @@ class MixOrder:
         """Return the order for weights as a user writes them.
 
         Args:
-            weights: a list, a dict by name, a schedule of these, or None for equal weights. They
-                need not sum to one.
+            weights: a list, a dict by name, a schedule (pairs of a step and weights from this step on),
+                or None for equal weights. Weights need not sum to one.
             names: names of the parts; None (default): the keys of a dict, or "0", "1", … for a
                 list.
             ramp: True changes the weights linearly from one stage of a schedule to the next.
             records_per_step: number of elements in a step of a schedule.
 
         Raises:
-            TypeError: if `weights` is neither of these.
-            ValueError: if a weight is outside its range, or the weights are not for these parts.
+            TypeError: if `weights` has another type.
+            ValueError: if a weight is outside its range, the weights are not for these parts, or `ramp`
+                is given without a schedule.
         """
         known = _names_in(weights) if names is None else tuple(names)
         stages = stages_of(weights, known, records_per_step)
@@ -111,7 +113,7 @@ class MixOrder:
         return self._stages[bisect_right(self._starts, position) - 1]
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the part at each position, and the index of its element in the part.
+        """Return, for each position, the number of its part, and the index of its element in the part.
 
         Args:
             positions: `int64[n]` in `[0, 2^62)`; not checked.
@@ -126,11 +128,14 @@ class MixOrder:
         return np.concatenate(parts), np.concatenate(indices)
 
     def by_part(self, positions: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
-        """Yield each part drawn at one of many positions.
+        """Yield each part drawn at some of the positions, perhaps several times.
+
+        Args:
+            positions: `int64[n]`, at least one, ascending.
 
         Yields:
-            the number of the part; the indices of its elements; and the indices into `positions`
-            where they are drawn.
+            the number of the part; the indices of its elements in the part; and the indices into
+            `positions` where they are drawn.
         """
         first, last = int(positions[0]), int(positions[-1])
         numbers = range(bisect_right(self._starts, first) - 1, bisect_right(self._starts, last))
@@ -144,31 +149,41 @@ class MixOrder:
                     yield part, np.arange(index, index + len(places)), places + (start - first)
 
     def place(self, position: int) -> tuple[int, int]:
-        """Return the part at one position, and the index of its element in the part."""
+        """Return, for one position, the number of its part, and the index of its element in the part."""
         stage = self._stage(position)
         part, visits = stage.place(position - stage.start)
         return part, visits + stage.counts[part]
 
     def counts(self, position: int) -> Int64s:
-        """Return the number of elements of each part drawn before a position."""
+        """Return, by the number of the part, the number of its elements drawn before a position."""
         return np.array(self._stage(position).counts_at(position), dtype=np.int64)
 
     def taken(self, rows: int) -> list[int]:
-        """Return what `counts` returns, as a list.
+        """Return, by the number of the part, the number of its elements among the first `rows` rows.
 
-        An empty list for more rows than a mix has positions.
+        An empty list if `rows` is 2^62 or more.
         """
         counts: list[int] = self.counts(rows).tolist() if rows < MAX_POSITION else []
         return counts
 
     def count(self, part: int, position: int) -> int:
-        """Return the number of elements of one part drawn before a position."""
+        """Return the number of elements of one part drawn before a position.
+
+        Args:
+            part: number of the part.
+            position: a position of the mix.
+        """
         return self._stage(position).count_at(part, position)
 
     def position_of(self, part: int, index: int) -> int | None:
-        """Return the position of an element of a part.
+        """Return the position at which an element of a part is drawn.
 
-        The result is None if the element is not drawn before position 2^62.
+        Args:
+            part: number of the part.
+            index: index of the element in the part.
+
+        Returns:
+            the position, or None if the element is not drawn before position 2^62.
         """
         number = bisect_right([stage.counts[part] for stage in self._stages], index) - 1
         stage, last = self._stages[number], number + 1 == len(self._stages)
@@ -182,6 +197,10 @@ class MixOrder:
         """Return the order that no longer draws a part from a position on; None if no part is left.
 
         A later stage that draws no other part is removed; the stage before it continues.
+
+        Args:
+            part: number of the part.
+            position: first position without it.
         """
         before, after = _cut(self.stages, position)
         rest = [
@@ -194,7 +213,7 @@ class MixOrder:
         return MixOrder(self.names, (*before, (position, drawing[0][1]), *drawing[1:]), self._stages[: len(before)])
 
     def changed(self, position: int, other: MixOrder) -> MixOrder:
-        """Return the order that follows another order from a position on.
+        """Return the order that is this one before a position, and `other` from it on.
 
         Parts are matched by name. A part of both orders continues with its next element. Parts keep
         their numbers; new parts come after them.
@@ -210,7 +229,7 @@ class MixOrder:
         return MixOrder(names, (*former, *later))
 
     def to_values(self) -> dict[str, Any]:
-        """Return the order as JSON values."""
+        """Return the order as JSON values, which `from_values` reads."""
         return {"names": list(self.names), "stages": [[start, list(weights)] for start, weights in self.stages]}
 
     @classmethod
@@ -230,7 +249,16 @@ class MixOrder:
 
 
 def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
-    """Group positions by part: yield the number of each part, its indices, and their places."""
+    """Group positions by part, and yield each part once.
+
+    Args:
+        parts: `int64[n]`, the number of the part at each position; at least one.
+        indices: `int64[n]`, the index of its element in the part.
+
+    Yields:
+        the number of the part; the indices of its elements; and the indices into `parts` where it
+        is drawn.
+    """
     by_part = np.argsort(parts.astype(np.int16) if parts.max() < 1 << 15 else parts, kind="stable")
     in_order = parts[by_part]
     for places in np.split(by_part, np.flatnonzero(in_order[1:] != in_order[:-1]) + 1):
@@ -238,9 +266,10 @@ def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int6
 
 
 def _names_in(weights: Any) -> tuple[str, ...]:
-    """Return the part names of a dict, or of the first stage of a schedule.
+    """Return the part names of weights as a user writes them.
 
-    The names are "0", "1", … for a list, and the result is empty for other values.
+    They are the keys of a dict, or "0", "1", … for a list; for a schedule, of its first stage. The
+    result is empty for other values.
     """
     first = weights
     if (
@@ -258,14 +287,26 @@ def _names_in(weights: Any) -> tuple[str, ...]:
 def _cut(
     stages: Stages, position: int
 ) -> tuple[list[tuple[int, tuple[float, ...]]], list[tuple[int, tuple[float, ...]]]]:
-    """Cut stages at a position: return those before it, and those from it on."""
+    """Cut stages at a position.
+
+    Returns:
+        the stages before the position, and the stages from it on; the first of these begins at the
+        position.
+    """
     number = bisect_right([start for start, _ in stages], position)
     before = [stage for stage in stages[:number] if stage[0] < position]
     return before, [(position, stages[number - 1][1]), *stages[number:]]
 
 
 def _bisected(stage: WeightStage, part: int, index: int, stop: int) -> int:
-    """Find by bisection the position at which an element is drawn, in a stage before `stop`."""
+    """Find by bisection the position at which an element is drawn.
+
+    Args:
+        stage: the stage in which it is drawn.
+        part: number of the part.
+        index: index of the element in the part.
+        stop: position at which the stage ends.
+    """
     weight, visits = stage.weights[part], index - stage.counts[part]
     low = max(stage.start, stage.start + (visits - 4) * ONE // weight)
     high = min(stop, stage.start + (visits + 4) * ONE // weight + 1)

@@ -20,12 +20,12 @@ from ..protocol import ENDLESS, VectorSampler
 
 
 def epoch_at(part: VectorSampler, position: int) -> int:
-    """Return the epoch of a part at one of its positions."""
+    """Return the number of the epoch, from 0, to which one of the part's own positions belongs."""
     return part.epoch_at(position) if isinstance(part, ChangingSampler) else position // part.epoch_length
 
 
 def length_of(part: VectorSampler, epochs: int) -> int:
-    """Return the number of records of a part in some epochs.
+    """Return the number of records of a part in its first `epochs` epochs; at most `sys.maxsize`.
 
     For a chain of datasets, an epoch is the whole length of the chain.
     """
@@ -35,16 +35,19 @@ def length_of(part: VectorSampler, epochs: int) -> int:
 
 
 def part_named(name: str) -> str:
-    """Return the key of a part in fingerprints."""
+    """Return the key, in fingerprints, of the entry of a part with this name: "part 'name'"."""
     return f"part {short_repr(name)}"
 
 
 def parts_by_name(parts: Any) -> dict[str, Any]:
-    """Return the parts as a dict by name, from a dict or a list.
+    """Return the parts as a dict by name.
+
+    Args:
+        parts: a dict by name, a list, or a `MixedSource`. Parts of a list are named "0", "1", …
 
     Raises:
-        TypeError: if `parts` is neither a dict by name nor a list.
-        ValueError: if it is empty.
+        TypeError: if `parts` is none of these, or a name is not a string.
+        ValueError: if there are no parts.
     """
     parts = getattr(parts, "parts", parts)  # of a MixedSource
     if isinstance(parts, (list, tuple)):
@@ -60,11 +63,18 @@ def parts_by_name(parts: Any) -> dict[str, Any]:
 
 
 def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int | None) -> VectorSampler:
-    """Return the order in which a part is read.
+    """Return the sampler that gives the order in which a part is read.
+
+    Args:
+        name: name of the part.
+        part: a sampler, which is returned; or a source, or its number of records.
+        shuffle: True shuffles each epoch; not used for a sampler.
+        seed: seed of the mix, from which the part gets its own.
+        epochs: number of epochs; None for no end. Not used for a sampler.
 
     Raises:
-        TypeError: if the part is neither a source nor a number nor a sampler.
-        ValueError: if the part has a `balance` or shards of its own.
+        TypeError: if the part is neither a source nor a number nor a sampler, or has no records.
+        ValueError: if a sampler has a `balance` or shards of its own, or `shuffle` has no `seed`.
     """
     if hasattr(part, "record_keys"):
         return _checked(name, part)
@@ -97,5 +107,8 @@ def _checked(name: str, part: VectorSampler) -> VectorSampler:
 
 
 def _seed_of_part(seed: int, name: str) -> int:
-    """Return a seed for each part name, so that parts of equal length are shuffled differently."""
+    """Return the seed of a part, made from the seed of the mix and the part's name.
+
+    So parts of equal length are shuffled differently.
+    """
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "little")

@@ -34,11 +34,11 @@ Positions = NDArray[np.int64]
 BLOCK = 65536
 
 PASSING = ("history", "ended")
-"""Keys in a mix's fingerprint that describe its past, not what the user asked for."""
+"""Keys in a mix's fingerprint that say how the mix changed, not what the user passed."""
 
 
 def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
-    """Return the entries of a mix's fingerprint that determine parts until a part ends."""
+    """Return the weights and the ramp of a mix's fingerprint, which determine its parts until a part ends."""
     return [fingerprint.get("weights"), fingerprint.get("ramp")]
 
 
@@ -127,7 +127,7 @@ class MixSampler:
 
     @property
     def names(self) -> list[str]:
-        """Names of the parts, in the order in which record keys number them."""
+        """Names of the parts; the number of a part in record keys is its index here."""
         return list(self._parts)
 
     @property
@@ -139,11 +139,11 @@ class MixSampler:
 
     @property
     def parts(self) -> dict[str, VectorSampler]:
-        """The order of each part, by name."""
+        """A dict by part name of the sampler that gives the part's order."""
         return dict(self._parts)
 
     def with_parts(self, parts: Mapping[str, VectorSampler]) -> MixSampler:
-        """Return the same mix with other orders for some parts."""
+        """Return the same mix with other samplers for the parts named in `parts`."""
         other = copy.copy(self)
         for name in ("_ended", "_shuffles", "fingerprint"):
             other.__dict__.pop(name, None)
@@ -157,7 +157,7 @@ class MixSampler:
             keys: for each part's name, the keys to omit.
 
         Raises:
-            ValueError: if the mix has a `balance`, or records cannot be omitted from the order of such a part.
+            ValueError: if the mix has a `balance`, or records cannot be omitted from the order of a named part.
             EmptyStreamError: if no record of a part is left.
         """
         parts = {}
@@ -184,7 +184,7 @@ class MixSampler:
 
     @cached_property
     def _weights(self) -> list[list[Any]]:
-        """The user's weights: first position and weights by name of each stage."""
+        """The user's weights: a pair of the first position and a dict of weights by part name for each stage."""
         return [[start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given]
 
     @cached_property
@@ -209,13 +209,13 @@ class MixSampler:
 
     @property
     def epoch_length(self) -> int:
-        """Length of a mix that ends; for an endless mix, the number of records of all parts."""
+        """Number of positions of a mix that ends; for an endless mix, number of records in an epoch of each part, summed."""
         whole = self._ended[1]
         return whole if whole < ENDLESS else sum(part.epoch_length for part in self._parts.values())
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, including former orders if it was changed."""
+        """The values that determine the order, as JSON values, including former orders if it was changed."""
         own = {
             "kind": "MixSampler",
             "seed": self.seed,
@@ -271,7 +271,7 @@ class MixSampler:
         return not self._parts.keys() >= {*self.order.names}
 
     def check_present(self, positions: Positions) -> None:
-        """Check that the parts drawn at positions still exist.
+        """Check that the parts drawn at positions `int64[n]` were not removed from the mix.
 
         Raises:
             CheckpointError: if one of them was removed.
@@ -297,27 +297,27 @@ class MixSampler:
         """Return None: positions have no seeds of their own, `seed` is used for all."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> MixSampler:
-        """Return the same order for another shard."""
+        """Return this mix for the shard `shard_options`."""
         other = copy.copy(self)
         other.shard_options = shard_options
         return other
 
     def drawn_at(self, name: str, index: int) -> int | None:
-        """Return the position at which record `index` of a part is drawn or the part ends.
+        """Return the position at which record `index` of the part `name` is drawn, or at which the part leaves the mix.
 
-        The end is returned if the part ends before this record. None if neither happens.
+        The latter is returned if the part leaves before this record. None if neither happens.
         """
         position = self.order.position_of(self.order.names.index(name), index)
         ends = dict(map(tuple, self._ended[2]))
         return ends.get(name) if position is None else position
 
     def part_epochs(self, position: int) -> dict[str, int]:
-        """Return the epoch, from 0, of each part at a position."""
+        """Return a dict by part name: the epoch, from 0, of the part's last record drawn up to a position."""
         drawn = self.part_records(position + 1)
         return {name: epoch_at(part, max(drawn[name] - 1, 0)) for name, part in self._parts.items()}
 
     def part_records(self, position: int) -> dict[str, int]:
-        """Return the number of records of each part drawn before a position."""
+        """Return a dict by part name: the number of its records drawn before a position."""
         drawn = dict(zip(self.order.names, self.order.counts(position).tolist()))
         return {name: drawn[name] for name in self._parts}
 
@@ -340,13 +340,13 @@ class MixSampler:
         return metadata_at(self, index)
 
     def check_parts(self, lengths: Mapping[str, int]) -> None:
-        """Check that the source has the same parts, with enough records.
+        """Check that the source has the parts of this mix, with enough records.
 
         Args:
             lengths: number of records of each part of the source, by name.
 
         Raises:
-            ValueError: if the parts differ, or a part of the source has fewer records.
+            ValueError: if the parts differ, or a part of the source has too few records (too many for a WeightedSampler).
         """
         if set(lengths) != set(self._parts):
             raise ValueError(
@@ -366,7 +366,7 @@ class MixSampler:
     def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> MixSampler:
         """Return the sampler that resumes a run of a mix with perhaps other parts or weights.
 
-        Parts of both mixes continue with their next records. Changes hold from `position` on.
+        Parts of both mixes continue with their next records. This mix's parts and weights hold from `position` on.
 
         Args:
             saved: the fingerprint of that run's sampler.
@@ -386,7 +386,7 @@ class MixSampler:
         return other
 
     def as_it_was(self, saved: Mapping[str, Any], length: int) -> MixSampler:
-        """Return the order of a former run of `length` positions, over the present parts.
+        """Return the order of a former run of `length` positions, with that run's fingerprint `saved`, over these parts.
 
         Raises:
             CheckpointError: if the fingerprint is damaged.

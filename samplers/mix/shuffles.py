@@ -18,10 +18,10 @@ FEW = 512
 
 
 class PartShuffles:
-    """The parts of a mix whose order is one shuffle per epoch and nothing else.
+    """The parts of a mix whose order is one shuffle per epoch and nothing else; other parts are left out.
 
     Args:
-        parts: the orders of all parts.
+        parts: the samplers of all parts, in the order of their numbers.
     """
 
     def __init__(self, parts: Sequence[VectorSampler]) -> None:
@@ -39,7 +39,12 @@ class PartShuffles:
         return part in self._number
 
     def keys(self, parts: Positions, indices: Positions) -> Positions:
-        """Return the record key at each index of its part."""
+        """Return the record key, within its part, of each element.
+
+        Args:
+            parts: `int64[n]`, the number of the part, one for which `has` is True.
+            indices: `int64[n]`, the index of the element in the order of its part.
+        """
         which = self._of_part[parts]
         sizes = self._sizes[which]
         epochs = indices // sizes

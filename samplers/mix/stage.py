@@ -30,7 +30,17 @@ _HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 
 
 class Fork(NamedTuple):
-    """A node of the tree that divides visits between a left and a right side."""
+    """A node of the tree that divides visits between a left and a right side.
+
+    A visit is a position at which one of the node's parts is drawn. Before its n-th visit, the left
+    side was visited `ratio * n + phase` times, rounded down.
+
+    Attributes:
+        ratio: the left side's part of the node's weight, in units of 2^-62.
+        phase: added to that product, in units of 2^-62.
+        left: the left side, a node or the number of a part.
+        right: the right side.
+    """
 
     ratio: int
     phase: int
@@ -43,7 +53,7 @@ Branch: TypeAlias = "Fork | int"
 
 
 Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
-"""The nodes from the root to a part: ratio and phase of each, and True if the path goes left."""
+"""The path from the root to a part: ratio and phase of each node, and True if the path goes left there."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ class WeightStage:
 
     @classmethod
     def first(cls, weights: tuple[int, ...]) -> WeightStage:
-        """Return the stage that begins at position 0."""
+        """Return the stage that begins at position 0, with one weight per part in units of 2^-62."""
         nothing = (0,) * len(weights)
         return cls(0, weights, nothing, nothing)
 
@@ -76,12 +86,17 @@ class WeightStage:
 
     @cached_property
     def root(self) -> Branch:
-        """The tree over the parts that are drawn."""
+        """The tree over the parts with a weight above 0."""
         drawn = {part: weight for part, weight in enumerate(self.weights) if weight}
         return self._branch(best_tree(drawn))[0]
 
     def _branch(self, tree: Tree) -> tuple[Branch, int, int]:
-        """Return a subtree, its weight, and what it lacks of its share when the stage begins."""
+        """Convert a tree of part numbers to nodes.
+
+        Returns:
+            the node, or the number of the part if there is only one; its weight; and the difference
+            between its share and its number of visits when the stage begins. Both are in units of 2^-62.
+        """
         if isinstance(tree, int):
             return tree, self.weights[tree], self.shares[tree] - self.counts[tree] * ONE
         left, left_weight, left_lack = self._branch(tree[0])
@@ -92,9 +107,10 @@ class WeightStage:
         return Fork(ratio, phase, left, right), weight, lack
 
     def place(self, visit: int) -> tuple[int, int]:
-        """Return the part drawn at a visit, and how often it was drawn before in this stage.
+        """Return the number of the part drawn at a visit, and how often it was drawn before in this stage.
 
-        A visit is a position counted from the start of the stage.
+        Args:
+            visit: a position counted from the start of the stage.
         """
         node = self.root
         while not isinstance(node, int):
@@ -110,27 +126,36 @@ class WeightStage:
         return node, visit
 
     def counts_at(self, position: int) -> list[int]:
-        """Return the number of elements of each part drawn before a position, in all stages."""
+        """Return, by the number of the part, the number of its elements drawn before a position, in all stages."""
         counts = list(self.counts)
         for part, visits in _visits(self.root, position - self.start):
             counts[part] += visits
         return counts
 
     def by_part(self, start: int, stop: int) -> Iterator[tuple[int, int, Int64s]]:
-        """Yield each part drawn from `start` to `stop`: its number, first element, and places.
+        """Yield each part drawn from position `start` to `stop`, which is excluded.
 
-        There are at most 2^16 positions. Places are indices from `start` on.
+        There are at most 2^16 positions, all in this stage.
+
+        Yields:
+            the number of the part; the index of its first element; and `int64[n]`, its positions counted
+            from `start`.
         """
         for part, visits, places in _parted(self.root, range(start - self.start, stop - self.start), None):
             yield part, self.counts[part] + visits.start, places
 
     @cached_property
     def _ways(self) -> dict[int, Way]:
-        """The path from the root to each part that is drawn."""
+        """By the number of each part that is drawn: the path from the root of the tree to the part."""
         return dict(_ways_to_parts(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
-        """Return the number of elements of one part drawn before a position, in all stages."""
+        """Return the number of elements of one part drawn before a position, in all stages.
+
+        Args:
+            part: number of the part.
+            position: a position in this stage, or its end.
+        """
         if not self.weights[part]:
             return self.counts[part]
         visits = position - self.start
@@ -140,9 +165,13 @@ class WeightStage:
         return self.counts[part] + visits
 
     def position_of(self, part: int, index: int) -> int | None:
-        """Return the position in this stage of an element of a drawn part.
+        """Return the position in this stage at which an element is drawn.
 
         Return None if it cannot be computed directly and must be searched for.
+
+        Args:
+            part: number of a part with a weight above 0.
+            index: index of the element in the part.
         """
         visits = index - self.counts[part]
         for ratio, phase, goes_left in reversed(self._ways[part]):
@@ -167,9 +196,15 @@ def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
 
 
 def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tuple[int, range, Int64s]]:
-    """Yield the parts that consecutive visits of a subtree come to, with their visits and places.
+    """Yield the parts at consecutive visits of a subtree.
 
-    `places` are the places of the visits; None for 0, 1, 2, …
+    Args:
+        branch: the subtree, or the number of a part.
+        visits: the visits, counted from the start of the stage.
+        places: `int64[n]`, a number for each visit; None for 0, 1, 2, …
+
+    Yields:
+        the number of the part; its visits, counted from the start of the stage; and their `places`.
     """
     if places is None:
         places = np.arange(len(visits))
@@ -187,7 +222,12 @@ def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tu
 
 
 def _left_before(node: Fork, visits: range) -> Int64s:
-    """Return the number of left turns before each of at most 2^16 visits, and after the last."""
+    """Return, before each visit of a node and after the last, how often the left side was visited.
+
+    Args:
+        node: the node.
+        visits: consecutive visits of it, at most 2^16.
+    """
     # With at most 2^16 visits, 62 bits suffice.
     base = node.ratio * visits.start + node.phase
     whole, fraction = base >> BITS, base & (ONE - 1)
@@ -232,9 +272,9 @@ class StageTables:
         self._sides = _int64([row[2:] for row in table]).ravel()  # right and left of each node
 
     def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the part at each position, and the number of its elements drawn before.
+        """Return, for each position `int64[n]`, the number of its part, and how often the part was drawn before.
 
-        The number counts all stages.
+        The second number counts all stages.
         """
         stage = np.searchsorted(self._starts, positions, side="right") - 1
         parts, visits = self._descended(self._roots[stage], positions - self._starts[stage])
@@ -243,8 +283,12 @@ class StageTables:
     def _descended(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
         """Descend from nodes of the trees until every visit has reached a part.
 
+        Args:
+            nodes: `int64[n]`, the number of the node at which each visit starts; a part is -1 - its number.
+            visits: `int64[n]`, the number of the visit at that node, from 0.
+
         Returns:
-            the part of each visit, and how often the part was drawn before in its stage.
+            the number of the part of each visit, and how often the part was drawn before in its stage.
         """
         parts, numbers = -1 - nodes, visits.copy()
         going = np.flatnonzero(nodes >= 0)
@@ -261,8 +305,13 @@ class StageTables:
     def _step(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
         """Move each visit from its node to the left or the right node below.
 
+        Args:
+            nodes: `int64[n]`, numbers of nodes.
+            visits: `int64[n]`, the number of the visit at its node, from 0.
+
         Returns:
-            the nodes below, and the number of each visit among the visits of its new node.
+            the nodes below (-1 - its number for a part), and the number of each visit among the visits
+            of its new node.
         """
         # `ratio * visit + phase` is computed in two words: its whole part, and its fraction in
         # units of 2^-62.
@@ -282,7 +331,12 @@ class StageTables:
 
 
 def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
-    """Append a tree's nodes to `rows`, and return the number of its root."""
+    """Append a tree's nodes to `rows`, and return the number of its root.
+
+    Args:
+        branch: the tree, or the number of a part, for which -1 - this number is returned.
+        rows: one entry per node: ratio, phase, number of the right node, number of the left node.
+    """
     if isinstance(branch, int):
         return -1 - branch
     left, right = _append(branch.left, rows), _append(branch.right, rows)

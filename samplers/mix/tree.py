@@ -20,14 +20,14 @@ Tree: TypeAlias = "int | tuple[Tree, Tree]"
 """The number of a part, or a pair of subtrees."""
 
 LIMITS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
-"""Deviations for which trees are tried; the best one depends on the weights."""
+"""Upper limits of the deviation for which trees are tried; which one is best depends on the weights."""
 
 
 def best_tree(weights: Mapping[int, int]) -> Tree:
-    """Return the tree with the least deviation among several candidates.
+    """Return the tree with the least deviation among six candidates, one for each of `LIMITS`.
 
     Args:
-        weights: positive weight of each part.
+        weights: by the number of the part, its weight, above 0; at least one.
 
     >>> best_tree({0: 70, 1: 20, 2: 10})
     (0, (1, 2))
@@ -37,7 +37,14 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 
 
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
-    """Return the tree made by joining subtrees, for one limit of the deviation."""
+    """Return a tree over the parts, made by joining subtrees pairwise for one limit of the deviation.
+
+    The deviation of the tree may be above the limit.
+
+    Args:
+        weights: by the number of the part, its weight, above 0.
+        limit: the limit.
+    """
     # Each node takes `1 / weight` of what a part bears above itself, `(2 * limit - 1) / weight`.
     total = sum(weights.values())
     shares = {part: weight / total for part, weight in weights.items()}
@@ -54,7 +61,12 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
 
 
 def weight_of(tree: Tree, weights: Mapping[int, int]) -> int:
-    """Return the weight of all parts of a tree together."""
+    """Return the sum of the weights of all parts of a tree.
+
+    Args:
+        tree: the tree.
+        weights: by the number of the part, its weight.
+    """
     if isinstance(tree, int):
         return weights[tree]
     return weight_of(tree[0], weights) + weight_of(tree[1], weights)
@@ -63,6 +75,10 @@ def weight_of(tree: Tree, weights: Mapping[int, int]) -> int:
 def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
     """Return the largest difference between the count of a part and its share, over all parts.
 
+    Args:
+        tree: the tree.
+        weights: by the number of the part, its weight.
+
     >>> deviation((0, 1), {0: 7, 1: 3})
     0.5
     """
@@ -70,7 +86,13 @@ def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
 
 
 def _above(tree: Tree, weights: Mapping[int, int], above: float) -> Iterator[tuple[int, float]]:
-    """Yield each part, and the sum of `1 / weight` over the nodes on its path, without the root."""
+    """Yield the number of each part, and the sum of `1 / weight` over the nodes on its path, without the root.
+
+    Args:
+        tree: a subtree.
+        weights: by the number of the part, its weight.
+        above: the sum for the nodes above the subtree.
+    """
     if isinstance(tree, int):
         yield tree, above
         return

@@ -31,16 +31,18 @@ MAX_POSITION = 1 << 62
 
 
 def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_per_step: int = 1) -> Stages:
-    """Convert weights as a user writes them to stages.
+    """Convert weights as a user writes them to stages: pairs of a first position and one weight per part.
 
     Args:
-        weights: as for `MixSampler`; None for equal weights.
+        weights: a list, a dict by part name, or a schedule (pairs of a step and weights from this
+            step on); None for equal weights.
         names: names of the parts.
         records_per_step: number of records in a step of a schedule.
 
     Raises:
         TypeError: if `weights` is neither a list nor a dict nor a schedule of numbers.
-        ValueError: if a weight is outside its range, or the weights are not for these parts.
+        ValueError: if a weight is outside its range, the weights are not for these parts, or the
+            steps of a schedule do not ascend from 0.
 
     >>> stages_of([(0, {"a": 3, "b": 1}), (10, {"a": 1, "b": 1})], ["a", "b"], records_per_step=256)
     ((0, (3.0, 1.0)), (2560, (1.0, 1.0)))
@@ -61,16 +63,16 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
 
 
 def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, int]:
-    """Return the number of epochs after which each part leaves a mix, for parts with a limit.
+    """Return a dict of the number of epochs after which a part leaves a mix, for parts with a limit.
 
     Args:
-        max_epochs: a dict by name, or a list with None for parts without a limit; None for no
+        max_epochs: a dict by part name, or a list with None for parts without a limit; None for no
             limits.
         names: names of the parts.
 
     Raises:
-        TypeError: if they are not whole numbers.
-        ValueError: if one is not positive, or they are not for these parts.
+        TypeError: if `max_epochs` is neither a list nor a dict, or a number is not whole.
+        ValueError: if a number is not positive, or they are not for these parts.
 
     >>> epochs_of([None, 2], ["web", "books"])
     {'books': 2}
@@ -103,7 +105,16 @@ def _position(step: Any, unit: int) -> int:
 
 
 def _checked(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
-    """Return one weight for each part, in the order of the parts."""
+    """Return one weight for each part, in the order of `names`.
+
+    Args:
+        weights: a list, or a dict by part name.
+        names: names of the parts.
+
+    Raises:
+        TypeError: if `weights` is neither a list nor a dict of numbers.
+        ValueError: if a weight is below 0 or not finite, all are 0, or they are not for these parts.
+    """
     if isinstance(weights, Mapping):
         _check_names(weights, names)
         weights = [weights[name] for name in names]
@@ -142,6 +153,8 @@ def _number(weight: Any, name: str) -> float:
 def ramped(stages: Stages) -> Stages:
     """Replace each stage but the last by up to 32 short ones with linearly changing weights.
 
+    Weights are scaled to sum to 1 before. A stage of n positions becomes at most n stages.
+
     Raises:
         ValueError: if there is only one stage.
     """
@@ -167,7 +180,7 @@ def _normal(weights: tuple[float, ...]) -> list[float]:
 
 
 def in_units(weights: Sequence[float], one: int) -> tuple[int, ...]:
-    """Convert weights to ints that sum to `one`; a positive weight becomes at least 1.
+    """Convert weights to proportional ints that sum to `one`; a weight above 0 becomes at least 1.
 
     >>> in_units([3.0, 1.0, 0.0], 100)
     (75, 25, 0)

@@ -35,7 +35,11 @@ class AliasTable:
 
     @classmethod
     def of(cls, weights: NDArray[np.float64]) -> AliasTable:
-        """Make the table of fewer than 2^32 weights, which are finite, 0 or more, and not all 0."""
+        """Make the table of weights.
+
+        Args:
+            weights: `float64[n]`, fewer than 2^32, finite, 0 or more, and not all 0; not checked.
+        """
         count = len(weights)
         bits = 62 - max(count - 1, 1).bit_length()
         one = 1 << bits
@@ -58,7 +62,7 @@ class AliasTable:
         return cls(thresholds.view(_WORD), aliases)
 
     def records(self, drawn: Words) -> Int64s:
-        """Return the record drawn by each random word."""
+        """Return the record `int64[n]` that each random word `uint64[n]` draws."""
         column, fraction = columns(drawn, len(self.aliases))
         aliases = self.aliases.take(column, mode="clip").astype(np.int64)
         return np.where(fraction < self.thresholds.take(column, mode="clip"), column, aliases)
@@ -67,7 +71,16 @@ class AliasTable:
 def _hand_on(
     thresholds: Int64s, aliases: NDArray[np.uint32], heavy: NDArray[np.uint32], spare: Int64s, lacking: Int64s, one: int
 ) -> None:
-    """Give the heavy records that gave away too much the next heavy record as alias."""
+    """Give a heavy record that gave away more than it has to spare the next heavy record as alias.
+
+    Args:
+        thresholds: threshold of each column; changed in place.
+        aliases: alias of each column; changed in place.
+        heavy: the records with more weight than one column, ascending.
+        spare: running sum of what heavy records have beyond one column.
+        lacking: running sum of what the other records lack of one column.
+        one: weight of a column.
+    """
     after = np.searchsorted(lacking, spare, side="right")
     gives = after < len(lacking)
     overdrawn = lacking[np.minimum(after, len(lacking) - 1)] - spare
@@ -79,7 +92,7 @@ def _hand_on(
 def _in_units(weights: NDArray[np.float64], bits: int) -> Int64s:
     """Convert weights to proportional ints with a mean of `2^bits`.
 
-    A positive weight becomes at least 1.
+    A weight above 0 becomes at least 1.
     """
     scaled = weights / weights.max()
     scaled *= len(weights) * 2.0**bits / scaled.sum()

@@ -94,7 +94,7 @@ class BalancedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, as JSON values; restored states must have the same."""
+        """The values that determine the order, as JSON values; a restored state must have equal ones."""
         return {
             "kind": "BalancedSampler",
             "records": self.num_records,
@@ -116,7 +116,7 @@ class BalancedSampler(DrawnRecords):
         return found
 
     def _classes_at(self, positions: Positions) -> tuple[Positions, Positions]:
-        """Return the class at each position, and the number of times it was drawn before."""
+        """Return the number of the class at each position, and how often this class was drawn before."""
         if self._order is not None:
             return self._order.places(positions)
         count = len(self.classes)
@@ -126,11 +126,15 @@ class BalancedSampler(DrawnRecords):
 
 
 def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the sorted classes, and for each record the index of its class.
+    """Return the sorted classes, and for each record the index of its class, `int64[n]`.
+
+    Args:
+        labels: the class of each record: ints, bools or strings.
+        name: name of the argument, for error messages.
 
     Raises:
         TypeError: if labels are neither ints nor strings.
-        ValueError: if `labels` is empty or not one-dimensional.
+        ValueError: if `labels` is empty, not one-dimensional, or has 2^32 entries or more.
     """
     array = np.asarray(labels)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:

@@ -28,14 +28,21 @@ MOST_SAMPLES = 1 << 55
 class DrawnRecords:
     """Base of samplers whose epochs have a number of samples that the user chooses.
 
+    A subclass sets `num_records` before it calls `__init__`.
+
     Args:
         num_samples: number of positions in an epoch.
         most: maximal value of `num_samples`.
         remedy: what to pass instead, for error messages.
-        num_epochs: as for the sampler.
-        seed: as for the sampler.
-        shard: as for the sampler's `shard_options`.
-        balance: as for the sampler.
+        num_epochs: number of epochs; None for no end.
+        seed: an int in `[0, 2^32)`.
+        shard: the shard of this process; None: no sharding.
+        balance: a `Balance` with a length for each record, or None.
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if a number is outside its range.
+        LengthsError: if `balance` has fewer lengths than there are records.
     """
 
     knows_later_epochs: ClassVar[bool] = True
@@ -89,9 +96,9 @@ class DrawnRecords:
         return {} if self.balance is None else {"balance": self.balance.fingerprint}
 
     def __len__(self) -> int:
-        """Return the number of positions of all shards together.
+        """Return the number of positions of all shards together; `sys.maxsize` for an endless sampler.
 
-        It is `sys.maxsize` for an endless sampler.
+        With `drop_remainder`, positions that cannot be divided evenly over the shards do not count.
         """
         shards = self.shard_options.shard_count
         drops = self.shard_options.drop_remainder and self._total < ENDLESS
@@ -133,7 +140,7 @@ class DrawnRecords:
         """Return None: positions have no seeds of their own, `seed` is used for all."""
 
     def with_shard_options(self, shard_options: ShardOptions) -> Self:
-        """Return the same order for another shard."""
+        """Return this sampler for the shard `shard_options`."""
         other = copy.copy(self)
         other.shard_options = shard_options
         return other

@@ -25,23 +25,29 @@ _SQRT_HALF = 0x3FE6A09E667F3BCD
 
 
 def key_of(seed: int, stream: int) -> np.uint64:
-    """Return the key of one of a seed's independent random streams."""
+    """Return the key of the random stream number `stream` of a seed; streams are independent."""
     return np.uint64(mix(mix(np.array([seed], dtype=_WORD)) ^ _WORD(stream))[0])
 
 
 def words(key: np.uint64 | Words, numbers: Int64s) -> Words:
-    """Return a random word for each number, by one key for all or by one key for each."""
+    """Return a random word `uint64[n]` for each number `int64[n]`.
+
+    Args:
+        key: one key for all numbers, or one for each. Equal keys and numbers give equal words.
+        numbers: the numbers.
+    """
     return mix(mix(numbers.view(_WORD) ^ key))
 
 
 def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
-    """Split each random word into a column, uniform in `[0, count)`, and a fraction of it.
-
-    The fraction is in units of 2^-64.
+    """Split each random word into a column, uniform in `[0, count)`, and a fraction of this column.
 
     Args:
-        drawn: uniform random words.
+        drawn: `uint64[n]`, uniform random words.
         count: number of columns, below 2^32.
+
+    Returns:
+        the columns `int64[n]`; and the fractions `uint64[n]` in units of 2^-64.
     """
     whole = _WORD(count)
     column = ((drawn >> _HALF) * whole + (((drawn & _LOW) * whole) >> _HALF)) >> _HALF
@@ -50,7 +56,10 @@ def columns(drawn: Words, count: int) -> tuple[Int64s, Words]:
 
 
 def exponentials(drawn: Words) -> Floats:
-    """Convert uniform words to exponential variates of mean 1, alike on every processor."""
+    """Convert uniform words `uint64[n]` to exponential variates `float64[n]` of mean 1.
+
+    The results are the same on every processor.
+    """
     uniform = (drawn >> _WORD(11)).astype(np.float64)
     uniform += 0.5
     uniform *= 2.0**-53

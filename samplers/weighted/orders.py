@@ -35,7 +35,7 @@ except ImportError:  # Windows forks no processes
 STREAM = 2  # of the seed
 _BLOCK = 16384
 _SMALL = 1 << 12
-"""Below this number of records, orders of several epochs are made at once and not kept."""
+"""Below this number of records, orders of several epochs are computed at once and not kept."""
 
 _HEADER = 4096
 
@@ -43,7 +43,14 @@ Table = NDArray[np.uint32]
 
 
 def _fill(order: Table, weights: Floats, seed: int, epoch: int) -> None:
-    """Write the order of an epoch into `order`."""
+    """Write the first records of an epoch's order into `order`, as many as it has entries.
+
+    Args:
+        order: `uint32[count]`, receives the records.
+        weights: `float64[n]`, the weight of each record.
+        seed: the sampler's seed.
+        epoch: number of the epoch.
+    """
     # The last bits of each time are replaced by its record, so that both are sorted as one number.
     key = _key_of_epochs(seed, np.array([epoch], dtype=np.int64))[0]
     bits = max(len(weights) - 1, 1).bit_length()
@@ -64,7 +71,12 @@ def _key_of_epochs(seed: int, epochs: Int64s) -> NDArray[np.uint64]:
 
 
 def _times(drawn: NDArray[np.uint64], weights: Floats) -> Floats:
-    """Return the random time of each record; infinite for a weight of 0."""
+    """Return the random time of each record, at which it is drawn; infinite for a weight of 0.
+
+    Args:
+        drawn: a random word for each record.
+        weights: the weight of each record.
+    """
     with np.errstate(divide="ignore", over="ignore"):
         return exponentials(drawn) / weights
 
@@ -77,7 +89,7 @@ class Orders:
     Args:
         weights: `float64[n]`, 0 or more.
         seed: the sampler's seed.
-        count: number of records in an epoch.
+        count: number of records in an epoch, at most the number of weights above 0.
     """
 
     def __init__(self, weights: Floats, seed: int, count: int) -> None:
@@ -85,11 +97,11 @@ class Orders:
 
     @cached_property
     def tables(self) -> _SharedTables | None:
-        """Tables shared by this process and its forked processes; None for few records."""
+        """Tables shared by this process and its forked processes; None for fewer than 4096 weights."""
         return None if len(self._weights) < _SMALL else _SharedTables(self._count)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the object and make its tables, so that workers forked later share them."""
+        """Set the attributes `state` and make the tables, so that workers forked later share them."""
         vars(self).update(state)
         _ = self.tables
 
@@ -97,7 +109,7 @@ class Orders:
         return {name: value for name, value in vars(self).items() if name != "tables"}
 
     def records(self, positions: Int64s) -> Int64s:
-        """Return the record at each position of the endless order."""
+        """Return the record `int64[n]` at each global position `int64[n]`, over any number of epochs."""
         epochs = positions // self._count
         places = positions - epochs * self._count
         if self.tables is None:
@@ -110,11 +122,11 @@ class Orders:
         return records
 
     def make(self, epoch: int, table: Table) -> None:
-        """Write the order of an epoch into a table of the epoch's length."""
+        """Write the order of the epoch of this number into `table`, which has an entry for each of its records."""
         _fill(table, self._weights, self._seed, epoch)
 
     def _of_few(self, epochs: Int64s, places: Int64s) -> Int64s:
-        """Return records of a short order, computed for several epochs at once."""
+        """Return the records at places of epochs, `int64[n]` each, without tables that are kept."""
         distinct, which = np.unique(epochs, return_inverse=True)
         records = np.empty(len(epochs), dtype=np.int64)
         at_once = max(_BLOCK * 4 // len(self._weights), 1)
@@ -132,6 +144,9 @@ class _SharedTables:
     """Two tables in shared anonymous memory, for even and odd epochs.
 
     A header before each table holds the number of its epoch plus 1.
+
+    Args:
+        count: number of entries of a table.
     """
 
     def __init__(self, count: int) -> None:
@@ -146,9 +161,11 @@ class _SharedTables:
 
     @contextlib.contextmanager
     def of(self, epoch: int, make: Callable[[int, Table], None]) -> Iterator[Table]:
-        """Context manager that gives the table of an epoch.
+        """Context manager that gives the table of an epoch, which does not change until the context ends.
 
-        `make(epoch, table)` makes it if necessary.
+        Args:
+            epoch: number of the epoch.
+            make: called as `make(epoch, table)` to fill the table, if it holds another epoch.
         """
         slot = epoch % 2
         header, table = self._headers[slot], self._slots[slot]

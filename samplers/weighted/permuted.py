@@ -24,6 +24,9 @@ def permute_each(places: Int64s, sizes: Int64s, keys: Words) -> Int64s:
         sizes: `int64[n]`, 1 to 2^32.
         keys: `uint64[n]`; places with equal keys and sizes are permuted by the same permutation.
 
+    Returns:
+        `int64[n]`, the permuted places.
+
     >>> permute_each(np.arange(5), np.full(5, 5), np.full(5, 7, np.uint64)).tolist()
     [4, 0, 2, 1, 3]
     """
@@ -50,7 +53,14 @@ def _enciphered(numbers: Int64s, rows: Int64s, columns: Int64s, keys: Words) -> 
 
 
 def _shifts(fixed: Int64s, lengths: Int64s, keys: Words, number: int) -> Int64s:
-    """Return a hash of each place's fixed coordinate, scaled to the length of the other axis."""
+    """Return a hash of each place's fixed coordinate, scaled to the length of the other axis.
+
+    Args:
+        fixed: the coordinate that this round does not change.
+        lengths: length of the other axis, for each place.
+        keys: key of each place.
+        number: number of the round.
+    """
     with np.errstate(over="ignore"):
         hashed = keys + _WORD(number * _GOLDEN & _MASK)
         hashed += fixed.view(_WORD)

@@ -111,7 +111,7 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The values that determine the order, and the changes of weights, if there were any."""
+        """The values that determine the order, and the changes of weights, if there were any; as JSON values."""
         changes = {"changes": [list(change) for change in self._changes]} if self._changes else {}
         return {
             "kind": "WeightedSampler",
@@ -134,12 +134,12 @@ class WeightedSampler(DrawnRecords):
 
     @property
     def weights_told(self) -> str:
-        """A text with the digest of the weights and the position from which on they hold."""
+        """A text for messages: the digest of the weights, and the position from which on they hold if they were changed."""
         since = f", from position {self._changes[-1][0]:,} on" if self._changes else ""
         return f"weights {self._digest}{since}"
 
     def former_weights(self, position: int) -> str | None:
-        """Return the digest of the weights at a position, or None for the present weights."""
+        """Return the digest of the former weights that hold at a position; None if the present weights hold there."""
         for until, digest in self._changes:
             if position < until:
                 return digest
@@ -164,7 +164,11 @@ class WeightedSampler(DrawnRecords):
 
 
 def _changes_of(saved: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """Read former weights from a fingerprint: pairs (position until which they held, digest)."""
+    """Read former weights from a sampler's saved fingerprint: pairs (position until which they held, digest).
+
+    Raises:
+        CheckpointError: if the entry is damaged.
+    """
     try:
         return tuple((int(until), str(digest)) for until, digest in saved.get("changes", []))
     except (TypeError, ValueError):

@@ -24,10 +24,10 @@ _STREAM_OF_RECORDS, _STREAM_OF_CLASSES, _STREAM_OF_GROUPS, _STREAM_OF_REMAINDERS
 
 
 def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
-    """Return the number of records, not rounded, that each part is to have.
+    """Return the number of records, not rounded, that each part is to have; `float64[parts]`.
 
     Args:
-        parts: fractions that sum to 1, or numbers of records that sum to `count`.
+        parts: for each part, a fraction, which sum to 1; or a number of records, which sum to `count`.
         names: names of the parts, for messages.
         count: number of all records.
 
@@ -70,15 +70,16 @@ def split_keys(
         names: names of the parts, for messages.
         seed: an int in `[0, 2^32)`.
         stratify: the class of each record; each part gets its share of each class, rounded to one
-            record.
+            record. None (default): no classes.
         groups: the group of each record; records of one group are kept in one part. A part has its
-            share to within one group.
-        fill: True gives a part that would be empty the smallest group of a part with several
-            groups.
+            share to within one group. None (default): no groups.
+        fill: with `groups`, True gives a part that would be empty the smallest group of a part with
+            several groups.
 
     Raises:
-        ValueError: if a part would be empty, or there is not one label for each record.
-        TypeError: if labels are neither ints nor strings.
+        ValueError: if a part would be empty, `seed` is outside its range, or there is not one label
+            for each record.
+        TypeError: if labels are neither ints nor strings, or `seed` is not an int.
     """
     seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
     classes = None if stratify is None else _labels("stratify", stratify, count)
@@ -107,7 +108,7 @@ def split_keys(
 
 
 def random_order(seed: int, count: int) -> Int64s:
-    """Return all numbers below `count` in a random order."""
+    """Return all numbers below `count`, `int64[count]`, in a random order that depends on `seed` only."""
     return _shuffled(seed, count, _STREAM_OF_RECORDS)
 
 
@@ -123,7 +124,13 @@ def _labels(name: str, labels: Any, count: int) -> Int64s:
 
 
 def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Return the part of each record, such that each part gets its share of each class."""
+    """Return the number of the part of each record, such that each part gets its share of each class.
+
+    Args:
+        classes: `int64[records]`, the number of the class of each record.
+        shares: the share of each part, in any unit.
+        seed: seed of the random choices.
+    """
     # Remainders go to the parts that lack most so far. The lacks begin at random, so that a record
     # of a small class is as likely in a part as any other.
     sizes = np.bincount(classes)
@@ -150,7 +157,12 @@ def _by_class(classes: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _lacking_after(records: int, fractions: Floats) -> Floats:
-    """Return what each part lacks of its share after some classes of one record each."""
+    """Return what each part lacks of its share after some classes of one record each were divided.
+
+    Args:
+        records: number of these classes.
+        fractions: share of each part; they sum to 1.
+    """
     lacking = np.zeros(len(fractions))
     for _ in range(records):
         lacking += fractions
@@ -159,9 +171,14 @@ def _lacking_after(records: int, fractions: Floats) -> Floats:
 
 
 def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Return the part of each group, with the groups in a random order.
+    """Return the number of the part of each group, with the groups in a random order.
 
     A group belongs to the part in whose share the group's middle lies.
+
+    Args:
+        groups: `int64[records]`, the number of the group of each record.
+        shares: number of records of each part, not rounded.
+        seed: seed of the random order.
     """
     sizes = np.bincount(groups)
     order = _shuffled(seed, len(sizes), _STREAM_OF_GROUPS)
@@ -172,7 +189,13 @@ def _whole_groups(groups: Int64s, shares: Floats, seed: int) -> Int64s:
 
 
 def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
-    """Give each empty part the smallest group of the parts that have several groups."""
+    """Give each empty part the smallest group of the parts that have several groups, if there is one.
+
+    Args:
+        part_of: number of the part of each group; changed in place.
+        sizes: number of records of each group.
+        parts: number of parts.
+    """
     for empty in np.flatnonzero(np.bincount(part_of, minlength=parts) == 0).tolist():
         spare = np.flatnonzero(np.bincount(part_of, minlength=parts)[part_of] > 1)
         if len(spare):
@@ -180,7 +203,16 @@ def _fill(part_of: Int64s, sizes: Int64s, parts: int) -> None:
 
 
 def _groups_of_classes(groups: Int64s, classes: Int64s, shares: Floats, seed: int) -> Int64s:
-    """Return the part of each group, largest groups first."""
+    """Return the number of the part of each group; large groups are given to parts first.
+
+    A group goes to the part that lacks most of the group's classes, relative to its share.
+
+    Args:
+        groups: `int64[records]`, the number of the group of each record.
+        classes: `int64[records]`, the number of the class of each record.
+        shares: the share of each part, in any unit.
+        seed: seed that decides between groups of equal size.
+    """
     # A group goes to the part that lacks most of the group's classes, relative to its share.
     sizes, of_class = np.bincount(groups), np.bincount(classes)
     fractions = shares / shares.sum()
