@@ -56,7 +56,7 @@ class Epochs(Resumable, Generic[Kind]):
         self._begun = False  # whether the user has them
 
     def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
-        """Return new epochs from the beginning, whose iterators `open_loader` makes: a function of an epoch's loader."""
+        """Return new epochs from the beginning. `open_loader` makes each epoch's iterator from the epoch's loader."""
         return Epochs(self._loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:

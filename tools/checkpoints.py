@@ -181,7 +181,7 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
 
 
 def _numbered(path: Path) -> list[Any]:
-    """Return a sort key that puts step 10 after step 9."""
+    """Return a sort key for paths that puts a folder "10" after "9"."""
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in path.parts]
 
 

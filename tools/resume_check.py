@@ -276,7 +276,7 @@ def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str |
 
 
 def _some(numbers: range, count: int) -> list[int]:
-    """Return at most `count` of the numbers, evenly spread."""
+    """Return `count` of the numbers, evenly spread, or all if there are fewer."""
     return [numbers[index * len(numbers) // count] for index in range(count)] if len(numbers) > count else list(numbers)
 
 

@@ -125,7 +125,7 @@ class HangWatch:
             wait_until(lambda: not thread.is_alive())
 
     def look(self) -> None:
-        """Report each task that has taken `seconds`, or `seconds` more since its last report."""
+        """Report each task that has taken the watch's `seconds`, or this time once more since its last report."""
         if (seconds := self._seconds) is None:
             return
         for number, worker in enumerate(list(self._workers)):
@@ -196,7 +196,7 @@ def _frames_of(thread: int | None) -> list[FrameType]:
 
 
 def _users_part(frames: list[FrameType]) -> list[FrameType]:
-    """Return the innermost frames that do not belong to this package."""
+    """Return the innermost frames before the first that belongs to this package."""
     count = next((number for number, frame in enumerate(frames) if is_ours(frame)), len(frames))
     return frames[:count]
 

@@ -112,7 +112,7 @@ class InlineExecutor(Executor):
         return self._worker.run_unit(task, ahead, made, units)
 
     def note_units(self, units: int, seconds: float) -> None:
-        """Adapt the number of batches in the next task to the time that a task of `units` batches took."""
+        """Adapt the number of batches in the next task to the seconds that a task of `units` batches took."""
         if self._units:
             self._units = more_or_fewer(units, seconds, MOST_UNITS)
 
@@ -198,11 +198,11 @@ class ThreadExecutor(Executor):
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:
-        """Return the number of positions of the next task: a batch, or as many single rows as take some time."""
+        """Return the number of positions of a stage's next task: a batch, or as many single rows as take about 30 ms."""
         return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Return the number of tasks that keep the threads busy, plus those to read ahead."""
+        """Return the number of tasks of a stage that keep the threads busy, plus those to read ahead."""
         if not self._pace.waits(stage):
             return self._window
         return self._window + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))

@@ -107,7 +107,7 @@ def _on_processes_or_here(
 
 
 def _are_in_memory(columns: Any) -> bool:
-    """Return True if there are columns and reading them never waits for a file."""
+    """Return True if `columns` is a tree of arrays in memory, so that reading them never waits for a file."""
     return columns is not None and all(map(_owns_memory, flatten(columns)[0]))
 
 

@@ -239,7 +239,7 @@ class Budget:
         self._largest: dict[int, float] = {}  # bytes of a task, by the stage
 
     def set_store(self, name: str, size: float) -> None:
-        """Note that the store `name` holds `size` bytes; 0 if it is gone."""
+        """Note that the store `name` has a capacity of `size` bytes; 0 if it is gone."""
         self._stores.pop(name, None)
         if size > 0:
             self._stores[name] = size

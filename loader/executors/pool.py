@@ -135,7 +135,7 @@ class WorkerPool(Generic[J]):
         self._failed_starts = 0
 
     def after(self, event: Event, now: float) -> list[Action[J]]:
-        """Return the actions that follow from an event."""
+        """Return the actions that follow from an event at the time `now`."""
         actions: list[Action[J]] = []
         match event:
             case Ready(worker):
@@ -216,7 +216,7 @@ class WorkerPool(Generic[J]):
         return sum(worker.ready for worker in self._workers.values())
 
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
-        """Assign new jobs, all to one worker in one message, and return the actions for that."""
+        """Assign new jobs, which go to one worker in one message, and return the actions for that."""
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
         insort(self._waiting, jobs, key=lambda jobs: jobs[0].number)
         return actions + self.give_waiting(now)
@@ -365,7 +365,7 @@ class WorkerPool(Generic[J]):
         return [(worker.number, worker.jobs[0]) for worker in self._workers.values() if worker.jobs and worker.ready]
 
     def late_at(self) -> float:
-        """Return the time at which the first job exceeds the timeout; infinity if there is none."""
+        """Return the time at which the first current job exceeds the timeout; infinity without a job or a timeout."""
         began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
         return min(began, default=float("inf")) + (float("inf") if self._timeout is None else self._timeout)
 

@@ -296,7 +296,7 @@ class PooledExecutor(Executor):
                 self._assign(handles)
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Carry out actions in order. Actions that result from one are carried out after these."""
+        """Carry out actions in order. Further actions that result from them are carried out afterwards."""
         self._actions += actions
         if self._acting:
             return
@@ -374,7 +374,7 @@ class PooledExecutor(Executor):
             self._assign([suspect])
 
     def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
-        """Return the handle (the result to come) of one input of a failed task. If it ends a worker once, it is at fault."""
+        """Return the handle (result to come) of `task`, one input of a failed task. Ending one worker puts it at fault."""
         suspect = self._handle(task, handle.blocks, 1, False, handle.series)
         suspect.tries = MAX_TRIES - 1
         return suspect

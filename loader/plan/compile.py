@@ -200,7 +200,7 @@ def check_skips(leaf: Leaf) -> None:
 
 
 def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
-    """Return the node below a line of operations, and these operations in order."""
+    """Return the source or join below a node's operations, and these operations in order."""
     if isinstance(node, Apply):
         base, before = line_of(node.input)
         return base, (*before, *node.operations)

@@ -181,7 +181,7 @@ def are_numbers(note: JoinState) -> bool:
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """Yield the leftovers (rests of former shards' work), and the leftovers inside each of them."""
+    """Yield leftovers (rests of former shards' work), each followed by the leftovers inside it."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

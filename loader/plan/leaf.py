@@ -49,7 +49,7 @@ class Leaf:
 
     @property
     def in_order(self) -> bool:
-        """Return True if the source has no random access, only reading on from its beginning or a saved state."""
+        """Return True if the source has no random access, i.e. is read in order from its beginning or a saved state."""
         return bool(getattr(self.source, "in_order", False))
 
     @property

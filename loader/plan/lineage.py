@@ -77,7 +77,7 @@ class ReshardHistory:
 
     @property
     def is_possible(self) -> bool:
-        """Return True if no run claims to have read more positions than there were."""
+        """Return True if no run in the history has read more positions than there were, as in a damaged state."""
         return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property

@@ -78,7 +78,7 @@ class Pipeline:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """All operations, by their numbers."""
+        """All operations of all stages, in the order of their numbers."""
         return tuple(chain.from_iterable(stage.operations for stage in self.stages))
 
     @property

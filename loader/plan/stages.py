@@ -85,7 +85,7 @@ class Stage:
 
     @cached_property
     def window(self) -> int | None:
-        """Number of the operation that takes several elements and passes them on one by one; None if there is none."""
+        """Number of the operation that takes several elements and passes them on one by one (a window); None if none."""
         numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
         return next(numbers, None)
 

@@ -86,7 +86,7 @@ def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> b
 
 
 def _has_changed(state: LoaderState) -> bool:
-    """Return True if records of any leaf (a source with its sampler) were appended or omitted."""
+    """Return True if, in the run of a state, records of any leaf (source with its sampler) were appended or omitted."""
     orders = [order for order in orders_in(state.fingerprint["sampler"]) if isinstance(order, dict)]
     parts = [part for order in orders for part in order.values() if isinstance(part, dict)]
     return any(order.keys() & {HISTORY, OMITTED} for order in (*orders, *parts))

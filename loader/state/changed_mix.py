@@ -316,7 +316,7 @@ def adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, to
 
 
 def lasting(fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint without those values of a mix that tell how its order has changed."""
+    """Return a fingerprint; that of a mix without the values that say how its order has changed."""
     sampler = fingerprint.get("sampler")
     return {**fingerprint, "sampler": _as_asked(sampler)} if _is_mix(sampler) else dict(fingerprint)
 

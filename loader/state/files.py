@@ -98,13 +98,13 @@ def as_said(strict: bool) -> dict[str, bool]:
 
 
 def process_of(path: Any) -> tuple[int, int] | None:
-    """Return index and number of the processes that wrote a file, by its name; None for another name."""
+    """Return (index, count) of the process that wrote a file, from the file's name; None for another name."""
     found = _NAME.fullmatch(path.name)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _states_in(folder: Any) -> list[bytes] | None:
-    """Return the states of all processes; None if some are missing."""
+    """Return the states of all processes, from a folder, in the order of the processes; None if some are missing."""
     files = sorted((path for path in _files_in(folder) if process_of(path)), key=process_of)  # type: ignore[arg-type]
     counts = {process_of(path)[1] for path in files}  # type: ignore[index]
     whole = len(counts) == 1 and len(files) == counts.pop()

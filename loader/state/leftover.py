@@ -115,7 +115,7 @@ def _until(leaf: Leaf, position: int) -> Leaf:
 
 
 def _records_in(place: tuple[Rows, int]) -> tuple[list[int], list[int]]:
-    """Return the leaves (sources with their samplers) and positions of the records of one element."""
+    """Return, for the records of an element, the numbers of their leaves, and their positions in these."""
     rows, row = place
     table = rows.origin.table(np.array([row]))
     return table.leaf.tolist(), table.position.tolist()

@@ -95,7 +95,7 @@ class StreamPosition(NamedTuple):
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def told(self, worker_count: int) -> str:
-        """Describe the position, the number of workers and the source for the `repr` of an iterator."""
+        """Return the position, the number of workers and the source as text for the `repr` of an iterator."""
         place, source = f"step={self.step}, epoch={self.epoch}", short_repr(self.pipeline.leaves[0].source)
         return f"{place}, worker_count={worker_count}, data_source={source}"
 
@@ -136,7 +136,7 @@ class Resumable:
         )
 
     def get_state(self) -> Any:
-        """Return the state of the position that the user has reached."""
+        """Return the state after the last element that the user received."""
         raise NotImplementedError
 
     def set_state(self, state: Any, strict: bool = True) -> None:
@@ -216,7 +216,7 @@ class StreamPositionAPI(Resumable):
         raise NotImplementedError
 
     def _told(self) -> str:
-        """Describe the position for `repr`."""
+        """Return the position, the number of workers and the source as text for `repr`."""
         raise NotImplementedError
 
     def __len__(self) -> int:

@@ -147,7 +147,7 @@ class InOrder:
         return self._ended
 
     def _note_end(self, task: SpanTask, block: Block) -> None:
-        """Note the place of the source after a task that was done or failed, from its block; submit the next task."""
+        """Note the place of the source after a task, from the task's block, and submit the next task unless it ended."""
         self._position = task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)

@@ -58,7 +58,7 @@ class Table(NamedTuple):
 
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
-    """Join several tables into one. Each comes with the numbers of its rows among all rows."""
+    """Join tables of records into one, sorted by row. Each comes with the numbers of its rows among all rows."""
     tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
         return tables[0]

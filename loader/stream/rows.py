@@ -142,7 +142,7 @@ class Rows:
         return found, numbers
 
     def keep(self) -> None:
-        """From now on return rows as copies, because the user may change them and they will be returned again."""
+        """From now on let `take` return copies, because the user may change rows, and they will be returned again."""
         for numbered in self.blocks:
             numbered.block.kept = True
 
@@ -207,7 +207,7 @@ class Request:
 
     @property
     def stop(self) -> int:
-        """Local position of the first leaf (a source with its sampler) after the task."""
+        """Local position after the task, in the first leaf (source with its sampler) that it depends on."""
         return self.origin.stop.positions[0]
 
     def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:

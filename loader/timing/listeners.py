@@ -14,7 +14,7 @@ _LISTENERS: list[Callable[[Any], None]] = []
 
 
 def begins(run: Any) -> None:
-    """Call all listeners with an iterator or a feeder that begins to run."""
+    """Call all listeners with `run`, an iterator or a feeder that begins to run."""
     for tell in _LISTENERS:
         tell(run)
 

@@ -82,7 +82,7 @@ class Waits:
         return second, longest
 
     def forget_pauses(self) -> None:
-        """Forget the longest times between waits."""
+        """Forget the two longest times between waits; `paused` begins at 0 again."""
         self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 

@@ -322,7 +322,7 @@ class Worker:
         return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)
 
     def _untimed(self, stage: int) -> StepChain:
-        """Return the chain of a stage. The first time, it is one that notes which operations draw random numbers."""
+        """Return the chain of a stage. The first time, it notes which operations draw from global generators."""
         if stage not in self._unwatched:
             return self._chains[stage]
         self._unwatched.discard(stage)

@@ -163,7 +163,7 @@ class Looks:
         return int(self.loop.snapshot().steps)
 
     def have_enough(self) -> bool:
-        """Return True if the loop has made the requested steps since warm-up, and enough tasks for a measurement."""
+        """Return True if the loop has made the requested steps since warm-up, at least four tasks, and ran for 0.3 s."""
         if self.steps < self._next:
             return False
         look = Look.at_loop(self.loop)
@@ -175,7 +175,7 @@ class Looks:
         return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
     def alike(self, other: Looks) -> bool:
-        """Return True if the other loop runs over the same loader, or over another epoch of it."""
+        """Return True if the loop of `other` runs over the same loader, or over another epoch of it."""
         return self._runs == other._runs
 
     @property

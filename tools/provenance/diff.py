@@ -309,7 +309,7 @@ def _first_dealt_otherwise(one: Pipeline | None, two: Pipeline | None) -> int | 
 
 
 def _kind(words: Sequence[str]) -> str:
-    """Return the kind of a reason by the words that describe the difference."""
+    """Return the kind of a reason ("order", "weights", "epochs" or "seed"), by the lines that describe the difference."""
     kinds = dict.fromkeys(("weights", "ramp", "history", "joins"), "weights") | {"seed": "seed"}
     kinds |= dict.fromkeys(("epochs", "when_exhausted"), "epochs")
     return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in words)), "order")

@@ -54,7 +54,12 @@ def from_text(text: str) -> Any:
 
 
 def _told(tree: Any) -> Any:
-    """Return a node of the tree as `[kind, …]`."""
+    """Return a node of the tree, with all below it, as `[kind, …]` of JSON values; None as None.
+
+    Raises:
+        HostsError: a dict has a key that JSON cannot describe.
+
+    """
     kind = type(tree)
     if tree is None:
         return None

@@ -250,7 +250,7 @@ class Spawner:
 
 
 def description(status: int) -> str:
-    """Describe how a process ended, by its `os.waitpid` status.
+    """Describe how a process ended, by its `os.waitpid` status: "by signal SIGKILL", "with exit code 1".
 
     >>> description(3 << 8)
     'with exit code 3'

@@ -223,7 +223,7 @@ def _unpacked(payload: int, channel: Channel) -> Any:
 
 
 def _die_with(parent: int) -> None:
-    """Make this process end when its parent ends: by the kernel, or by a thread where the kernel cannot."""
+    """Make this process end when its parent (a process id) ends: by the kernel, or by a thread where it cannot."""
     if is_portable():
         threading.Thread(target=_watch, args=(parent,), name="headrace-parent", daemon=True).start()
         return

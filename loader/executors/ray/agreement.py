@@ -43,7 +43,7 @@ class Release(NamedTuple):
 
 @cache
 def release_here() -> Release:
-    """Return the release of this process, determined once."""
+    """Return the version and source digest of headrace in this process, and NumPy's version, determined once."""
     return Release(metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__)
 
 
@@ -94,7 +94,7 @@ def _feature_release(version: str) -> list[str]:
 
 
 def identity_of(pipeline: Pipeline) -> str:
-    """Return the identity of source and operations as text; "" if it cannot be computed in this process."""
+    """Return the identity of a pipeline's source and operations as JSON text; "" if computing it fails."""
     try:
         now = Identity.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
         return json.dumps([now.source, now.operations], sort_keys=True)
@@ -166,7 +166,7 @@ class Checked:
             )
 
     def _differing(self, begun: Begun) -> str:
-        """Name what differs in a worker's pipeline: the source, the number of operations, or one operation."""
+        """Return text about what differs in a worker's pipeline: the source, the number of operations, or one of these."""
         (source, operations), (source_there, there) = (
             json.loads(self._unpickled or self._identity),
             json.loads(begun.identity),

@@ -298,7 +298,7 @@ class RayTransport(Transport):
                 self._tell_of_no_room()
 
     def _nodes(self) -> set[str]:
-        """Return the nodes of the workers, and of the rows that unanswered messages refer to."""
+        """Return the ids of the nodes of workers, and of the rows that unanswered messages refer to."""
         rows = (some for remote in self._remotes.values() for sent in remote.messages for some in sent.named)
         return {remote.node for remote in self._remotes.values()}.union(some.node for some in rows) - {LOST}
 
@@ -330,7 +330,7 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """Return the number of concurrent calls of an actor: one works, the others read records ahead."""
+    """Return the number of concurrent calls of an actor. One works; the others read records ahead, as `options` allow."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)

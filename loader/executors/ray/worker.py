@@ -146,7 +146,7 @@ def _writable(leaf: Any) -> Any:
 
 
 def as_list(rows: list[Any] | StackedRows) -> list[Any]:
-    """Return rows, in a list or as columns, as a list."""
+    """Return rows as a list, whether they are in a list or stacked into columns."""
     return list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
 
 

@@ -167,7 +167,7 @@ class ReadPace:
         return self._used is None or self._seconds is None or self._used < USED_SHARE * self._seconds
 
     def note_asked(self) -> None:
-        """Note that a span is needed now. The time since the last span was handed over is the time of its use."""
+        """Note that a span (consecutive records) is needed now. The last span was used from its hand-over until now."""
         if self._given is not None:
             used = (perf_counter() - self._given[0]) / self._given[1]
             self._used = used if self._used is None else self._used + (used - self._used) * NEWEST
@@ -180,7 +180,7 @@ class ReadPace:
         self._given = perf_counter(), count
 
     def note_bytes(self, count: int, nbytes: float) -> None:
-        """Record the total bytes of `count` records."""
+        """Record that `count` records have `nbytes` bytes together, for the mean."""
         each = nbytes / count
         self.nbytes = each if self.nbytes is None else self.nbytes + (each - self.nbytes) * NEWEST
 

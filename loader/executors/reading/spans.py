@@ -258,7 +258,7 @@ class ReadCall:
 
 
 def bytes_of_records(records: Sequence[Any]) -> float:
-    """Estimate the bytes of records from a few of them.
+    """Estimate the bytes of records from at most four of them.
 
     >>> bytes_of_records([np.zeros(1000, np.uint8)] * 8)
     8896.0

@@ -330,7 +330,7 @@ class BudgetOrder:
         return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
 
     def parts(self, keys: Ints) -> BatchKey:
-        """Split keys into their parts."""
+        """Split keys `int64[n]` into the window, first slot, number of records and shape of each batch."""
         slots, rows, shapes = self._radix
         rest, shape = np.divmod(keys, shapes)
         rest, count = np.divmod(rest, rows)

@@ -99,7 +99,7 @@ class BudgetSource:
         return self._input.place_of(record_key, len(self._lengths))
 
     def describe_key(self, key: int) -> str:
-        """Describe the records of a batch for messages."""
+        """Return the keys of a batch's records as text for messages; "none" for an empty batch."""
         return first_few(self.records_of(np.array([key], dtype=np.int64)).tolist()) or "none"
 
     def made_of(self, key: int) -> list[UsedRecord]:

@@ -91,7 +91,7 @@ class PackedSource:
         return source.by_part(together) if isinstance(source, MixedSource) else together
 
     def describe_key(self, key: int) -> str:
-        """Describe the records in a row for messages."""
+        """Return the keys of the records in a row as text for messages."""
         source, keys = self.records.source, self.records.keys(self.positions_in(key)).tolist()
         return first_few([source.describe_key(one) if isinstance(source, MixedSource) else one for one in keys])
 

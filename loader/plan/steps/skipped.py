@@ -72,7 +72,7 @@ def without(ranges: Ranges, others: Ranges) -> Ranges:
 
 
 def within(ranges: Ranges, step: int) -> int | None:
-    """Return the end of the range that contains a step; None if no range does."""
+    """Return the end (exclusive) of the range that contains a step; None if no range does."""
     return next((stop for start, stop in ranges if start <= step < stop), None)
 
 

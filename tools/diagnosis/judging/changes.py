@@ -281,7 +281,7 @@ def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _start(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Propose to start workers only once, or to use none."""
+    """Propose to start workers only once (the remedy), or to use none."""
     starting = measured.starting
     once = replace(measured, starting=0.0, waited=measured.waited - starting, elapsed=measured.elapsed - starting)
     seconds = step_seconds(once, measured.workers)
