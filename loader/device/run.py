@@ -37,7 +37,7 @@ EXIT_SECONDS = 1.0
 
 # Changed and copied by single calls into C: there is no lock, which an interrupt might leave taken.
 _runs: set[weakref.ref[Run]] = set()
-"""All runs that exist."""
+"""Weak references to all runs of feeders that exist."""
 
 
 @dataclass(frozen=True)

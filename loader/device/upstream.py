@@ -133,6 +133,10 @@ class OtherMark:
     """Position in an iterator that is not a `DataLoader`'s.
 
     It knows the iterator's state, if there is one, and nothing else.
+
+    Args:
+        iterator: the iterator.
+        goes_back: True if it has `get_state` and `set_state`.
     """
 
     def __init__(self, iterator: Any, goes_back: bool) -> None:

@@ -73,7 +73,10 @@ class WorkerSetup(NamedTuple):
 
 
 class OptionsFirst:
-    """Options that are unpickled as a `WorkerSetup`. This calls `worker_init_fn` before the pipeline is unpickled."""
+    """Wrapper of `options` that is unpickled as a `WorkerSetup`.
+
+    This calls `worker_init_fn` before the pipeline is unpickled.
+    """
 
     def __init__(self, options: ExecutionOptions) -> None:
         self._options = options

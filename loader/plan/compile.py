@@ -60,7 +60,8 @@ def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipe
 class _Numbering:
     """Collects and numbers the leaves, stages (operations that run in one task each) and joins of a tree.
 
-    A leaf is a source with its sampler.
+    A leaf is a source with its sampler. `skips_errors` is True if failing records are skipped,
+    False if they raise, or the user's function that decides.
     """
 
     def __init__(self, skips_errors: Skips) -> None:

@@ -158,10 +158,10 @@ VERSION = max(FINGERPRINT_VERSIONS)
 """Current version of fingerprints."""
 
 _NEW = {"source": {"content", "index"}, "sampler": {"parameters"}}
-"""Values of headrace's own fingerprints that exist since version 2."""
+"""Names of values, in parts of headrace's own fingerprints, that exist since version 2."""
 
 _LATER = {"mixes", "selections"}
-"""Values of the fingerprints of datasets that were added after version 2."""
+"""Names of values in the fingerprints of datasets that were added after version 2."""
 
 
 @dataclass(frozen=True)

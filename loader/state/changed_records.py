@@ -41,7 +41,7 @@ from .record_checks import (
 )
 
 MOST_CHECKED = 1 << 22
-"""Largest number of positions between the shard that has read least and the one that has read most that are checked."""
+"""Largest number of positions that are checked for one shard; if shards are further apart, resuming fails."""
 
 
 def migrate_records(

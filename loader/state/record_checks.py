@@ -28,7 +28,7 @@ from ..plan.pipeline import Pipeline
 from .loader_state import LoaderState
 
 MOST_CHECKED = 1 << 22
-"""Largest number of positions between the shard that has read least and the one that has read most that are checked."""
+"""Largest number of positions that are checked for one shard; if shards are further apart, resuming fails."""
 
 
 def changing(sampler: Any, saved: Any, counts: bool) -> ChangingSampler | None:

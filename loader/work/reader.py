@@ -39,6 +39,9 @@ class KeyBlocks:
 
     Several threads may share a cache. They replace the pair (start, keys) as a whole; at worst two
     threads compute the same block.
+
+    Args:
+        leaf: source with its sampler.
     """
 
     def __init__(self, leaf: Leaf) -> None:

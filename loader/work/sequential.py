@@ -20,7 +20,10 @@ from .tasks import SourceState, SpanTask
 
 
 class SequentialReader:
-    """Iterator of a source without random access, which moves from task to task. One thread at a time uses it."""
+    """Iterator of a source without random access, which moves from task to task.
+
+    One thread at a time uses it. `leaf` is the source with its sampler.
+    """
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf

@@ -41,7 +41,10 @@ class Units(Protocol):
 
 
 class Failure:
-    """The failure of a task. An exception from another process is stored as bytes, `encoded`, until it is needed."""
+    """The failure of a task.
+
+    From another process, it is stored as bytes, `encoded`; else `error` is the exception.
+    """
 
     __slots__ = ("_encoded", "_error")
 

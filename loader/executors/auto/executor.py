@@ -49,7 +49,7 @@ POLL_SECONDS = 0.05
 """Seconds between two checks of something that is not ready yet."""
 
 Counts = tuple[float, int, int, float]
-"""Seconds, inputs, tasks, and seconds for which the user waited."""
+"""Counts of a measurement: seconds, inputs, tasks, and seconds for which the user waited."""
 
 NOTHING: Counts = (0.0, 0, 0, 0.0)
 

@@ -167,6 +167,12 @@ class RayRows:
     """Rows of a block in the object store. When they are loaded, their arrays are views of the store.
 
     A block has the rows that one task returned.
+
+    Args:
+        reference: Ray's reference to the stored rows.
+        node: id of the node that made them; `LOST` once Ray has lost them.
+        gone: ids of the nodes that were lost.
+        fetch: function that loads the rows into this process.
     """
 
     def __init__(self, reference: Any, node: str, gone: Set[str], fetch: Fetch) -> None:
@@ -188,7 +194,13 @@ class RayRows:
 
 
 class RayWorker:
-    """The actor: a worker that Ray runs."""
+    """The actor: a worker that Ray runs. If the pipeline cannot be unpickled, `begin` returns the error.
+
+    Args:
+        number: number of the worker.
+        search_path: module search path of the user's process, which is added to that of the actor.
+        payload: pickle of the options and the pipeline, and the memory of its large arrays.
+    """
 
     def __init__(self, number: int, search_path: list[str], payload: tuple[bytes, list[Any]]) -> None:
         self._number = number

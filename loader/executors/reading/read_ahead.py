@@ -296,6 +296,10 @@ class ReadAhead:
     `prefetch_buffer_bytes` bytes, are read or being read.
 
     A span is a range of consecutive positions.
+
+    Args:
+        pipeline: pipeline of the run.
+        options: options of reading ahead.
     """
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
