@@ -293,7 +293,7 @@ class Slice:
 
     @property
     def change(self) -> Change | None:
-        """ "cuts" if the map keeps some, not all, consecutive elements of a dataset that ends; else None."""
+        """Return "cuts" if the map keeps some, not all, consecutive elements of a dataset that ends; else None."""
         # Every n-th element is a shard's part, which may well change when a run resumes.
         return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
 

@@ -124,8 +124,22 @@ def to_device(
 ) -> DeviceLoader:
     """Return the same stream as trees of `jax.Array`, transferred ahead of the user.
 
-    The arguments (`host_buffer`, `device_buffer`, `transform`, `on_unsupported`, `on_uneven`,
-    `pinned_host`) are the attributes of `DeviceLoader`, and `sharding_or_device` is its `sharding`.
+    Args:
+        self: the loader, iterator or other iterable whose method this is.
+        sharding_or_device: a device, a `Sharding`, `(mesh, axis names)`, or a tree of these. In a
+            tree, each sharding is used for all leaves below it.
+        host_buffer: number of batches that may wait on the host, read and transformed.
+        device_buffer: number of transferred batches that may wait on the devices.
+        transform: function that is applied to each batch on the host, on the feeder's thread.
+            None: no function.
+        on_unsupported: "error", or "keep" to receive strings and objects unchanged, on the host.
+        on_uneven: what to do if hosts have different amounts of data, or if a batch cannot be
+            divided over the devices: "error", "drop" (end the stream there), or "pad" (fill up).
+        pinned_host: transfer through page-locked memory. Untested on GPUs.
+
+    Raises:
+        MissingExtraError: jax is not installed.
+        TypeError, ValueError: an argument has the wrong type, or is outside its range.
 
     >>> import jax, headrace
     >>> loader = headrace.load(range(8), batch_size=4, num_epochs=1)

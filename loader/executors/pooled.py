@@ -89,7 +89,7 @@ class RowsWithTask:
         """Return True if the rows are lost.
 
         If their task was run again, take its new rows first. Raises the error of that task if it
-        failed, or WorkerCrashedError if a worker ended.
+        failed, or WorkerCrashedError if it made no rows.
         """
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None

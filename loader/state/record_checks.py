@@ -110,6 +110,8 @@ class OneShardError(CheckpointError):
 def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
     """Check that the states of all shards are there, as the order has changed and shards may be at different steps.
 
+    `change` is text about the change, for the message.
+
     Raises:
         OneShardError: there are fewer states than the run had shards.
     """

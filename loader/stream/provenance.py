@@ -86,10 +86,10 @@ class Provenance:
         count: number of rows.
         first: number of the task's first input among `inputs`; more than 0 if the task is a part of
             another.
-        which: None, as all rows are of one block.
-        at: None, as rows have their numbers in the block.
         before: number of rows of the first unit that earlier tasks made.
         open: True if later tasks may make more rows of the last unit.
+        which: None, as all rows are of one block.
+        at: None, as rows have their numbers in the block.
     """
 
     stage: Stage
