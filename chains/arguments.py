@@ -35,7 +35,7 @@ def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32)
         return checked_seed(seed, high)
     found = default_seed(seeds)
     if found is None:
-        raise SeedError(f"{method} needs a seed: {method}(…, seed=0), or dataset.seed(0) before it.")
+        raise SeedError(f"{method} needs a seed. Pass {method}(…, seed=0), or call dataset.seed(0) before it.")
     return found
 
 
@@ -45,19 +45,19 @@ def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
 
 
 _OF_ENDLESS = {
-    "repeat": "repeat it once",
-    "budget_batch": "budget_batch first, then repeat, or make batches of the stream: to_iter_dataset().budget_batch(…)",
-    "pack": "pack first, then repeat, or pack the stream: to_iter_dataset().pack(…)",
+    "repeat": "Repeat it once",
+    "budget_batch": "Call budget_batch before repeat, or make the batches in a stream: to_iter_dataset().budget_batch(…)",
+    "pack": "Call pack before repeat, or pack the stream: to_iter_dataset().pack(…)",
 }
 
 
 def finite(method: str, length: int) -> int:
     """Return a length after checking that it is finite; raise ValueError for an endless dataset."""
     if length >= ENDLESS:
-        remedy = _OF_ENDLESS.get(method, f"{method} first, then repeat")
+        remedy = _OF_ENDLESS.get(method, f"Call {method} before repeat")
         raise ValueError(
-            f"{method}: the dataset never ends, because of repeat() without num_epochs=, or of a mix with "
-            f'when_exhausted="repeat"; {remedy}.'
+            f"{method}: the dataset never ends, because of repeat() without num_epochs= or a mix with "
+            f'when_exhausted="repeat". {remedy}.'
         )
     return length
 
@@ -94,7 +94,9 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
         return array.astype(np.int64)
     listed = array.ravel().tolist() if isinstance(indices, np.ndarray) or array.ndim == 0 else list(indices)
     if array.ndim != 1 or not all(type(index) is not bool and isinstance(index, (int, np.integer)) for index in listed):
-        raise TypeError(f"indices {short_repr(indices)} are no list of whole numbers; pass dataset[[3, 1, 4]].")
+        raise TypeError(
+            f"indices {short_repr(indices)} are not a list of whole numbers. Pass a list, such as dataset[[3, 1, 4]]."
+        )
     return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)
 
 
@@ -103,14 +105,14 @@ def checked_index(index: int) -> int:
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
-        f"index {short_repr(index)} is too large: indices go from -2**63 to 2**63 - 1; pass index % len(dataset) for the "
-        "element of the first epoch."
+        f"index {short_repr(index)} is too large: indices are from -2**63 to 2**63 - 1. For the element "
+        "of the first epoch, pass index % len(dataset)."
     )
 
 
 _OF_WRONG_KIND = {
-    False: "pass what MapDataset.source() gives, or join streams, IterDataset.mix or zip",
-    True: "pass what MapDataset.source() or to_iter_dataset() gives",
+    False: "Pass what MapDataset.source() returns, or join streams with IterDataset.mix or zip",
+    True: "Pass what MapDataset.source() or to_iter_dataset() returns",
 }
 
 
@@ -132,11 +134,14 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     for name in names or ():
         if not isinstance(name, str):
             raise TypeError(
-                f"{method}: the name {short_repr(name)} is {a_kind_of(name)}; pass a dict with names of type str."
+                f"{method}: the name {short_repr(name)} is {a_kind_of(name)}. Pass a dict whose names are of type str."
             )
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
-        raise TypeError(f"{method}({short_repr(datasets)}): pass a list of datasets, or a dict of them by name.")
+        raise TypeError(
+            f"{method}({short_repr(datasets)}): the argument is not a list of datasets. Pass a list, or a "
+            "dict of datasets by name."
+        )
     streams = not hasattr(kind, "to_iter_dataset")
     if streams:
         listed = [each.to_iter_dataset() if hasattr(each, "to_iter_dataset") else each for each in listed]
@@ -144,11 +149,11 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
         if not isinstance(dataset, kind):
             label = names[number] if names else number
             raise TypeError(
-                f"{method}: dataset {label} is {a_kind_of(dataset)}, not {'an IterDataset' if streams else 'a MapDataset'}; "
-                f"{_OF_WRONG_KIND[streams]}."
+                f"{method}: dataset {label} is {a_kind_of(dataset)}, not "
+                f"{'an IterDataset' if streams else 'a MapDataset'}. {_OF_WRONG_KIND[streams]}."
             )
     if not listed:
-        raise ValueError(f"{method} needs at least one dataset; there is none.")
+        raise ValueError(f"{method} needs at least one dataset. Pass a list with one.")
     return list(listed), names
 
 
@@ -163,11 +168,11 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
             return super().__get__(dataset, kind)
         join = self.__func__
         raise AttributeError(
-            f"{join.__name__} joins the datasets in its list, and not the one that it is called of; write "
+            f"{join.__name__} joins the datasets of a list, and is not a method of a single dataset. Write "
             f"{dataset._asked_as}.{join.__name__}([dataset, …])."
         )
 
 
 def joins(method: F) -> F:
-    """Decorator for a static method that can only be called on the class."""
+    """Make a function a static method that can only be called on the class."""
     return _Join(method)  # type: ignore[return-value]

@@ -153,8 +153,8 @@ class _Rows:
         known = _kinds_in(self._dataset.state_dict())
         if place is not None and (saved := _kinds_in(place)) != known:
             raise CheckpointError(
-                f"the state is of a stream made by {first_few(saved, 8)}, and this one is made by "
-                f"{first_few(known, 8)}; map, filter and shard the dataset as in the run that was saved."
+                f"the state belongs to a stream made by {first_few(saved, 8)}, but this one is made by "
+                f"{first_few(known, 8)}. Map, filter and shard the dataset as in the run that was saved."
             )
         self._go_to(state["epoch"], place)
 
@@ -170,22 +170,22 @@ def _check(dataset: Any) -> None:
     kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(dataset).__mro__]
     if "datasets.iterable_dataset.IterableDataset" not in kinds:
         raise TypeError(
-            f"HuggingFaceStream takes a datasets.IterableDataset, not {a_kind_of(dataset)}; pass a split loaded with "
-            "streaming=True. A datasets.Dataset is a source as it is: headrace.load(dataset, …)."
+            f"HuggingFaceStream takes a datasets.IterableDataset, not {a_kind_of(dataset)}. Pass a split "
+            "loaded with streaming=True. To read a datasets.Dataset, use headrace.load(dataset, …)."
         )
     form = getattr(getattr(dataset, "_formatting", None), "format_type", None)
     if form in _TABLE_FORMATS:
         raise TypeError(
-            f'a datasets.IterableDataset with_format("{form}") gives tables, not rows; pass dataset.with_format("numpy"), or '
-            "with_format(None) for Python objects."
+            f'a datasets.IterableDataset with_format("{form}") gives tables, not rows. Pass '
+            'dataset.with_format("numpy"), or with_format(None) for Python objects.'
         )
     for step in _steps(getattr(dataset, "_ex_iterable", None)):
         if type(step).__name__ == "BufferShuffledExamplesIterable" and (size := step.buffer_size) > 1:
             raise ValueError(
-                f"the dataset shuffles in a buffer of {short_repr(size)} rows, which are in no state of datasets: a run that "
-                "goes on would lose them. Pass the dataset before shuffle, and shuffle here: HuggingFaceStream(dataset)"
-                f".window_shuffle({short_repr(size)}, seed=0). dataset.shuffle(seed=0, buffer_size=1) before it shuffles its "
-                "shards."
+                f"the dataset shuffles in a buffer of {short_repr(size)} rows. The states of datasets do not "
+                "contain these rows, so a run that resumes would lose them. Pass the dataset before its shuffle, "
+                f"and shuffle with HuggingFaceStream(dataset).window_shuffle({short_repr(size)}, seed=0). To "
+                "shuffle the shards too, call dataset.shuffle(seed=0, buffer_size=1) first."
             )
 
 
@@ -221,13 +221,15 @@ def _part(dataset: Any, shard: ShardOptions) -> Any:
     index, count = shard.shard_index, shard.shard_count
     if shard.drop_remainder:
         raise ShardingError(
-            "drop_remainder=True asks for shards of equal length, and nobody knows how many rows the files of a stream have; "
-            "use HuggingFaceStream(dataset).shard(shard_options), which takes every n-th row, or num_epochs=None."
+            "drop_remainder=True needs shards of equal length, but the number of rows in the files of a "
+            "stream is unknown. Use HuggingFaceStream(dataset).shard(shard_options), which takes every n-th "
+            "row, or num_epochs=None."
         )
     if dataset.num_shards < count:
         raise ShardingError(
-            f"the dataset has {dataset.num_shards} shards of its own for shard_count={count}; pass one of more files, "
-            "dataset.reshard() where its format can be divided, or HuggingFaceStream(dataset).shard(shard_options), which "
-            "reads all of it in each process and takes every n-th row."
+            f"the dataset has {dataset.num_shards} shards, but shard_count={count}. Pass a dataset of more "
+            "files, or dataset.reshard() if its format can be divided. Or use "
+            "HuggingFaceStream(dataset).shard(shard_options): each process reads all of it and takes every "
+            "n-th row."
         )
     return dataset.shard(num_shards=count, index=index, contiguous=False)

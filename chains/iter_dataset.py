@@ -93,9 +93,7 @@ class IterMethods(
     def _own_stream(self) -> Stream:
         """Return the stream of a user's class, which the engine iterates over."""
         if not self._is_own:
-            raise TypeError(
-                f"{type(self).__name__} has no __iter__; define it, or take MapDataset.….to_iter_dataset()."
-            )
+            raise TypeError(f"{type(self).__name__} has no __iter__. Define it, or use MapDataset.….to_iter_dataset().")
         return run_through(self)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -281,7 +281,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         named = _nodes("mix", datasets)
         lengths = {name: node.length for name, node in named.items()}
         if empty := [name for name, length in lengths.items() if not length]:
-            raise ValueError(f"mix: dataset {empty[0]}: it is empty; leave it out, from the weights too.")
+            raise ValueError(f"mix: dataset {empty[0]} is empty. Leave it out, and its weight too.")
         return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step, max_epochs)))
 
     @joins
@@ -298,9 +298,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         nodes = _nodes("zip", datasets)
         lengths = {name: node.length for name, node in nodes.items()}
         if len({*lengths.values()}) > 1:
-            raise ValueError(
-                f"zip: the datasets must have one length, not {short_repr(lengths)}; slice the longer ones."
-            )
+            raise ValueError(f"zip: the datasets have different lengths, {short_repr(lengths)}. Slice the longer ones.")
         return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
 
     def _made(self, node: Node) -> MapDataset[Any]:
@@ -361,7 +359,7 @@ class Chain(MapDataset[T]):
     @cached_property
     def _get(self) -> Get:
         if not len(self):
-            raise IndexError("the dataset is empty.")
+            raise IndexError("the dataset is empty, so it has no element at any index. Check len(dataset) first.")
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:

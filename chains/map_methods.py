@@ -170,7 +170,10 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """
         length, keys = finite("select", self.root_node.length), indices_of(indices)
         if len(keys) and not 0 <= keys.min() <= keys.max() < length:
-            raise IndexError(f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside [0, {length}).")
+            raise IndexError(
+                f"select: index {keys[(keys < 0) | (keys >= length)][0]} is outside of [0, {length}). Pass "
+                "indices of the dataset."
+            )
         return self._reordered(Selected(length, keys))
 
     def omit(self, omit: Omit = ()) -> Self:
@@ -211,7 +214,8 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         """
         if not isinstance(sl, builtins.slice):
             raise TypeError(
-                f"slice({short_repr(sl)}): pass a slice, slice(start, stop, step), or write dataset[start:stop]."
+                f"slice({short_repr(sl)}): the argument is not a slice. Pass slice(start, stop, step), or write "
+                "dataset[start:stop]."
             )
         return self._reordered(Slice.of(sl, self.root_node.length))
 

@@ -78,9 +78,9 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
     ['rare', 'common', 'common', 'common', 'common']
     """
     if not isinstance(parts, (Mapping, list, tuple)):
-        raise TypeError(f"parts={short_repr(parts)} is {a_kind_of(parts)}; pass a dict of shares by name, or a list.")
+        raise TypeError(f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict of shares by name, or a list.")
     if not parts:
-        raise ValueError('there are no parts; pass their shares, {"train": 0.9, "test": 0.1}.')
+        raise ValueError('parts= is empty. Pass shares, such as {"train": 0.9, "test": 0.1}.')
     names = list(parts) if isinstance(parts, Mapping) else [str(number) for number in range(len(parts))]
     whole = _divisible("split", data)
     shares = shares_of(list(parts.values()) if isinstance(parts, Mapping) else list(parts), names, len(whole))
@@ -113,7 +113,7 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
     count = len(whole)
     names = [f"fold {number}" for number in range(k)]
     if k > count:
-        raise ValueError(f"k={k} folds of {count} records would be empty; pass at most one for each record.")
+        raise ValueError(f"k={k} is more than the {count} records, so some folds would be empty. Pass a smaller k.")
     folds = split_keys(count, np.full(k, count / k), names, seed, stratify, groups, fill=True)
     made = []
     for fold in folds:
@@ -147,7 +147,7 @@ def sample(data: SourceLike, n: int, seed: int = 0) -> Any:
 def _divisible(function: str, data: Any) -> Any:
     whole = data if isinstance(data, MapDataset) else as_source(data)
     if not finite(function, len(whole)):
-        raise ValueError(f"{function}: there are no records to divide; pass a source that has some.")
+        raise ValueError(f"{function}: the source is empty. Pass one with records.")
     return whole
 
 

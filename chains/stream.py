@@ -58,8 +58,9 @@ class Stream:
     def __post_init__(self) -> None:
         if any(leaf.growth is not None for leaf in _leaves(self.tree)) and _is_joined(self.tree):
             raise ValueError(
-                "a stream that takes in what is appended to its source is not joined with others, limited, cached or repeated. "
-                'Repeat the MapDataset before to_iter_dataset(); or pass growth="hand" there, for the records that there are.'
+                "a stream of a growing source cannot be joined with others, limited, cached or repeated. Call "
+                'repeat() before to_iter_dataset(). Or pass to_iter_dataset(growth="hand"), which reads only '
+                "the records that exist now."
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
@@ -236,8 +237,9 @@ def without(stream: Stream, omit: Any) -> Stream:
         base.leaf.source, Evaluated
     ):
         raise ValueError(
-            "omit() leaves out records of one source, and this stream's are of several streams, limited, repeated or cached, "
-            "or evaluated as a whole; put omit() before mix, zip, interleave, limit, repeat and cache, or after the source."
+            "omit() can leave out only records of a single source, but this stream joins several streams, or "
+            "is limited, repeated, cached or evaluated as a whole. Call omit() directly after the source, "
+            "before mix, zip, interleave, limit, repeat and cache."
         )
     leaf = base.leaf
     order = living_order(leaf.sampler, leaf.source, omit, leaf.growth)
@@ -290,8 +292,8 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:
             raise ValueError(
-                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from a shard() or "
-                "shard_options= before, and a shard is not divided again; give the options of this process once."
+                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from shard() or "
+                "shard_options=, and cannot be divided again. Pass the options of this process once."
             )
         growth = None if leaf.growth is None else growth_of(leaf.source, leaf.growth, shard)
         return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard, growth=growth)
@@ -304,7 +306,8 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
     shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
-            "the datasets have different shard_options; give them to the joined one: .shard(shard_options)."
+            "the datasets have different shard_options. Pass these to the joined dataset instead: "
+            ".shard(shard_options)."
         )
     limits = [stream.max_errors for stream in streams if stream.max_errors is not None]
     return Stream(

@@ -72,14 +72,14 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name not in _NAMES:
             raise AttributeError(
-                f"module 'headrace.checkpoint' has no attribute {short_repr(name)}; it has {', '.join(__all__)}."
+                f"module 'headrace.checkpoint' has no attribute {short_repr(name)}. It has {', '.join(__all__)}."
             )
         try:
             from . import orbax as orbax_handlers
         except ImportError as error:
             if (error.name or "").startswith(("orbax", "jax")):
                 raise MissingExtraError(
-                    f'headrace.checkpoint.{name} needs Orbax; pip install "headrace[jax]".'
+                    f'headrace.checkpoint.{name} needs Orbax: pip install "headrace[jax]"'
                 ) from error
             raise
         return getattr(orbax_handlers, name)

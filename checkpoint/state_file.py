@@ -72,7 +72,7 @@ class StateFile:
             OSError: if the file system reports an error.
         """
         if self._closed:
-            raise ClosedError("the state file was closed; make a new one, StateFile(path).")
+            raise ClosedError("this state file was closed. Make a new one, StateFile(path).")
         content = to_bytes(with_state(iterator).get_state()).ljust(PAGE)
         self._saves += 1
         looks = self._saves % LOOK_EVERY == 0  # to ask each time would cost as much as to write
@@ -148,8 +148,8 @@ class StateFile:
             return
         if (found.st_dev, found.st_ino) != self._identity:
             raise CheckpointError(
-                f"{shorten(self._path)}: another file has taken the place of the one that was written to; give each iterator a "
-                "path of its own, and make a new StateFile after moving files."
+                f"{shorten(self._path)} is not the file that this StateFile wrote: another file has its name now. "
+                "Give each iterator a path of its own, and make a new StateFile after you move files."
             )
 
     def _replace(self, content: bytes) -> None:
@@ -187,9 +187,11 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
         resolved = Path(path).resolve()
         is_folder = resolved.is_dir()
     except FileNotFoundError:
-        raise CheckpointError(f"{shorten(path)}: the current folder was deleted; pass an absolute path.") from None
+        raise CheckpointError(
+            f"{shorten(path)} is a relative path, and the current folder was deleted. Pass an absolute path."
+        ) from None
     except OSError as error:
-        raise CheckpointError(f"{shorten(path)}: {error.strerror}; pass another path.") from None
+        raise CheckpointError(f"{shorten(path)}: {error.strerror}. Pass another path.") from None
     if is_folder:
-        raise CheckpointError(f"{shorten(resolved)} is a folder; pass the path of a file in it.")
+        raise CheckpointError(f"{shorten(resolved)} is a folder. Pass the path of a file in it.")
     return resolved

@@ -58,14 +58,14 @@ def attention(a: float, b: float) -> AttentionCost:
     """
     for name, number in (("a", a), ("b", b)):
         if isinstance(number, bool) or not isinstance(number, (int, float, np.number)):
-            raise TypeError(f"attention: {name}={short_repr(number)} is {a_kind_of(number)}; pass a number.")
+            raise TypeError(f"attention: {name}={short_repr(number)} is {a_kind_of(number)}. Pass a number.")
         if not math.isfinite(number) or number < 0:
             raise ValueError(
-                f"attention: {name}={short_repr(number)} must be finite and at least 0; pass such a number."
+                f"attention: {name}={short_repr(number)} is negative or not finite. Pass a finite number of at least 0."
             )
     if a == b == 0:
         raise ValueError(
-            "attention: a=0 and b=0 make every record cost nothing; pass a positive number for one of them."
+            "attention: with a=0 and b=0 every record costs nothing. Pass a positive number for one of them."
         )
     return AttentionCost(float(a), float(b))
 
@@ -92,24 +92,26 @@ def costs_of(lengths: Int64s, cost: Cost | None = None) -> npt.NDArray[np.float6
         return lengths.astype(np.float64)
     if not callable(cost):
         raise TypeError(
-            f"cost={short_repr(cost)} is {a_kind_of(cost)}; pass a function of an array of lengths, such as "
-            "headrace.attention(a, b)."
+            f"cost={short_repr(cost)} is {a_kind_of(cost)}. Pass a function that takes an array of lengths, "
+            "such as headrace.attention(a, b)."
         )
     given = cost(lengths)
     try:
         costs = np.asarray(given, np.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"cost gave {short_repr(given)} for {len(lengths)} lengths; it must give a number for each of them."
+            f"cost= returned {short_repr(given)} for {len(lengths)} lengths. It must return one number for each length."
         ) from None
     if costs.shape != lengths.shape:
         raise LengthsError(
-            f"cost gave an array of shape {costs.shape} for lengths of shape {lengths.shape}; it must give one number for each."
+            f"cost= returned an array of shape {costs.shape} for lengths of shape {lengths.shape}. It must "
+            "return one number for each length."
         )
     wrong = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
     if len(wrong):
         raise LengthsError(
-            f"cost gave {costs[wrong[0]]} for length {lengths[wrong[0]]}; costs are finite numbers of at least 0."
+            f"cost= returned {costs[wrong[0]]} for the length {lengths[wrong[0]]}. It must return finite "
+            "numbers of at least 0."
         )
     return costs
 
@@ -138,12 +140,13 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
         array = np.empty(0, object)
     if array.dtype.kind not in "iuf":
         raise TypeError(
-            f"{whose}: {short_repr(lengths)} is {a_kind_of(lengths)} of other things than numbers; pass an array of ints, "
-            "one for each record."
+            f"{whose}: {short_repr(lengths)} is {a_kind_of(lengths)}, and its items are not numbers. Pass an "
+            "array of ints, one for each record."
         )
     if array.shape != (count,):
         raise LengthsError(
-            f"{whose}: an array of shape {array.shape} for {count} records; pass one length for each record, shape ({count},)."
+            f"{whose}: the array has shape {array.shape}, but there are {count} records. Pass one length for "
+            f"each record, shape ({count},)."
         )
     possible = (array >= 0) & (array < 1 << 62)
     if array.dtype.kind == "f":
@@ -151,8 +154,8 @@ def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
     if not possible.all():
         wrong = int(np.argmin(possible))
         raise LengthsError(
-            f"{whose}: record {wrong} has length {array[wrong]}; lengths are whole numbers in [0, 2^62). Mend it, or leave the "
-            "record out."
+            f"{whose}: record {wrong} has length {array[wrong]}, but lengths are whole numbers in [0, 2^62). "
+            "Correct it, or leave the record out."
         )
     whole = array.astype(np.int64, copy=False).view()
     whole.flags.writeable = False
@@ -179,8 +182,8 @@ def as_length(length: Any, record: int) -> int:
     except (TypeError, ValueError, OverflowError):
         pass
     raise LengthsError(
-        f"record {record} has length {short_repr(length)}; lengths are whole numbers in [0, 2^62). Mend it, or leave "
-        "the record out."
+        f"record {record} has length {short_repr(length)}, but lengths are whole numbers in [0, 2^62). "
+        "Correct it, or leave the record out."
     )
 
 
@@ -207,7 +210,7 @@ def length_of_field(content: Any, name: str, record: int) -> int:
         if part not in fields:
             known = f"it has {first_few([*fields])}" if fields else f"it is {a_kind_of(value)}"
             raise LengthsError(
-                f"record {record} has no field {short_repr(name)}, {known}; name a field of all records."
+                f"record {record} has no field {short_repr(name)}, {known}. Name a field that all records have."
             )
         value = fields[part]
     if value is None:

@@ -59,12 +59,15 @@ def _hidden(name: Any, value: Any) -> Any:
 def shorten(text: Any, limit: int = TEXT) -> str:
     """Return a text on one line of at most `limit` characters.
 
-    The middle of a longer text is left out.
+    The middle of a longer text is left out. An exception loses the period at its end, because the
+    text around it goes on.
 
     >>> shorten("a path or an error", 11)
     'a pat…error'
     """
     line = " ".join(redacted(str(text)).split())
+    if isinstance(text, BaseException):
+        line = line.removesuffix(".")
     if len(line) <= limit:
         return line
     tail = (limit - 1) // 2

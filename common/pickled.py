@@ -52,8 +52,8 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
     except Exception as error:
         why = f"{type(error).__name__}: {shorten(error, 150)}"
         raise PicklingError(
-            f"{_culprit(value, name)} ({why}); workers get the pipeline by pickle. Create the object in the function that "
-            "uses it, or leave it out in __getstate__."
+            f"{_culprit(value, name)} ({why}), but worker processes receive the pipeline by pickle. Create "
+            "the object inside the function that uses it, or leave it out in __getstate__."
         ) from error
 
 

@@ -152,4 +152,4 @@ def _first_loadable(copies: list[bytes]) -> Exception:
         except Exception as error:
             failure = failure or error
     told = shorten(f"{type(failure).__name__}: {failure}")
-    return RuntimeError(f"a worker failed with an exception that cannot be unpickled here: {told}")
+    return RuntimeError(f"a worker raised an exception that cannot be unpickled in this process: {told}")

@@ -32,10 +32,10 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}; pass {remedy}.") from None
+        raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass {remedy}.") from None
     if number < low or (high is not None and number > high):
         limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
-        raise ValueError(f"{name}={short_repr(value)} must be {limits}; pass {remedy}.")
+        raise ValueError(f"{name}={short_repr(value)} must be {limits}. Pass {remedy}.")
     return number
 
 
@@ -59,7 +59,7 @@ def one_of(name: str, value: Any, *choices: str) -> Any:
     if isinstance(value, str) and value in choices:
         return value
     known = " or ".join(f'"{choice}"' for choice in choices)
-    raise ValueError(f"{name}={short_repr(value)} is unknown; use {known}.")
+    raise ValueError(f"{name}={short_repr(value)} is not a known value. Use {known}.")
 
 
 def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
@@ -78,7 +78,7 @@ def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
     """
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}; pass {remedy}.")
+    raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass {remedy}.")
 
 
 def _power(number: int) -> str:

@@ -65,9 +65,9 @@ def _of_records(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         records, given = _reached(state, stream.shard), []
     if len(records) > 1:
         raise CheckpointError(
-            "Grain's state of a DataLoader with operations on iterators of records, or a random map after a batch or with a "
-            "sampler of your own, can be gone on with if Grain had one worker or none; let that run end in Grain, and begin "
-            "the next one here."
+            "the Grain state is of several workers, and of a DataLoader with operations on iterators of "
+            "records, with a random map after a batch, or with a sampler of your own. headrace can resume it "
+            "only if Grain had one worker or none. Let that run end in Grain."
         )
     begun = json.dumps(stream.state_at(records[0], given))
     cursor = replaced(pipeline.start, notes=((0, begun), *pipeline.start.notes[1:]))
@@ -86,7 +86,7 @@ def _flat_mapped(state: Any, flat_maps: int) -> tuple[int, list[int]]:
         if any(type(count) is not int or count < 0 for count in (reached, *given)):
             raise TypeError
     except (KeyError, TypeError):
-        raise CheckpointError(f"Grain's state is damaged: {short_repr(state)}.") from None
+        raise CheckpointError(f"the Grain state is damaged: {short_repr(state)}. Restore another checkpoint.") from None
     return reached, given
 
 
@@ -102,9 +102,9 @@ def _inside_flat_maps(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
     flat_maps = [sum(operation.method == "flat_map" for operation in stage.operations) for stage in pipeline.stages]
     if len(states) != 1 or any(flat_maps[1:]):
         raise CheckpointError(
-            "Grain's state of a DataLoader with a FlatMap can be gone on with if Grain had one worker or none, and there is "
-            "no FlatMap after a batch of what another one, or a Filter, gave; let that run end in Grain, and begin the next "
-            "one here."
+            "the Grain state is of a DataLoader with a FlatMap. headrace can resume it only if Grain had one "
+            "worker or none, and no FlatMap follows a batch of the results of another FlatMap or of a "
+            "Filter. Let that run end in Grain."
         )
     reached, given = _flat_mapped(states[0], flat_maps[0])
     after_records((reached,), pipeline)  # which looks whether there are so many
@@ -126,7 +126,10 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     shard = pipeline.shard
     total = shard.length(len(pipeline.leaf.sampler))
     if not UnreadOrder(reached, total).is_possible:
-        raise CheckpointError(f"Grain's state is after the end of the stream, which has {total} records in this shard.")
+        raise CheckpointError(
+            f"the Grain state is past the end of the stream, which has {total} records in this shard. Begin "
+            "the next run without it."
+        )
     cursor = Cursor((reached[0] if len(reached) == 1 else 0,), pipeline.start.skips)
     lineage = pipeline.leaf.lineage  # which tells only of the order
     if len(reached) > 1:
@@ -141,17 +144,19 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
         state = data if isinstance(data, dict) else json.loads(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(
-            f"Grain's state is not JSON ({error}); pass the bytes that its get_state() gave."
+            f"the Grain state is not JSON ({error}). Pass the bytes that its get_state() returned."
         ) from None
     if isinstance(state, dict) and (_TAKEN in state or _WORKERS in state):
         return state  # of a loader with a FlatMap: it has neither version nor sampler
     if not isinstance(state, dict) or "last_seen_indices" not in state:
         raise CheckpointError(
-            f"this is not the state of a Grain DataLoader: {short_repr(state)} has no last_seen_indices."
+            f"{short_repr(state)} is not the state of a Grain DataLoader: it has no last_seen_indices. Pass "
+            "what its get_state() returned."
         )
     if state.get("version") != VERSION:
         raise CheckpointError(
-            f"Grain's state has version {short_repr(state.get('version'))}; version {VERSION} can be read."
+            f"the Grain state has version {short_repr(state.get('version'))}, but only version {VERSION} can "
+            "be read. Save it with a Grain release that writes this version."
         )
     return state
 
@@ -165,15 +170,17 @@ def _reached(state: dict[str, Any], shard: ShardOptions) -> tuple[int, ...]:
         if not all(type(index) is int for index in last):
             raise TypeError
     except (KeyError, TypeError):
-        raise CheckpointError(f"Grain's state is damaged: last_seen_indices={short_repr(seen)}.") from None
+        raise CheckpointError(
+            f"the Grain state is damaged: last_seen_indices={short_repr(seen)}. Restore another checkpoint."
+        ) from None
     reached = []
     for worker, index in enumerate(last):
         first, stride = shard.shard_index + worker * shard.shard_count, shard.shard_count * workers
         count, rest = divmod(index - first + stride, stride)
         if rest or count < 0:
             raise CheckpointError(
-                f"Grain's state is that of another shard: index {index} of worker {worker} is not one of shard "
-                f"{shard.shard_index} of {shard.shard_count}; pass the loader the same shard_options."
+                f"the Grain state belongs to another shard: index {index} of worker {worker} is not in shard "
+                f"{shard.shard_index} of {shard.shard_count}. Pass the loader the same shard_options."
             )
         reached.append(count)
     return tuple(reached)
@@ -199,14 +206,14 @@ def _check_sampler(told: str, sampler: Any) -> None:
         here = None
     else:
         raise CheckpointError(
-            "Grain's states go on in Grain's order: give the loader a "
-            'headrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
+            "a Grain state can be restored only in Grain's order. Give the loader a headrace.IndexSampler(…, "
+            'algorithm="grain") with the arguments of Grain\'s sampler.'
         )
     there = next((kind for kind in _KINDS if told.startswith(f"{kind}(")), None)
     if there is None:
         return
     if there != here:
-        raise CheckpointError(f"Grain's state belongs to another sampler, {short_repr(told)}; pass the same one.")
+        raise CheckpointError(f"the Grain state belongs to another sampler, {short_repr(told)}. Pass the same one.")
     theirs = dict(_ARGUMENT.findall(told))
     ours = {name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")}
     if not is_sequential:  # whose shards are those of its loader
@@ -217,5 +224,5 @@ def _check_sampler(told: str, sampler: Any) -> None:
     changed = [f"{name} {before} → {value}" for name, before, value in pairs if before != str(value)]
     if changed:
         raise CheckpointError(
-            f"Grain's state belongs to another sampler ({first_few(changed)}); pass the same arguments."
+            f"the Grain state belongs to a sampler with other arguments: {first_few(changed)}. Pass the same ones."
         )

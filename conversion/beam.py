@@ -62,7 +62,10 @@ def _pickled(value: Any) -> bytes:
     try:
         data: bytes = cloudpickle.dumps(value)
     except Exception as error:
-        raise PicklingError(f"the source, or a function, cannot be sent to Beam's workers: {shorten(error)}") from error
+        raise PicklingError(
+            "The source or a function cannot be pickled, so it cannot be sent to Beam's workers: "
+            f"{shorten(error)}. Make its parts picklable, or convert without runner=."
+        ) from error
     return data
 
 

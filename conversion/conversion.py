@@ -108,9 +108,14 @@ def convert(
     b'two'
     """
     if runner is not None and not isinstance(runner, str):
-        raise TypeError(f'runner={short_repr(runner)} must be the name of a runner of Beam, such as "DirectRunner".')
+        raise TypeError(
+            f'runner={short_repr(runner)} is not a runner. Pass the name of a Beam runner, such as "DirectRunner".'
+        )
     if runner is None and runner_options:
-        raise ConversionError(f"{first_few(list(runner_options))}: options of a runner go with runner= (--runner).")
+        raise ConversionError(
+            f"{first_few(list(runner_options))}: options of a Beam runner were given without a runner. Pass "
+            "runner= (--runner) too, or leave the options out."
+        )
     if workers is None:
         count = usable_processors() if has_processes() else 0
     else:
@@ -161,7 +166,8 @@ def convert(
         lost = [shard.name for shard in plan if shard.name not in receipts]
         if lost:
             raise ConversionError(
-                f"{len(lost)} shards are not there: {first_few(lost)}; run the same again to make them."
+                f"{len(lost)} shards of the conversion are missing: {first_few(lost)}. Run the same conversion "
+                "again to make them."
             )
         omitted = folder.keep_omitted(job.input.former) if isinstance(job.input, WithoutRecords) else ()
         shards_made = tuple(receipts[shard.name] for shard in plan)
@@ -208,7 +214,8 @@ def _plan(
     there = target.there([file for shard in plan for file in job.output.files_of(shard.name)]) if anew else []
     if there:
         raise ConversionError(
-            f"{shorten(target.path)}: {first_few(there)} would be overwritten; remove what is there, or pass another target."
+            f"{shorten(target.path)} already contains {first_few(there)}, which the conversion would "
+            "overwrite. Remove these files, or pass another target."
         )
     target.forget()
     labels = {name: label for label, name in labelled(job.input.names()).items()}
@@ -243,8 +250,8 @@ def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> 
     shards = [Shard(shard["name"], tuple(map(part_of, shard["parts"]))) for shard in kept["shards"]]
     if foreign:
         raise ConversionError(
-            f"the plan in {shorten(target.path)} is of {first_few(foreign)}, which the source does not have; remove what is "
-            "there, or pass another target."
+            f"{shorten(target.path)} contains the plan of a conversion of {first_few(foreign)}, but the "
+            "source has no such files. Remove the plan, or pass another target."
         )
     return shards
 
@@ -290,8 +297,8 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
     ]
     if different:
         raise ConversionError(
-            f"{shorten(target.path)} holds another conversion, which differs in: {', '.join(different)}. Remove it, or pass "
-            "another target."
+            f"{shorten(target.path)} contains another conversion, which differs in: {', '.join(different)}. "
+            "Remove it, or pass another target."
         )
 
 

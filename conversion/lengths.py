@@ -67,7 +67,8 @@ def measure_lengths(
     records = as_source(source)
     if not callable(function) and not isinstance(function, str):
         raise TypeError(
-            f"function={short_repr(function)} is {a_kind_of(function)}; pass a function of a record, or the name of a field."
+            f"function={short_repr(function)} is {a_kind_of(function)}. Pass a function that takes a record, "
+            "or the name of a field."
         )
     kept = None if path is None else lengths_in_file(path, records, function)
     if kept is not None:
@@ -134,7 +135,8 @@ def measure_converted(target: str, to: str, name: str, worker_count: int | None 
     """
     if is_remote(target):
         raise ConversionError(
-            f"--lengths {name}: {shorten(target)} is in a store; lengths are kept on this machine only."
+            f"--lengths {name}: the target {shorten(target)} is in an object store, but lengths can be "
+            "written to local folders only. Leave --lengths out, or convert into a local folder."
         )
     path = os.path.join(target, LENGTHS)
     if to in ("array_record", "bytes"):

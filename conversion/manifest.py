@@ -72,7 +72,7 @@ class Manifest:
             ValueError, TypeError, LookupError: the values are not a manifest.
         """
         if values["kind"] not in (KIND, formerly(KIND)) or values["version"] != VERSION:
-            raise ValueError(f"kind {values['kind']}, version {values['version']}")
+            raise ValueError(f"it is of kind {values['kind']}, version {values['version']}")
         shards = tuple(map(Receipt.from_json, values["shards"]))
         return cls(values["source"], values["options"], shards, tuple(values.get("omitted", ())))
 
@@ -92,7 +92,8 @@ def manifest_in(target: Target) -> Manifest | None:
         return None if values is None else Manifest.from_json(values)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConversionError(
-            f"{shorten(target.place(MANIFEST))} is none that this version of headrace wrote ({shorten(error)})."
+            f"{shorten(target.place(MANIFEST))} was not written by this version of headrace "
+            f"({shorten(error)}). Convert the data again into another target."
         ) from error
 
 

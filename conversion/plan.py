@@ -38,17 +38,17 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
         shard = posixpath.normpath(posixpath.join(*place.split(os.sep), f"{stem}{number}{suffix}"))
         if shard.partition("/")[0] == WORKPLACE:
             raise ConversionError(
-                f"{shorten(name)} would become {shorten(shard)}, where a conversion keeps what it needs until its end; pass "
-                "shards=, or convert it on its own."
+                f"{shorten(name)} would be converted to {shorten(shard)}, a name that the conversion itself uses. "
+                "Pass shards=, or convert this file on its own."
             )
         if not stays_inside(shard):
             raise ConversionError(
-                f"{shorten(name)} would be written out of the target, as {shorten(shard)}; rename it."
+                f"{shorten(name)} would be converted to {shorten(shard)}, outside of the target. Rename the file."
             )
         if shard in shards:
             raise ConversionError(
-                f"{shorten(name)} and {shorten(shards[shard].parts[0].name)} would both become {shorten(shard)}; pass shards=, "
-                "or convert them on their own."
+                f"{shorten(name)} and {shorten(shards[shard].parts[0].name)} would both be converted to "
+                f"{shorten(shard)}. Pass shards=, or convert the two on their own."
             )
         shards[shard] = Shard(shard, (InputPart(name),))
     return list(shards.values())
@@ -59,8 +59,8 @@ def _common(folders: Mapping[str, str]) -> str:
         return os.path.commonpath(folders.values())
     except ValueError:
         raise ConversionError(
-            f"{first_few(list(folders))}: files in a store and files of this machine have no folder in common; pass shards=, "
-            "or convert them on their own."
+            f"{first_few(list(folders))}: some files are in an object store and some on this machine, so they "
+            "have no common folder. Pass shards=, or convert the two groups on their own."
         ) from None
 
 
@@ -83,7 +83,10 @@ def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> l
     """
     total = sum(counts.values())
     if total < shards:
-        raise ConversionError(f"{first_few(list(counts))}: {total} records cannot be divided into {shards} shards.")
+        raise ConversionError(
+            f"{first_few(list(counts))}: shards={shards} is more than the {total} records. Pass a smaller "
+            "number of shards."
+        )
     bounds = [total * number // shards for number in range(shards + 1)]
     names = [f"{stem}-{number:05}-of-{shards:05}{suffix}" for number in range(shards)]
     return [Shard(name, _between(counts, *ends)) for name, *ends in zip(names, bounds, bounds[1:])]

@@ -82,8 +82,8 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
     found = find_input(wanted.source, wanted.source_format, wanted.split, as_bytes, opening)
     if length is not None and found.format != "npy":
         raise ConversionError(
-            f"document_length={length} is for .npy files of tokens, and the source has another format, "
-            f"{found.format or 'a source in Python'}; leave document_length out, or pass .npy files."
+            f"document_length={length} is for .npy files of tokens, but the source is "
+            f"{found.format or 'a source in Python'}. Leave document_length= out, or pass .npy files."
         )
     if wanted.omit is not None:
         found = WithoutRecords(found, wanted.omit, storage)
@@ -121,8 +121,8 @@ def _check_apart(source: Any, target: str) -> None:
                 path = os.path.dirname(path)
         if _place(target).is_relative_to(_place(path or ".")):
             raise ConversionError(
-                f"the target {shorten(target)} is the source {shorten(path or '.')}, or lies in it, and its files would be "
-                "taken for the source's; pass a target outside of it."
+                f"the target {shorten(target)} is inside the source {shorten(path or '.')}, so the new files "
+                "would become part of the source. Pass a target outside of the source."
             )
 
 
@@ -138,21 +138,24 @@ def _check(wanted: Wanted) -> None:
     if wanted.encode is not None and not callable(wanted.encode):
         one_of("encode", wanted.encode, "example", "json")
     if wanted.transform is not None and not callable(wanted.transform):
-        raise TypeError(f"transform={short_repr(wanted.transform)} must be a function of a record.")
+        raise TypeError(f"transform={short_repr(wanted.transform)} must be a function that takes a record.")
     if wanted.shards is not None:
         whole_number("shards", wanted.shards, 1, None, "a number of files, such as 16")
     expands = "how many times its size a file may unpack to, such as 1000"
     whole_number("max_expansion", wanted.max_expansion, 1, None, expands)
     if not isinstance(wanted.options, Mapping):
-        raise TypeError(f"options={short_repr(wanted.options)} must be a dict, {{name: value}}.")
+        raise TypeError(f"options={short_repr(wanted.options)} must be a dict, such as {{name: value}}.")
     if wanted.omit is not None and wanted.on_error == "skip":
         raise ConversionError(
-            'omit= names records by their numbers, which damaged ones that are left out would change; pass on_error="raise".'
+            "omit= counts records, and on_error= that leaves damaged records out would change the count. "
+            'Pass on_error="raise" with omit=.'
         )
     for name, formats in (("encode", _OF_BYTES), ("tokenizer", ("tokens",)), ("column", ("tokens",))):
         if getattr(wanted, name) is not None and wanted.to not in formats:
             goes = " or ".join(f'to="{each}"' for each in formats)
-            raise ConversionError(f'{name}= goes with {goes}, not "{wanted.to}".')
+            raise ConversionError(
+                f'{name}= works with {goes}, but to= is "{wanted.to}". Leave {name}= out, or change to=.'
+            )
 
 
 def _output(wanted: Wanted, found: RecordInput, records: Iterator[Any], is_changed: bool) -> Output:

@@ -76,7 +76,8 @@ def run(
         payload: bytes = cloudpickle.dumps((work, job))
     except Exception as error:
         raise PicklingError(
-            f"the source, or a function, cannot be sent to workers: {shorten(error)}; pass workers=0 to use this process."
+            "the source or a function cannot be pickled, so it cannot be sent to worker processes: "
+            f"{shorten(error)}. Make it picklable, or pass workers=0 to convert in this process."
         ) from error
     one_at_a_time = threading.Lock()
     idle: SimpleQueue[_Interpreter] = SimpleQueue()
@@ -167,7 +168,8 @@ class _Interpreter:
         hint = " (the system may have run out of memory: use fewer workers)" if -status == signal.SIGKILL else ""
         made = shorten(getattr(part, "name", part))
         return WorkerCrashedError(
-            f"a worker ended by {how}{hint} while it made {made}. What was whole stays; run the same again."
+            f"a worker process ended by {how}{hint} while it wrote {made}. Finished shards are kept. Run the "
+            "same command again to write the rest."
         )
 
     def kill(self) -> None:

@@ -29,7 +29,7 @@ def raised_at(error: Exception, where: str) -> NoReturn:
         raise type(error)(f"{where}: {shorten(error, 400)}") from error
     if isinstance(error, StopIteration):  # it would end whoever reads the records
         raise StopIterationError(
-            f"{where}: transform= or encode= raised StopIteration; give next(…) a default, or use a loop."
+            f"{where}: transform= or encode= raised StopIteration. Pass next() a default value, or use a loop."
         ) from error
     error.add_note(f"at {where}")
     raise error
@@ -51,7 +51,10 @@ def decode_json(record: Any) -> Any:
     try:
         return json.loads(_bytes(record, "json"))
     except (ValueError, RecursionError) as error:
-        raise ConversionError(f"a record is no JSON: {shorten(error)}; it begins {short_repr(record)}.") from error
+        raise ConversionError(
+            f"a record is not valid JSON: {shorten(error)}. It begins with {short_repr(record)}. Leave "
+            'decode="json" out, or mend the record.'
+        ) from error
 
 
 DECODERS: dict[str, Step] = {"example": decode_example, "json": decode_json}
@@ -61,8 +64,8 @@ def _bytes(record: Any, name: str) -> Any:
     if isinstance(record, (bytes, bytearray, memoryview, str)):
         return record
     raise ConversionError(
-        f'decode="{name}" is for records of bytes, and one is a {type(record).__name__} ({short_repr(record)}); '
-        "leave decode= out."
+        f'decode="{name}" needs records of bytes, but a record is a {type(record).__name__} '
+        f"({short_repr(record)}). Leave decode= out."
     )
 
 

@@ -208,8 +208,8 @@ class Target(ABC):
             raise
         except OSError as error:
             raise ConversionError(
-                f"{shorten(self.place(name))} cannot be written: {shorten(error)}. Nothing of it is left, and what was "
-                "whole stays: run the same again when that is mended."
+                f"{shorten(self.place(name))} cannot be written: {shorten(error)}. Finished shards are kept, and "
+                "no part of this one is left. Solve this, and run the same command again."
             ) from error
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
@@ -217,7 +217,7 @@ class Target(ABC):
             self.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def _read(self, name: str, parse: Callable[[Any], ReadT]) -> ReadT | None:
-        remedy = "remove it, and convert anew"
+        remedy = "Remove it, and convert again."
         try:
             with self.opened(name) as file:
                 return parse(json.loads(file.read()))
@@ -225,8 +225,8 @@ class Target(ABC):
             return None
         except (OSError, ValueError, TypeError, KeyError) as error:
             if isinstance(error, OSError):
-                remedy = "mend that, or pass another target"
-            raise ConversionError(f"{shorten(self.place(name))} cannot be read: {shorten(error)}; {remedy}.") from error
+                remedy = "Solve this, or pass another target."
+            raise ConversionError(f"{shorten(self.place(name))} cannot be read: {shorten(error)}. {remedy}") from error
 
 
 class LocalTarget(Target):
@@ -242,7 +242,10 @@ class LocalTarget(Target):
         except OSError as error:
             raise self._not_writable(error) from error
         if not is_folder:
-            raise ConversionError(f"{shorten(self.path)} is no folder; pass one as the target, or a new name.")
+            raise ConversionError(
+                f"the target {shorten(self.path)} is a file, not a folder. Pass a folder, or a name that does not "
+                "exist yet."
+            )
 
     def opened(self, name: str) -> io.BufferedReader[Any]:
         return open(self.place(name), "rb")
@@ -286,7 +289,8 @@ class LocalTarget(Target):
         try:
             if not lock(file, wait=False):
                 raise ConversionError(
-                    f"another process converts to {shorten(self.path)} now; wait for it, or pass another target."
+                    f"another process is converting to {shorten(self.path)}. Wait until it is done, or pass another "
+                    "target."
                 )
             self._clear()
             try:
@@ -313,8 +317,8 @@ class LocalTarget(Target):
 
     def _not_writable(self, error: OSError) -> ConversionError:
         return ConversionError(
-            f"the folder {shorten(self.path)} cannot be made, or not be written to: {shorten(error)}; pass a target where you "
-            "may write."
+            f"the target folder {shorten(self.path)} cannot be created or written to: "
+            f"{shorten(error.strerror or error)}. Pass a target in a folder that you may write to."
         )
 
 

@@ -5,12 +5,16 @@ import importlib
 import inspect
 import os
 import re
+import sys
 from pathlib import Path
 
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import headrace
 from headrace.tools.command_line import _parser
+from messages import table
 
 os.environ["COLUMNS"] = "100"  # the width of the help of commands
 os.environ["KERAS_BACKEND"] = "jax"  # whose callback is documented
@@ -105,6 +109,12 @@ def _with_commands(app: object, page: str, source: list[str]) -> None:
         source[0] += "\n" + _commands()
 
 
+def _with_messages(app: object, page: str, source: list[str]) -> None:
+    """The page of errors ends with all messages."""
+    if page == "api/errors":
+        source[0] += f"\n## Messages\n\nValues are written as `…`.\n\n{table()}"
+
+
 def _with_sections(app: object, kind: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """`Args:` and `Raises:` become lists. Properties are taken for methods, as a colon is no type in them."""
     config = Config(napoleon_use_rtype=False, napoleon_use_ivar=True)
@@ -117,4 +127,5 @@ def setup(app: object) -> None:
     app.connect("source-read", _with_contents)
     app.connect("source-read", _with_summary)
     app.connect("source-read", _with_commands)
+    app.connect("source-read", _with_messages)
     app.connect("autodoc-process-docstring", _with_sections)

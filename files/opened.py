@@ -157,7 +157,9 @@ def check_open_file(path: str, before: Stamp) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SourceError(f"{shorten(path)}: the file cannot be read any more: {shorten(error)}") from error
+        raise SourceError(
+            f"{shorten(path)}: the open file cannot be read any more: {shorten(error)}. Make the source again."
+        ) from error
     check_unchanged(path, before, now)
 
 
@@ -177,10 +179,12 @@ class LocalFile:
             if stat.S_ISDIR(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         except FileNotFoundError:
-            raise SourceNotFoundError(f"no file {short_repr(path, TEXT)}") from None
+            raise SourceNotFoundError(f"there is no file {short_repr(path, TEXT)}. Check the path.") from None
         except OSError as error:
             self.close()
-            raise SourceError(f"{shorten(path)} cannot be opened: {shorten(error)}") from error
+            raise SourceError(
+                f"{shorten(path)} cannot be opened: {shorten(error)}. Check the file's permissions."
+            ) from error
         self.path, self.size, self.stamp = path, found.st_size, Stamp(found.st_size, found.st_mtime_ns)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -190,11 +194,14 @@ class LocalFile:
                 more = read_at(self._descriptor, length - len(found), offset + len(found))
                 found += more
         except OSError as error:
-            raise SourceError(f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}") from error
+            raise SourceError(
+                f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}. Check the disk or the "
+                "network file system."
+            ) from error
         if len(found) < length:
             raise SourceError(
-                f"{shorten(self.path)}: {length} bytes were asked for at byte {offset}, and there are {len(found)}; the file "
-                "is cut off, or was changed since it was opened."
+                f"{shorten(self.path)}: {length} bytes were expected at byte {offset}, but the file has only "
+                f"{len(found)} there. The file is cut off, or it changed after it was opened. Write it anew."
             )
         return found
 

@@ -75,10 +75,10 @@ def path_list(paths: Any) -> list[Any]:
     if isinstance(paths, (str, bytes, os.PathLike)):
         return [paths]
     if not isinstance(paths, Iterable):
-        raise TypeError(f"paths must be a path or a list of paths, not {type(paths).__name__}")
+        raise TypeError(f"paths={short_repr(paths)} is a {type(paths).__name__}. Pass a path or a list of paths.")
     listed = list(paths)
     if not listed:
-        raise ValueError("paths is an empty list; a source needs at least one file")
+        raise ValueError("paths=[] is empty. Pass at least one file.")
     return listed
 
 
@@ -99,7 +99,7 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
 
     >>> find_files("~/no such folder", ("*.tfrecord",))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    headrace.errors.SourceNotFoundError: no file or directory '.../no such folder'
+    headrace.errors.SourceNotFoundError: there is no file or directory '.../no such folder'. Check the path.
     """
     return [
         file
@@ -135,13 +135,16 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
     except SourceNotFoundError:
         raise
     except OSError as error:
-        raise SourceError(f"{short_repr(name, TEXT)} cannot be looked up: {shorten(error)}") from error
+        raise SourceError(
+            f"{short_repr(name, TEXT)} cannot be looked up: {shorten(error)}. Check the path and its permissions."
+        ) from error
     for file in found:
         try:
             file.encode()
         except UnicodeEncodeError:
             raise SourceError(
-                f"{short_repr(file, TEXT)}: the name is not UTF-8, and the file's library takes no other; rename it"
+                f"{short_repr(file, TEXT)}: the file name is not UTF-8, and the library that reads this format "
+                "needs UTF-8. Rename the file."
             ) from None
     return found
 
@@ -156,17 +159,26 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
         counted = sorted(each for each in named if not each.startswith((".", "_")))
         if not counted:
             wanted = first_few(patterns, 8)
-            raise SourceNotFoundError(f"the directory {short_repr(name, TEXT)} holds no file named {wanted}")
+            raise SourceNotFoundError(
+                f"the directory {short_repr(name, TEXT)} contains no file named {wanted}. Pass another directory, "
+                "or a list of files."
+            )
         return [f"{name.rstrip('/') or ''}/{each}" for each in counted]
     if glob.has_magic(name):
         found = sorted(
             file for file in file_system.glob(name) if MACOS_FOLDER in name or MACOS_FOLDER not in file.split("/")
         )
         if not found:
-            raise SourceNotFoundError(f"no file matches the pattern {short_repr(name, TEXT)}")
+            raise SourceNotFoundError(
+                f"no file matches the pattern {short_repr(name, TEXT)}. Check the pattern and the current directory."
+            )
         return found
-    hint = "; pass a URL as a string, as Path takes a slash out of it" if _LOST_SLASH.match(name) else ""
-    raise SourceNotFoundError(f"no file or directory {short_repr(name, TEXT)}{hint}")
+    hint = (
+        ". Pass a URL as a string, because Path removes a slash from it."
+        if _LOST_SLASH.match(name)
+        else ". Check the path."
+    )
+    raise SourceNotFoundError(f"there is no file or directory {short_repr(name, TEXT)}{hint}")
 
 
 def text_of(path: Any) -> str:
@@ -182,5 +194,5 @@ def text_of(path: Any) -> str:
         return os.path.expanduser(local_path(os.fsdecode(path)))
     except TypeError:
         raise TypeError(
-            f"a path must be a string or os.PathLike, not {type(path).__name__} ({short_repr(path)})"
+            f"a path is a {type(path).__name__} ({short_repr(path)}). Pass a string or an os.PathLike."
         ) from None

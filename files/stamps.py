@@ -69,6 +69,6 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
         return
     told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
     raise SourceError(
-        f"{shorten(path)}: the file was changed after the source was made ({told}); make the source anew, and write new "
-        "versions of files under new names."
+        f"{shorten(path)}: the file changed after the source was made ({told}). Make the source again. "
+        "Write new versions of files under new names."
     )

@@ -62,7 +62,7 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     if not isinstance(options, Mapping | None) or not all(isinstance(name, str) for name in options or ()):
         # What was given may be a credential, or hold one.
         found = "has names that are no str" if isinstance(options, Mapping) else f"is {a_kind_of(options)}"
-        raise TypeError(f"storage_options {found}; pass a dict, such as {{'region': 'eu-west-1'}}.")
+        raise TypeError(f"storage_options {found}. Pass a dict, such as {{'region': 'eu-west-1'}}.")
     given = dict(options or {})
     folder = given.pop("cache_dir", None) or os.environ.get(variable("HEADRACE_CACHE_DIR"))
     if not folder:
@@ -73,11 +73,11 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
         try:
             budget = int(text)
         except ValueError:
-            raise ValueError(f"{name}={short_repr(text)} is no whole number of bytes.") from None
+            raise ValueError(f"{name}={short_repr(text)} is not a whole number. Pass a number of bytes.") from None
     budget = whole_number("cache_bytes", budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
     tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "how many times to ask, such as 8")
     timeout = given.pop("timeout", TIMEOUT_SECONDS)
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
-        raise ValueError(f"timeout={short_repr(timeout)} must be a positive number of seconds.")
+        raise ValueError(f"timeout={short_repr(timeout)} is not a positive number. Pass a number of seconds.")
     folder = os.path.abspath(os.path.expanduser(folder))
     return StorageOptions(folder, budget, tries, float(timeout), tuple(given.items()))

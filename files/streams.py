@@ -95,7 +95,9 @@ def zstd_library() -> Any:
         try:
             from backports import zstd
         except ImportError as error:
-            raise MissingExtraError('files of zstd need backports.zstd: pip install "headrace[zstd]"') from error
+            raise MissingExtraError(
+                'files that are compressed with zstd need the package backports.zstd: pip install "headrace[zstd]"'
+            ) from error
     return zstd
 
 
@@ -163,9 +165,9 @@ class _Unpacked(io.RawIOBase):
             self._left -= found
             if self._left < 0:
                 self._failure = ExpansionError(
-                    f"{shorten(self._path)} has {self._size} bytes, and unpacks to more than max_expansion="
-                    f"{self._max_expansion} times as many (and {EXPECTED_BYTES}); if that is what it is, pass a larger number "
-                    "to convert (--max-expansion)."
+                    f"{shorten(self._path)} has {self._size} bytes, but unpacks to more than "
+                    f"max_expansion={self._max_expansion} times as many (and {EXPECTED_BYTES}). If this is correct, "
+                    "pass a larger max_expansion (--max-expansion)."
                 )
         if self._failure is not None and not filled:
             raise self._failure
@@ -187,8 +189,13 @@ class _Unpacked(io.RawIOBase):
             f"{shorten(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {shorten(error)}"
         )
         if self._begun or isinstance(error, EOFError):  # the bytes that are there are such as they should be
-            return CutOffError(f"{where}; it is cut off or damaged, and what follows is lost.")
-        return SourceError(f"{where}; it is cut off or damaged, or is compressed in another way than its name says.")
+            return CutOffError(
+                f"{where}. The file is cut off or damaged, and the records after this place are lost. Write it anew."
+            )
+        return SourceError(
+            f"{where}. The file is cut off or damaged, or its name does not say how it is compressed. Write "
+            "it anew, or rename it."
+        )
 
     def close(self) -> None:
         self._inner.close()

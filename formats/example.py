@@ -70,7 +70,8 @@ class Decoder:
     def __init__(self, features: Mapping[str, Any] | None = None) -> None:
         if features is not None and not isinstance(features, Mapping):
             raise TypeError(
-                f'features={short_repr(features)} must be a dict, such as {{"image": bytes, "label": np.int64}}.'
+                f'features={short_repr(features)} is not a dict. Pass one, such as {{"image": bytes, "label": '
+                "np.int64}."
             )
         self._converts = None
         if features is not None:
@@ -82,7 +83,10 @@ class Decoder:
             return {name: _alone(value) for name, value in found.items()}
         missing = [name for name in converts if name not in found]
         if missing:
-            raise SourceError(f"the example has no {first_few(missing)}; it has {first_few(sorted(found), 8)}.")
+            raise SourceError(
+                f"the example has no feature {first_few(missing)}. Its features are "
+                f"{first_few(sorted(found), 8)}. Ask for these."
+            )
         return {name: convert(name, found[name]) for name, convert in converts.items()}
 
     @property
@@ -106,21 +110,23 @@ def _convert(name: str, wanted: Any) -> Convert:
         return _Numbers(np.dtype(dtype), None if shape is None else tuple(-1 if n is None else int(n) for n in shape))
     except (TypeError, ValueError):
         raise TypeError(
-            f"features[{short_repr(name)}]={short_repr(wanted)}: pass bytes, list (of bytes), a dtype, or (dtype, shape)."
+            f"features[{short_repr(name)}]={short_repr(wanted)} is not a feature type. Pass bytes, list (of "
+            "bytes), a dtype, or (dtype, shape)."
         ) from None
 
 
 def _all_bytes(name: str, value: Any) -> list[bytes]:
     if isinstance(value, list):
         return value
-    raise SourceError(f"feature {short_repr(name)} has numbers ({value.dtype}), not bytes.")
+    raise SourceError(f"feature {short_repr(name)} contains numbers ({value.dtype}), not bytes. Ask for a dtype.")
 
 
 def _one_bytes(name: str, value: Any) -> bytes:
     several = _all_bytes(name, value)
     if len(several) != 1:
         raise SourceError(
-            f"feature {short_repr(name)} has {len(several)} byte strings, not one; use list for any number."
+            f"feature {short_repr(name)} contains {len(several)} byte strings, not one. Ask for list to get "
+            "all of them."
         )
     return several[0]
 
@@ -136,7 +142,7 @@ class _Numbers:
 
     def __call__(self, name: str, value: Any) -> Any:
         if isinstance(value, list) and value:
-            raise SourceError(f"feature {short_repr(name)} has bytes, not numbers.")
+            raise SourceError(f"feature {short_repr(name)} contains bytes, not numbers. Ask for bytes or list.")
         numbers = self._exact(name, np.asarray(value))
         if self._shape is None and len(numbers) == 1:
             return numbers[0]
@@ -144,7 +150,9 @@ class _Numbers:
             return numbers.reshape(() if self._shape is None else self._shape)
         except ValueError:
             wanted = "one" if self._shape is None else f"the shape {shorten(self._shape)}"
-            raise SourceError(f"feature {short_repr(name)} has {len(numbers)} numbers, not {wanted}.") from None
+            raise SourceError(
+                f"feature {short_repr(name)} contains {len(numbers)} numbers, not {wanted}. Ask for a shape that fits."
+            ) from None
 
     def _exact(self, name: str, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return numbers in the requested dtype. Floats may be rounded, but must stay finite; integers must not change.
@@ -160,8 +168,8 @@ class _Numbers:
         if wrong.any():
             value, remedy = stored[np.argmax(wrong)], "np.float32" if stored.dtype.kind == "f" else "np.int64"
             raise SourceError(
-                f"feature {short_repr(name)} has the number {value}, which {self._dtype} cannot hold; ask for the dtype in "
-                f"which it is stored, features={{{short_repr(name)}: {remedy}}}."
+                f"feature {short_repr(name)} contains the number {value}, which does not fit {self._dtype}. "
+                f"Ask for the dtype in which it is stored, features={{{short_repr(name)}: {remedy}}}."
             )
         return numbers
 
@@ -174,7 +182,10 @@ def _features(data: bytes) -> dict[str, Any]:
             for first, end in _only(data, start, stop)
         )
     except (LookupError, ValueError) as error:
-        raise SourceError(f"{len(data)} bytes, which begin {short_repr(data[:16])}, are no tf.train.Example") from error
+        raise SourceError(
+            f"{len(data)} bytes, which begin with {short_repr(data[:16])}, are not a tf.train.Example. Leave "
+            'features= (decode="example") out.'
+        ) from error
 
 
 def _entry(data: bytes, start: int, stop: int) -> tuple[str, Any]:
@@ -301,7 +312,7 @@ def encode_example(record: Mapping[str, Any]) -> bytes:
 
 def _name(name: Any) -> bytes:
     if not isinstance(name, str):
-        raise TypeError(f"feature {short_repr(name)} has a name that is no string.")
+        raise TypeError(f"the feature name {short_repr(name)} is not a string. Rename the feature.")
     return name.encode()
 
 
@@ -316,7 +327,8 @@ def _feature(name: str, value: Any) -> bytes:
     if numbers.dtype.kind in "biu" and not (numbers.size and numbers.max() > _MOST):
         return _field(_field(_written(numbers)), _INTEGERS)
     raise TypeError(
-        f"feature {short_repr(name)}={short_repr(value)}: pass bytes, strings, integers of int64 or floats, or arrays of them."
+        f"feature {short_repr(name)}={short_repr(value)} cannot be stored. Pass bytes, strings, integers "
+        "of int64, floats, or arrays of these."
     )
 
 

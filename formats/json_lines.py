@@ -65,7 +65,8 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
         return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
     except (ValueError, RecursionError) as error:
         raise SourceError(
-            f"{shorten(name)}: the line at byte {offset} is no JSON: {shorten(error)}; it begins {short_repr(line)}."
+            f"{shorten(name)}: the line at byte {offset} is not valid JSON: {shorten(error)}. It begins with "
+            f"{short_repr(line)}. Mend the line."
         ) from error
 
 
@@ -77,8 +78,8 @@ def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
     """
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
-            f"{shorten(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or "
-            "convert it under a name that ends in .gz."
+            f"{shorten(file.path)} is compressed with gzip, so single lines cannot be read. Unpack it, or "
+            "convert it (its name must end in .gz)."
         )
     found, starts_at, has_text = [], 0, False
     for offset in range(0, file.size, AT_ONCE):

@@ -110,8 +110,8 @@ def _twice(name: str, parts: list[SamplePart]) -> SourceError:
     extensions = [part.extension for part in parts]
     twice = next(extension for extension in extensions if extensions.count(extension) > 1)
     return SourceError(
-        f"{shorten(name)}: sample {short_repr(parts[0].key)} at byte {parts[0].member.offset} has {short_repr(twice)} twice; "
-        "members of other samples stand between those of one, or two samples have one key."
+        f"{shorten(name)}: sample {short_repr(parts[0].key)} at byte {parts[0].member.offset} has {short_repr(twice)} twice. "
+        "Write the members of each sample one after the other, and give each sample a key of its own."
     )
 
 
@@ -288,23 +288,23 @@ class _Extended:
             return failure
         if header.type == tarfile.GNUTYPE_SPARSE or any(name.startswith("GNU.sparse") for name in said):
             named = short_repr(said.get("GNU.sparse.name", path))
-            return SourceError(f"{shorten(self._file)}: {named} is a sparse file; write the archive without --sparse.")
+            return SourceError(f"{shorten(self._file)}: {named} is a sparse file. Write the archive without --sparse.")
         if header.type == _REST_OF_A_MEMBER:
-            return SourceError(
-                f"{shorten(self._file)}: {short_repr(path)} is the rest of a member of another volume; write one archive."
-            )
+            what = f"{short_repr(path)} continues a member of another volume"
+            return SourceError(f"{shorten(self._file)}: {what}. Write a single archive instead of volumes.")
         if header.islnk() or header.issym():
             return Link(path, said.get("linkpath", header.linkname), header.islnk())
         if not (_has_content(header) or size.isdigit()):  # it stands for nothing
             return path, 0
         if not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
-            return SourceError(
-                f"{shorten(self._file)}: {short_repr(path)} has a size of {short_repr(size)} bytes; its header is damaged."
-            )
+            what = f"{short_repr(path)} has a size of {short_repr(size)} bytes, so its header is damaged"
+            return SourceError(f"{shorten(self._file)}: {what}. Write the archive anew.")
         return path, int(size)
 
     def _damaged(self, why: str) -> SourceError:
-        return SourceError(f"{shorten(self._file)}: an extended header (pax) is damaged: it {why}.")
+        return SourceError(
+            f"{shorten(self._file)}: an extended header (pax) is damaged, because it {why}. Write the archive anew."
+        )
 
     def _pairs(self, content: bytes) -> dict[str, str]:
         r"""Parse lines like `18 path=some name\n`: a length, which includes itself, a name, a value. Raises SourceError."""
@@ -375,25 +375,25 @@ class _Blocks:
 
 def _no_tar(name: str, block: bytes) -> SourceError:
     if not block:
-        return SourceError(f"{shorten(name)}: the file is empty (0 bytes)")
+        return SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove it, or write it anew.")
     if block.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
         return SourceError(
-            f"{shorten(name)} is compressed: single samples cannot be read from it. Unpack it (the members of most samples are "
-            "compressed already), or convert it."
+            f"{shorten(name)} is compressed, so single samples cannot be read. Unpack the archive (images and "
+            "audio in it are usually compressed already), or convert it."
         )
-    return SourceError(f"{shorten(name)}: not a tar file, or damaged at its beginning.")
+    return SourceError(f"{shorten(name)} is not a tar file, or its first header is damaged. Write the archive anew.")
 
 
 def _after_the_end(name: str, end: int, offset: int) -> SourceError:
     return SourceError(
-        f"{shorten(name)}: after the mark of its end (zeros) at byte {end} more follows at byte {offset}; the file is damaged, "
-        "or is several tar files behind one another: unpack it by tar --ignore-zeros, and write it anew."
+        f"{shorten(name)}: data follows at byte {offset}, after the end mark (zeros) at byte {end}. The file is damaged, or "
+        "consists of several tar files: unpack it with tar --ignore-zeros, and write a new archive."
     )
 
 
 def _damaged(name: str, offset: int, cut_off: bool) -> SourceError:
     if cut_off:
         return SourceError(
-            f"{shorten(name)}: the file ends at byte {offset} without the mark of its end; it was cut off."
+            f"{shorten(name)}: the file ends at byte {offset} without an end mark, so it is cut off. Write it anew."
         )
-    return SourceError(f"{shorten(name)}: the header at byte {offset} is damaged.")
+    return SourceError(f"{shorten(name)}: the header at byte {offset} is damaged. Write the archive anew.")

@@ -67,16 +67,15 @@ def shards_of(path: str, storage_options: StorageOptionsLike = None) -> list[Tar
         return [_shard(path, shard) for shard in json.loads(content)["shardlist"]]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise SourceError(
-            f"{shorten(path)} is no list of tar files as webdataset writes them, "
-            '{"shardlist": [{"url": …, "nsamples": …}, …]}. '
-            "For JSON lines there is JsonLinesDataSource."
+            f'{shorten(path)} is not a list of tar files as webdataset writes them, {{"shardlist": '
+            '[{"url": …, "nsamples": …}, …]}. To read JSON lines, use JsonLinesDataSource.'
         ) from None
 
 
 def _shard(path: str, told: dict[str, Any]) -> TarShard:
     url, samples = told["url"], told.get("nsamples")
     if not isinstance(url, str) or not isinstance(samples, int | None):
-        raise TypeError(f"{short_repr(told)} is no shard")
+        raise TypeError(f"{short_repr(told)} is not a shard")
     folder = path.replace("\\", "/").rpartition("/")
     whole = is_remote(url) or url.startswith("/")
     return TarShard(url if whole else folder[0] + folder[1] + url, samples)
@@ -100,7 +99,7 @@ def _of_dali(content: bytes) -> Iterator[Member]:
     for line in filter(None, lines):
         words = line.split(" ")
         if len(words) % 4:  # a name has spaces
-            raise ValueError("names cannot be told apart")
+            raise ValueError("two names are equal")
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4]):
             yield Member(name, int(offset), int(size), b"")
 

@@ -120,8 +120,8 @@ def wrong_link(name: str, link: Link, why: str) -> SourceError:
         why: end of the sentence that names the link, such as "leads in a circle".
     """
     return SourceError(
-        f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which {why}. Write the archive with "
-        "files in place of links: tar --dereference --hard-dereference."
+        f"{shorten(name)}: {short_repr(link.name)} is a link to {short_repr(link.target)}, which {why}. "
+        "Write the archive with files instead of links: tar --dereference --hard-dereference."
     )
 
 

@@ -61,7 +61,7 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
             instead.
     """
     if unnamed:
-        raise TypeError(f"headrace.{function} takes its arguments by name: {_FORMS[function]}.")
+        raise TypeError(f"headrace.{function} takes its arguments by name only. Write {_FORMS[function]}.")
     for name in unknown:
         from ..migration_hints.hints import unknown_argument
 
@@ -77,7 +77,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     if isinstance(operations, (list, tuple)):
         return operations
     raise TypeError(
-        f"{name}={short_repr(operations)} is {a_kind_of(operations)}; pass a list, {name}=[…], also for a single one."
+        f"{name}={short_repr(operations)} is {a_kind_of(operations)}. Pass a list, {name}=[…], also for a single one."
     )
 
 
@@ -90,8 +90,8 @@ def sampler_alone(**others: Any) -> None:
     for name, value in others.items():
         if value is not None:
             raise TypeError(
-                f"load: sampler= and {name}={short_repr(value)} both say the order; leave {name} out, and give it to the "
-                "sampler."
+                f"load: sampler= and {name}={short_repr(value)} both choose the order. Leave {name}= out, and "
+                "pass it to the sampler."
             )
 
 
@@ -112,16 +112,16 @@ def balance_of(source: Any, balance: Any, lengths: Any) -> Balance | None:
     if balance is None or balance is False or isinstance(balance, Balance):
         if lengths is not None:
             raise TypeError(
-                f"lengths= is for balance=True or a cost, and balance={short_repr(balance)}; leave lengths out, or "
-                "give them to BudgetBatch(…, lengths=…)."
+                f"lengths= is used only with balance=True or a cost, but balance={short_repr(balance)}. Leave "
+                "lengths= out, or pass it to BudgetBatch(…, lengths=…)."
             )
         if isinstance(source, MixedSource) and balance and balance.sizes is not None:
             return balance.of_parts(list(source.parts))
         return balance or None
     if balance is not True and not callable(balance):
         raise TypeError(
-            f"balance={short_repr(balance)} is {a_kind_of(balance)}; pass True, a cost such as headrace.attention(a, b), or a "
-            "headrace.Balance."
+            f"balance={short_repr(balance)} is {a_kind_of(balance)}. Pass True, a cost such as "
+            "headrace.attention(a, b), or a headrace.Balance."
         )
     cost = None if balance is True else balance
     costs = _packed_costs(source, cost) if lengths is None else None
@@ -165,7 +165,10 @@ def skips(on_error: Any, max_errors: int | None) -> Skips:
     if max_errors is not None:
         whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
         if not callable(on_error) and on_error == "raise":
-            raise ValueError(f'max_errors={short_repr(max_errors)} goes with on_error="skip", or with a function.')
+            raise ValueError(
+                f'max_errors={short_repr(max_errors)} has an effect only with on_error="skip" or a function. '
+                "Pass on_error= too, or leave max_errors= out."
+            )
     return Asked(on_error) if callable(on_error) else bool(on_error == "skip")
 
 
@@ -177,7 +180,8 @@ def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None
     """
     if execution.seed_globals and sampler_seed is None:
         raise SeedError(
-            "seed_globals=True seeds by the sampler's seed, and it has none; pass seed= to it, IndexSampler(…, seed=0)."
+            "seed_globals=True uses the seed of the sampler, but the sampler has none. Pass it a seed, "
+            "IndexSampler(…, seed=0)."
         )
 
 
@@ -226,13 +230,15 @@ def number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
     """
     found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
     if not found:
-        raise ValueError("with_batch_size needs a pipeline with a Batch; this one has 0. Make another DataLoader.")
+        raise ValueError(
+            "with_batch_size needs a pipeline with a Batch, but this one has none. Make another DataLoader."
+        )
     if batch is None:
         if len(found) > 1:
             raise ValueError(
-                f"with_batch_size cannot know which of {len(found)} batches you mean, "
-                f"{first_few([short_repr(operations[number]) for number in found])}; say its number, batch=0 for the first, "
-                "batch=-1 for the last."
+                f"with_batch_size cannot know which of {len(found)} batches to change: "
+                f"{first_few([short_repr(operations[number]) for number in found])}. Pass its number, batch=0 for "
+                "the first, batch=-1 for the last."
             )
         return found[0]
     return found[whole_number("batch", batch, -len(found), len(found) - 1, "the number of a Batch, 0 for the first")]

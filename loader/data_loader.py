@@ -79,7 +79,7 @@ class LoaderMethods(Remarks):
         refuse("DataLoader", unnamed, unknown, ["data_source", "sampler", "operations", *LoaderOptions.__annotations__])
         if data_source is None or sampler is None:
             missing = "data_source" if data_source is None else "sampler"
-            raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
+            raise TypeError(f"DataLoader needs {missing}=. Write DataLoader(data_source=…, sampler=…, operations=[…]).")
         execution = ExecutionOptions(
             worker_count,
             worker_kind,
@@ -102,7 +102,9 @@ class LoaderMethods(Remarks):
             warn_of_shared_blocks(leaf.source, getattr(leaf.sampler, "shuffle", None), leaf.shard.shard_count)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"a DataLoader cannot be changed; make another one with the {name} that you want.")
+        raise AttributeError(
+            f"the {name} of a DataLoader cannot be changed. Make another DataLoader with the {name} you want."
+        )
 
     def __iter__(self) -> DataLoaderIterator:
         own = self._description
@@ -238,7 +240,7 @@ class LoaderMethods(Remarks):
 
     def _in_epoch(self, number: int) -> Self:
         if self._description.skipped_steps:
-            raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
+            raise ValueError("skip() counts the steps of iter(loader), not of epochs. Use either skip() or epochs().")
         from .epochs import one_epoch
 
         return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)

@@ -70,7 +70,9 @@ class Epochs(Resumable, Generic[Kind]):
             ClosedError: the epochs were closed.
         """
         if self._closed:
-            raise ClosedError("the epochs were closed; take new ones, loader.epochs(…), and give them the state.")
+            raise ClosedError(
+                "these epochs were closed. Make new ones, loader.epochs(…), and restore the state in them."
+            )
         if self._begun:
             self.set_state(self._state_after())
         if self._count is not None and self._number >= self._count:
@@ -164,8 +166,8 @@ def epoch_of(state: LoaderState) -> int:
     epoch = sampler.get("epoch") if isinstance(sampler, dict) else None
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:
         raise CheckpointError(
-            "the state is one of iter(loader), whose batches run on over the ends of epochs; give it to an iterator, or take "
-            "the state of loader.epochs(…)."
+            "this state was saved by iter(loader), whose batches can cross the end of an epoch. Restore it "
+            "in iter(loader), or save a state of loader.epochs(…)."
         )
     return epoch
 
@@ -186,13 +188,15 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     leaf = pipeline.leaf
     if leaf.growth is not None and leaf.has_parts:
         raise ValueError(
-            "epochs() of a mix reads all of it again, and its parts have epochs of their own. Loop over iter(loader), "
-            'which takes in what is appended to a part; or pass growth="hand", for the records that there are.'
+            "epochs() of a mix reads the whole mix again each time, although its parts have epochs of their "
+            "own. Loop over iter(loader), which also finds records that are appended to a part. Or pass "
+            'growth="hand" to read only the records that exist now.'
         )
     if leaf.growth is not None and leaf.growth.at == "now":
         raise ValueError(
-            'each epoch of epochs() keeps the records that it began with; pass growth="epoch", or loop over iter(loader), '
-            "whose epochs take in what is appended meanwhile: iterator.epoch tells the epoch."
+            'each epoch of epochs() reads the records that existed when it began. Pass growth="epoch". Or '
+            "loop over iter(loader), which also finds records that are appended during an epoch, and read "
+            "the epoch from iterator.epoch."
         )
     not_empty(one_epoch(pipeline, 0))
     there = leaf.epochs
@@ -201,7 +205,7 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     count = whole_number("count", count, 1, None, "a number of epochs, or None for all that the sampler has")
     if there is not None and count > there:
         raise ValueError(
-            f"epochs({count}) needs a sampler of as many; this one has {there}. Leave out its num_epochs=."
+            f"epochs({count}) needs a sampler of as many epochs, but this one has {there}. Leave out its num_epochs=."
         )
     return count
 
@@ -219,7 +223,9 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     pipeline = as_epoch_begins(pipeline, epoch)
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
-        raise CheckpointError(f"the state is damaged: epoch {epoch} lies after the last of {ENDLESS} positions.")
+        raise CheckpointError(
+            f"the state is damaged: epoch {epoch} is after the last of {ENDLESS} positions. Restore another checkpoint."
+        )
     if isinstance(leaf.sampler, PackedOrder):
         return pipeline.with_leaf(packs_of_epoch(leaf, epoch))
     whole: Any = leaf.sampler

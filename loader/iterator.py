@@ -297,7 +297,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
 
     def _begin(self) -> Elements:
         if self._closed:
-            raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
+            raise ClosedError("this iterator was closed. Make a new one, iter(loader), and restore the state in it.")
         if self._passes is not None and self._from_start:
             self._from_start = False
             self._passes.begin(self._pipeline)

@@ -85,7 +85,7 @@ def as_read_options(options: Any) -> ReadOptions:
     if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
         return ReadOptions(options.num_threads, options.prefetch_buffer_size)
     raise TypeError(
-        f"read_options={short_repr(options)} is {a_kind_of(options)}; pass headrace.ReadOptions(num_threads=…)."
+        f"read_options={short_repr(options)} is {a_kind_of(options)}. Pass headrace.ReadOptions(num_threads=…)."
     )
 
 
@@ -184,8 +184,8 @@ class ExecutionOptions:
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
             raise TypeError(
-                f"worker_init_fn={short_repr(self.worker_init_fn)} is {a_kind_of(self.worker_init_fn)}; pass a function of a "
-                "worker's number and how many there are."
+                f"worker_init_fn={short_repr(self.worker_init_fn)} is {a_kind_of(self.worker_init_fn)}. Pass a "
+                "function that takes the number of a worker and the number of workers."
             )
         checked = {
             "worker_count": _worker_count(self.worker_count, self.worker_kind),
@@ -205,8 +205,9 @@ class ExecutionOptions:
             object.__setattr__(self, name, value)
         if self.seed_globals and self.worker_kind == "thread" and self.worker_count != 0:
             raise ValueError(
-                'seed_globals=True does not go with worker_kind="thread": all threads draw from the same global generators. '
-                'Pass worker_kind="process", or draw from the generator that headrace.RandomMapTransform(function) passes.'
+                'seed_globals=True cannot be combined with worker_kind="thread", because all threads share the '
+                'global generators. Pass worker_kind="process", or draw from the generator that '
+                "headrace.RandomMapTransform(function) passes to your function."
             )
 
     @property
@@ -226,13 +227,15 @@ def _worker_count(count: Any, kind: str) -> int | Literal["cluster"] | Auto:
     if isinstance(count, Auto) or (isinstance(count, str) and count == "auto"):
         if kind == "ray":
             raise ValueError(
-                f'worker_count={short_repr(count)} goes with processes and threads; with "ray", pass "cluster".'
+                f"worker_count={short_repr(count)} works with processes and threads only. With "
+                'worker_kind="ray", pass "cluster" or a number.'
             )
         return count if isinstance(count, Auto) else Auto()
     if isinstance(count, str) and count == "cluster":
         if kind != "ray":
             raise ValueError(
-                f'worker_count="cluster" goes with worker_kind="ray"; with {short_repr(kind)}, pass a number.'
+                'worker_count="cluster" works with worker_kind="ray" only. With '
+                f"worker_kind={short_repr(kind)}, pass a number."
             )
         return "cluster"
     count = usable_processors() if count is None else count
@@ -256,10 +259,10 @@ def _ray_options(options: Any, kind: str) -> Mapping[str, Any] | None:
         return None
     if not isinstance(options, Mapping):
         raise TypeError(
-            f'ray_options={short_repr(options)} is {a_kind_of(options)}; pass a dict, such as {{"num_cpus": 1}}.'
+            f'ray_options={short_repr(options)} is {a_kind_of(options)}. Pass a dict, such as {{"num_cpus": 1}}.'
         )
     if taken := [name for name in options if name in OURS]:
-        raise ValueError(f"ray_options= has {short_repr(taken[0])}, which headrace sets itself; leave it out.")
+        raise ValueError(f"ray_options= has {short_repr(taken[0])}, which headrace sets itself. Leave it out.")
     return _with_ray("ray_options", dict(options), kind)
 
 
@@ -267,30 +270,32 @@ def _address(address: Any, kind: str) -> str | None:
     if address is None:
         return None
     if not isinstance(address, str):
-        raise TypeError(f'address={short_repr(address)} is {a_kind_of(address)}; pass "host:port", "auto", or None.')
+        raise TypeError(f'address={short_repr(address)} is {a_kind_of(address)}. Pass "host:port", "auto", or None.')
     if address not in ("auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
         raise ValueError(
-            f"address={short_repr(address)} is no address of a Ray cluster that this machine can be a node of; pass "
-            '"host:port", as `ray start --head` printed it, "auto", or None.'
+            f"address={short_repr(address)} is not the address of a Ray cluster that this machine can join. "
+            'Pass "host:port", as `ray start --head` printed it, "auto", or None.'
         )
     return _with_ray("address", address, kind)
 
 
 def _with_ray(name: str, value: T, kind: str) -> T:
     if kind != "ray":
-        raise ValueError(f'{name}= goes with worker_kind="ray"; leave it out with worker_kind={short_repr(kind)}.')
+        raise ValueError(
+            f'{name}= works with worker_kind="ray" only. Leave it out with worker_kind={short_repr(kind)}.'
+        )
     return value
 
 
 def _observe(value: Any) -> Any:
     if not isinstance(value, bool) and not (isinstance(value, str) and value in ("log", "each")):
-        raise TypeError(f'observe={short_repr(value)} is {a_kind_of(value)}; pass True, False, "log" or "each".')
+        raise TypeError(f'observe={short_repr(value)} is {a_kind_of(value)}. Pass True, False, "log" or "each".')
     return value
 
 
 def _time_limit(name: str, seconds: float | None) -> float | None:
     if seconds is not None and not isinstance(seconds, Real):
-        raise TypeError(f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}; pass seconds, or None for no limit.")
+        raise TypeError(f"{name}={short_repr(seconds)} is {a_kind_of(seconds)}. Pass seconds, or None for no limit.")
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"{name}={short_repr(seconds)} must be a positive number of seconds, or None for no limit.")
+        raise ValueError(f"{name}={short_repr(seconds)} is not a positive number. Pass seconds, or None for no limit.")
     return seconds

@@ -60,7 +60,10 @@ class Batch(Operation):
         )
         _check_called(batch_fn)
         if batch_fn is not None and not callable(batch_fn):
-            raise TypeError(f"batch_fn={short_repr(batch_fn)} must be a function from a list of elements to a batch.")
+            raise TypeError(
+                f"batch_fn={short_repr(batch_fn)} is not a function. Pass one that takes a list of elements and "
+                "returns a batch."
+            )
         self.batch_fn = batch_fn
 
     @property
@@ -110,7 +113,10 @@ def _check_called(batch_fn: Any) -> None:
     for maker, arguments in ((pad_batch, ""), (batch_and_pad, "batch_size=…")):
         if batch_fn is maker:
             name = maker.__name__
-            raise TypeError(f"batch_fn={name} makes a function; call it, batch_fn=headrace.{name}({arguments}).")
+            raise TypeError(
+                f"batch_fn={name} is a function that makes a batch function. Call it, "
+                f"batch_fn=headrace.{name}({arguments})."
+            )
 
 
 class BatchStep:

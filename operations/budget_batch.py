@@ -163,17 +163,17 @@ class BudgetBatch(Operation):
             more = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
             rows = f" and multiple_of={self.multiple_of}" if self.multiple_of > 1 else ""
             raise LengthsError(
-                f"record {beyond[0]}{more} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest length "
-                f"of batches of max_tokens={self.max_tokens}{rows}; "
-                'pass too_long="drop" or "truncate", or a longer one in pad_to=.'
+                f"record {beyond[0]}{more} is {lengths[beyond[0]]} long, over {shapes.longest}, the largest "
+                f'length of batches of max_tokens={self.max_tokens}{rows}. Pass too_long="drop" or '
+                '"truncate", or a larger length in pad_to=.'
             )
         return np.minimum(lengths, shapes.longest) if self.too_long == "truncate" else lengths
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         if self.shapes is None:
             raise LengthsError(
-                f"pad_to={self.pad_to} chooses lengths to pad to from those of all records, which are not known in a stream; "
-                "pass the lengths to pad to, pad_to=(128, 256, 512), or lengths= of the records."
+                f"pad_to={self.pad_to} chooses lengths from the lengths of all records, which are unknown in a "
+                "stream. Pass the lengths to pad to, such as pad_to=(128, 256, 512), or lengths= of the records."
             )
         step = BudgetStep(self, self.shapes, then, context, number)
         context.at_end.append(step.finish)
@@ -184,7 +184,7 @@ def _padded_lengths(pad_to: Any) -> int | tuple[int, ...]:
     """Return the argument `pad_to` after a check: a number of lengths, or sorted lengths."""
     if isinstance(pad_to, Sequence) and not isinstance(pad_to, (str, bytes)):
         if not pad_to:
-            raise ValueError("pad_to=() has no length; pass those to pad to, (128, 256, 512), or their number.")
+            raise ValueError("pad_to=() is empty. Pass lengths, such as (128, 256, 512), or their number.")
         return tuple(sorted({whole_number("pad_to", one, 1, None, "lengths of at least 1") for one in pad_to}))
     return whole_number("pad_to", pad_to, 1, MOST_SHAPES, "a tuple of lengths, (512,), or a small number of shapes")
 

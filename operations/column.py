@@ -160,8 +160,8 @@ class Column:
         if common is None:
             one, other = _named(former.dtype, self._type), _named(dtype, kind)
             raise BatchError(
-                f"leaf {self.name} is of dtype {one} in one element of the batch and of dtype {other} in this one; no dtype "
-                "holds both as they are. Map them to one before Batch."
+                f"leaf {self.name} has dtype {one} in one element of the batch and {other} in this one, and no "
+                "dtype can hold both exactly. Map them to one dtype before Batch."
             )
         if _are_numbers(former.dtype, dtype):
             self._notify(self.name, _promotion(self.name, former.dtype, dtype, common))
@@ -171,8 +171,8 @@ class Column:
 
     def _unequal(self, array: NDArray[Any]) -> StructureError:
         return StructureError(
-            f"leaf {self.name} has shape {self._shape} in one element of the batch and "
-            f"{array.shape} in another; make them equal before Batch, or pass Batch(…, batch_fn=headrace.pad_batch())."
+            f"leaf {self.name} has shape {self._shape} in one element of the batch and {array.shape} in "
+            "another. Make the shapes equal before Batch, or pass Batch(…, batch_fn=headrace.pad_batch())."
         )
 
     def finish(self, rows: int) -> NDArray[Any]:
@@ -197,18 +197,20 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
     if isinstance(leaf, np.ndarray):
         if type(leaf) is not np.ndarray and b"\1" in getattr(leaf, "mask", _NOTHING).tobytes():
             raise BatchError(
-                f"leaf {name} is masked, and a batch has no mask; map it to leaf.filled(…), or to data and mask."
+                f"leaf {name} is a masked array, but a batch has no mask. Map it to leaf.filled(…), or to data "
+                "and mask."
             )
         return leaf
     if isinstance(leaf, (dict, list, tuple)):
         raise BatchError(
-            f"an element holds {a_kind_of(leaf)}, whose parts cannot be stacked one by one; map it to a plain "
-            "dict, list or tuple before Batch."
+            f"an element contains {a_kind_of(leaf)}, whose parts cannot be stacked. Map it to a plain dict, "
+            "list or tuple before Batch."
         )
     if isinstance(leaf, UNMADE):
         raise BatchError(
-            f"leaf {name} is {a_kind_of(leaf)}, which holds no value yet. A function with yield belongs in "
-            "headrace.FlatMap(function), or list its values; what an async function gives has to be awaited before Batch."
+            f"leaf {name} is {a_kind_of(leaf)}, which has no value yet. Pass a function with yield to "
+            "headrace.FlatMap(function), or make a list of its values. Await the result of an async function "
+            "before Batch."
         )
     if not isinstance(leaf, TEXTS):
         array = np.asarray(leaf)
@@ -270,8 +272,8 @@ def common_dtype(name: str, arrays: Sequence[NDArray[Any]], notify: Notify) -> n
         wider = _common(common, other)
         if wider is None:
             raise BatchError(
-                f"leaf {name} is of dtype {common} in one element of the batch and of dtype {other} in another; no dtype "
-                "holds both as they are. Map them to one before Batch."
+                f"leaf {name} has dtype {common} in one element of the batch and {other} in another, and no dtype "
+                "can hold both exactly. Map them to one dtype before Batch."
             )
         common = wider
     if odd := next((other for other in others if _are_numbers(first, other)), None):

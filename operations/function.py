@@ -30,7 +30,8 @@ class FunctionOperation(Operation):
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         if function is not None and not callable(function):
             raise TypeError(
-                f"{type(self).__name__}({short_repr(function)}): pass a function, or subclass and define {self.method}."
+                f"{type(self).__name__}({short_repr(function)}): the argument is not a function. Pass a function, "
+                f"or define {self.method} in a subclass."
             )
         self._function = function
 
@@ -47,7 +48,7 @@ class FunctionOperation(Operation):
         if function is None:
             name = type(self).__name__
             raise TypeError(
-                f"{name} has nothing to do: override {self.method}() in a subclass or pass {name}(function)."
+                f"{name}() has no function to call. Pass {name}(function), or define {self.method}() in a subclass."
             )
         return function
 
@@ -58,7 +59,7 @@ class FunctionOperation(Operation):
 
     def _call(self, *arguments: Any) -> Any:
         if self._function is None:
-            raise NotImplementedError(f"override {self.method}() in {type(self).__name__}.")
+            raise NotImplementedError(f"{type(self).__name__} does not define {self.method}(). Define it.")
         return self._function(*arguments)
 
     def __repr__(self) -> str:
@@ -93,8 +94,8 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     function = transform if method is None else method
     if isinstance(transform, Operation) or is_transform_class(transform) or not callable(function):
         raise TypeError(
-            f"{kind.method}({short_repr(transform)}): pass a function, a headrace.{kind.__name__}, or an object that has "
-            f"{kind.method}()."
+            f"{kind.method}({short_repr(transform)}): the argument is not a function. Pass a function, a "
+            f"headrace.{kind.__name__}, or an object with {kind.method}()."
         )
     return kind(function)
 

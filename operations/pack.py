@@ -167,8 +167,8 @@ class Pack(Operation):
             return BARE
         if len(self.settings.length) > 1:
             raise PackError(
-                f"lengths are given for one leaf, and length={short_repr(self.settings.length)} has several; pass a dict of "
-                "lengths."
+                f"lengths= is given for one leaf, but length={short_repr(self.settings.length)} names several. "
+                "Pass a dict of lengths."
             )
         return next(iter(self.settings.length))
 
@@ -204,8 +204,8 @@ def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
     for array, leaf in zip(arrays, leaves):
         if array.shape != arrays[0].shape:
             raise PackError(
-                f"there are {len(array)} lengths of leaf {name(leaf)}, and {len(arrays[0])} of {name(leaves[0])}; pass one for "
-                "each document, as many for each leaf."
+                f"leaf {name(leaf)} has {len(array)} lengths, but leaf {name(leaves[0])} has {len(arrays[0])}. "
+                "Pass one length for each document and leaf."
             )
     return np.stack(arrays, axis=1)
 

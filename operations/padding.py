@@ -26,7 +26,7 @@ def _check_not_empty(function: str, elements: Sequence[Element]) -> None:
     `function` is the name of the batch function, for the message.
     """
     if len(elements) == 0:
-        raise BatchError(f"{function} got no elements, and the first one says how the batch looks; pass at least one.")
+        raise BatchError(f"{function} was called without elements. Pass at least one.")
 
 
 def stack(elements: Sequence[Element]) -> Element:
@@ -112,8 +112,8 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         for column in columns:
             if column.longest > targets.get(column.name, column.longest):
                 raise BatchError(
-                    f"leaf {column.told} has length {column.longest}, over pad_batch(length={targets[column.name]}); cut it "
-                    "before Batch or raise length."
+                    f"leaf {column.told} has length {column.longest}, over pad_batch(length={targets[column.name]}). "
+                    "Cut it before Batch, or raise length."
                 )
         return targets
 
@@ -130,8 +130,8 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             named = {column.name: value for column in columns if column.below(key)}
             if not named:
                 raise BatchError(
-                    f"pad_batch(value=…) names {short_repr(key)}, but elements have no such key; they have "
-                    f"{first_few([column.told for column in columns])}."
+                    f"pad_batch(value=…) names {short_repr(key)}, but elements have no such key. Name some of their "
+                    f"keys: {first_few([column.told for column in columns])}."
                 )
             values |= named
         return values
@@ -206,8 +206,8 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
     if not masks or any(not np.array_equal(mask, masks[0]) for mask in masks):
         names = first_few([column.told for column in found]) or "no leaf"
         raise BatchError(
-            f"one mask cannot tell what is real in {names}; name the leaf that it is of, "
-            "pad_batch(mask_key={'tokens': 'tokens_mask'})."
+            f"one mask cannot say which values are real in several leaves, {names}. Name the leaf of the "
+            "mask, pad_batch(mask_key={'tokens': 'tokens_mask'})."
         )
     return masks[0]
 
@@ -223,8 +223,8 @@ def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
     if found or len(there) < 2:
         return found or there
     raise BatchError(
-        f"no leaf of this batch is ragged, so that pad_batch(length={length}) cannot know which of "
-        f"{first_few([column.told for column in there])} to pad; name them, length={{'tokens': {length}}}."
+        f"all leaves of this batch have equal lengths, so pad_batch(length={length}) cannot know which of "
+        f"{first_few([column.told for column in there])} to pad. Name them, length={{'tokens': {length}}}."
     )
 
 
@@ -282,7 +282,8 @@ def filled_up(
     _check_not_empty("batch_and_pad", elements)
     if len(elements) > batch_size:
         raise ValueError(
-            f"batch_and_pad got {len(elements)} elements for batch_size={batch_size}; give Batch the same size."
+            f"batch_and_pad was called with {len(elements)} elements, but batch_size={batch_size}. Give Batch "
+            "the same size."
         )
     leaves, structure = flatten(make(elements))
     return structure.unflatten([_filled(leaf, batch_size, pad_value) for leaf in leaves])
@@ -291,8 +292,9 @@ def filled_up(
 def _with_mask(batch: Element, key: str, mask: NDArray[np.bool_]) -> Element:
     if not isinstance(batch, dict) or key in batch:
         raise BatchError(
-            f"the mask is added as batch[{short_repr(key)}], but batches are {type(batch).__name__}s"
-            f"{' with that key' if isinstance(batch, dict) else ''}; pass another mask_key=, or mask_key=None."
+            f"the mask would be added as batch[{short_repr(key)}], but batches are "
+            f"{type(batch).__name__}s{' with that key' if isinstance(batch, dict) else ''}. Pass another "
+            "mask_key=, or mask_key=None."
         )
     return {**batch, key: mask}
 

@@ -232,7 +232,9 @@ class Operation:
             SeedError: the operation is random, and cannot have its own seed.
         """
         if self.needs_seed:
-            raise SeedError(f"{self!r} draws by the sampler's seed, and a chain has none; use it in a DataLoader.")
+            raise SeedError(
+                f"{self!r} draws from the seed of a sampler, but a chain has no sampler. Use it in a DataLoader."
+            )
         return self
 
     @property

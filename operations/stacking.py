@@ -264,9 +264,9 @@ class Layout:
         if element is None:
             return _no_element()
         return StructureError(
-            f"elements of one batch differ in structure: the first is {_shown(self._structure)}, this one "
-            f"{_shown(flatten(element)[1])} (* is a leaf, None is none); map them to one structure before Batch, or pass "
-            "Batch(…, batch_fn=…)."
+            f"elements of one batch have different structures: the first is {_shown(self._structure)}, this "
+            f"one {_shown(flatten(element)[1])} (* is a leaf, None is none). Map them to one structure before "
+            "Batch, or pass Batch(…, batch_fn=…)."
         )
 
 
@@ -276,15 +276,16 @@ def _check(element: Element, lists_are_trees: bool) -> None:
         raise _no_element()
     for name in () if lists_are_trees else bare_lists(element):
         raise BatchError(
-            f"leaf {shorten(name or 'of the element', 100)} is a list without an array in it, which would be stacked item by "
-            "item. Map it to an array, np.asarray(…), and where lengths differ pass Batch(…, batch_fn=headrace.pad_batch()); "
-            "or map it to a tuple, whose items are stacked one by one."
+            f"leaf {shorten(name or 'of the element', 100)} is a list without an array in it, and would be "
+            "stacked item by item. Map it to an array, np.asarray(…). If lengths differ, also pass Batch(…, "
+            "batch_fn=headrace.pad_batch()). If you want its items stacked one by one, map it to a tuple."
         )
 
 
 def _no_element() -> NoElementError:
     return NoElementError(
-        "an element of a batch is None; the function that makes it may lack its return. To leave elements out use Filter."
+        "an element of a batch is None. Check that the function before Batch returns a value. To leave "
+        "elements out, use Filter."
     )
 
 

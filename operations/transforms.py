@@ -242,12 +242,13 @@ class FlatMap(FunctionOperation):
                 children = function(element)
                 if children is None:
                     raise TypeError(
-                        f"{short_repr(self)} gave None for an element; return a list, [] to drop the element."
+                        f"{short_repr(self)} returned None for an element. Return a list, or [] to drop the element."
                     )
                 for index, child in enumerate(children):
                     if index == limit:
                         raise FanOutError(
-                            f"{short_repr(self)} made more than max_fan_out={limit} elements of one; raise it or return fewer."
+                            f"{short_repr(self)} made more than max_fan_out={limit} elements from one. Raise max_fan_out, or "
+                            "return fewer."
                         )
                     context.row = child_row(row, index)
                     then(child)
@@ -357,10 +358,11 @@ def as_operation(operation: Any) -> Operation:
             _ = operation.function  # raises when there is nothing to do
         return operation
     if isinstance(operation, type) and issubclass(operation, Operation):
-        raise TypeError(f"operations has the class {operation.__name__}; pass an instance, {operation.__name__}(…).")
+        raise TypeError(f"operations has the class {operation.__name__}. Pass an instance, {operation.__name__}(…).")
     if callable(operation):
         return MapTransform(operation)
     raise TypeError(
-        f"operations has {short_repr(operation)}, {a_kind_of(operation)}; pass a function (a map), or one of MapTransform, "
-        "RandomMapTransform, MapWithIndexTransform, Filter, FlatMap, Batch."
+        f"operations has {short_repr(operation)}, {a_kind_of(operation)}. Pass a function (it is used as "
+        "a map), or one of MapTransform, RandomMapTransform, MapWithIndexTransform, Filter, FlatMap, "
+        "Batch."
     )

@@ -75,7 +75,8 @@ def rows_of(batch: Any) -> Iterator[Any]:
     lengths = {leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves}
     if len(lengths) != 1 or None in lengths:
         raise BatchError(
-            f"rebatch needs batches whose leaves have one leading axis in common; these have {sorted(map(str, lengths))} rows."
+            "rebatch needs batches whose leaves all have the same number of rows, but these have "
+            f"{sorted(map(str, lengths))} rows. Rebatch such batches before you change their leaves."
         )
     return (structure.unflatten(list(row)) for row in zip(*leaves))
 

@@ -50,5 +50,5 @@ def _told(path: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         reason = shorten(error.strerror or error)
         raise OutputError(
-            f"{shorten(path)} cannot be written: {reason}; name a file in a folder that you may write to."
+            f"{shorten(path)} cannot be written: {reason}. Name a file in a folder that you may write to."
         ) from error

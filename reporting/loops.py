@@ -31,7 +31,9 @@ def snapshot(loop: Any) -> Snapshot | None:
 def check_loop(loop: Any) -> None:
     """Raise TypeError if `loop` is neither an iterator nor a device feeder of headrace."""
     if snapshot(loop) is None:
-        raise TypeError(f"{short_repr(loop)} is no loop of headrace; pass iter(loader), or iter(loader.to_device(…)).")
+        raise TypeError(
+            f"{short_repr(loop)} is not an iterator of headrace. Pass iter(loader), or iter(loader.to_device(…))."
+        )
 
 
 def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:

@@ -73,7 +73,9 @@ class Server:
         try:
             self._http, self._thread = _prometheus().start_http_server(port, addr=address, registry=registry)
         except OSError as error:
-            raise PortError(f"port={port} of address={short_repr(address)}: {shorten(error)}; {_REMEDY}") from error
+            raise PortError(
+                f"cannot listen on port={port} of address={short_repr(address)}: {shorten(error)}. {_REMEDY}"
+            ) from error
         self.port: int = self._http.server_port
         self.url = f"http://{address}:{self.port}/metrics"
         self._listening = ExitStack()
@@ -95,7 +97,7 @@ class Server:
         self.close()
 
 
-_REMEDY = "pass another port, 0 for any free one, or an address of this machine."
+_REMEDY = "Pass another port, 0 for any free one, or an address of this machine."
 
 
 def _prometheus() -> Any:
@@ -103,7 +105,7 @@ def _prometheus() -> Any:
         import prometheus_client
         import prometheus_client.core
     except ImportError as error:
-        raise MissingExtraError('metrics need prometheus_client; pip install "headrace[metrics]".') from error
+        raise MissingExtraError('metrics need prometheus_client: pip install "headrace[metrics]"') from error
     return prometheus_client
 
 

@@ -41,7 +41,7 @@ def check_matplotlib() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError('a report needs matplotlib; pip install "headrace[pictures]".') from error
+        raise MissingExtraError('a report needs matplotlib: pip install "headrace[pictures]"') from error
 
 
 def _drawn(height: float, draw: Callable[[Any], None], xlabel: str, ylabel: str = "") -> str:

@@ -92,8 +92,8 @@ class Balance:
             lengths = np.concatenate(list(parts.values()))
         elif not np.ndim(lengths):
             raise TypeError(
-                f"Balance: lengths={short_repr(lengths)} is {a_kind_of(lengths)}; pass an array with one for each record, or "
-                "headrace.load(…, balance=True, lengths=…)."
+                f"Balance: lengths={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array with one length "
+                "for each record, or use headrace.load(…, balance=True, lengths=…)."
             )
         self.cost, self.lengths = cost, as_lengths(lengths, len(lengths), "Balance: lengths")
         self.costs = _whole(costs_of(self.lengths, cost))
@@ -129,8 +129,8 @@ class Balance:
         if self.sizes is None or self.sizes.keys() != {*names}:
             known = "one array" if self.sizes is None else f"parts {first_few(self.sizes, 8)}"
             raise LengthsError(
-                f"balance has lengths of {known}, and the mix has the parts {first_few(names, 8)}; pass Balance a dict of "
-                "arrays, one for each part."
+                f"balance= has lengths of {known}, but the mix has the parts {first_few(names, 8)}. Pass Balance "
+                "a dict of arrays, one for each part."
             )
         ends = dict(zip(self.sizes, np.cumsum(list(self.sizes.values())).tolist()))
         lengths, costs = np.zeros((2, len(names) * max(self.sizes.values())), np.int64)
@@ -194,13 +194,14 @@ class Balance:
         """
         if part is None and self.sizes is not None:
             raise LengthsError(
-                f"balance has lengths of parts {first_few(self.sizes, 8)}, and this is no mix; pass Balance one array."
+                f"balance= has lengths of the parts {first_few(self.sizes, 8)}, but the source is not a mix. Pass "
+                "Balance a single array."
             )
         known = len(self.costs) if part is None or self.sizes is None else self.sizes[part]
         if known < records:
             of = "" if part is None else f" of part {short_repr(part)}"
             raise LengthsError(
-                f"balance has {known} lengths{of}, and there are {records} records; pass one length for each record."
+                f"balance= has {known} lengths{of}, but there are {records} records. Pass one length for each record."
             )
         return self
 
@@ -215,7 +216,8 @@ class Balance:
             keys = index % self.rounds[part] * len(self.rounds) + part
         if len(keys) and keys.max() >= len(self.costs):
             raise LengthsError(
-                f"balance has {len(self.costs)} lengths, and the order has record {keys.max()}; pass one for each record."
+                f"balance= has {len(self.costs)} lengths, but the order has record {keys.max()}. Pass one length "
+                "for each record."
             )
         return self.costs[keys]
 
@@ -234,22 +236,24 @@ class Balance:
         """
         if self.global_batch is None and batch is None:
             raise ValueError(
-                "balance: nothing can be dealt in batches of one record of each shard; pass batch_size=, or Balance(…, "
-                "global_batch=…) where a filter, or a mix of streams, comes before the batch."
+                "balance= needs batches of more than one record of each shard. Pass batch_size=, or Balance(…, "
+                "global_batch=…) if a filter, or a mix of streams, comes before the batch."
             )
         if exact and batch and self.global_batch not in (None, batch * shards):
             raise ValueError(
-                f"balance: batches of {batch} records on {shards} shards are global batches of {batch * shards}, and "
-                f"global_batch={self.global_batch}; leave it out, or pass {batch * shards}."
+                f"balance=: batches of {batch} records on {shards} shards are global batches of {batch * shards}, "
+                f"but global_batch={self.global_batch}. Leave global_batch= out, or pass {batch * shards}."
             )
         size = (self.global_batch or (batch or 1) * shards) * self.batches
         if self.global_batch and self.global_batch % shards:
             raise ValueError(
-                f"balance: global_batch={self.global_batch} cannot be dealt to {shards} shards; pass a multiple of {shards}."
+                f"balance=: global_batch={self.global_batch} cannot be divided among {shards} shards. Pass a "
+                f"multiple of {shards}."
             )
         if size > MAX_BLOCK:
             raise ValueError(
-                f"balance: {size} records in {self.batches} global batches are more than {MAX_BLOCK}; pass fewer batches=."
+                f"balance=: {size} records in {self.batches} global batches are more than {MAX_BLOCK}. Pass fewer "
+                "batches=."
             )
         return Blocks(shards, 0, size)
 
@@ -262,7 +266,7 @@ def checked(balance: Any) -> Balance:
     """
     if isinstance(balance, Balance):
         return balance
-    raise TypeError(f"balance={short_repr(balance)} is {a_kind_of(balance)}; pass headrace.Balance(lengths, cost).")
+    raise TypeError(f"balance={short_repr(balance)} is {a_kind_of(balance)}. Pass headrace.Balance(lengths, cost).")
 
 
 class Blocks(NamedTuple):

@@ -156,8 +156,8 @@ class ChainOrder:
         )
         if not whole or records != self.records:
             raise ValueError(
-                "records are left out of a dataset that shuffle() and repeat() alone have arranged; leave them out before "
-                "slices, splits and other methods that change the order."
+                "records can be omitted only while the dataset was arranged by shuffle() and repeat() alone. "
+                "Call omit() before slices, splits and other methods that change the order."
             )
         return self
 

@@ -58,8 +58,8 @@ class GrainOrder:
         """Check that this shard has records; raise ValueError if it has none."""
         if not self.part()[1]:
             raise ValueError(
-                f"shard {self.shard.shard_index} of {self.shard.shard_count} would own none of the {self.num_records} records; "
-                'use fewer shards, or algorithm="headrace".'
+                f"shard {self.shard.shard_index} of {self.shard.shard_count} would have none of the "
+                f'{self.num_records} records. Use fewer shards, or algorithm="headrace".'
             )
 
     def position_of(self, key: int, epoch: int) -> int | None:

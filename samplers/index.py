@@ -91,11 +91,13 @@ class IndexSampler:
         if self.seed is not None:
             self._store_whole_number("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
         elif self.shuffle:
-            raise ValueError("shuffle=True needs a seed; pass seed=0 or another int in [0, 2^32).")
+            raise ValueError("shuffle=True needs a seed. Pass seed=0, or another int in [0, 2^32).")
         object.__setattr__(self, "algorithm", with_present_names(self.algorithm))
         one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
-            raise ValueError('shuffle=BlockShuffle(…) is an order of headrace\'s; leave out algorithm="grain".')
+            raise ValueError(
+                'shuffle=BlockShuffle(…) works only with headrace\'s own order. Leave out algorithm="grain".'
+            )
         if self.balance is None:
             object.__delattr__(self, "balance")  # an operation that holds a sampler is identified by its attributes
         else:
@@ -110,7 +112,7 @@ class IndexSampler:
     def _check_balance(self) -> None:
         balance = checked(self.balance)
         if self.algorithm == "grain":
-            raise ValueError('balance is dealt from one order of all shards; leave out algorithm="grain".')
+            raise ValueError('balance= needs one order for all shards. Leave out algorithm="grain".')
         balance.covering(self.num_records)
 
     def _store_whole_number(self, name: str, low: int, high: int | None, remedy: str) -> None:
@@ -259,8 +261,8 @@ class IndexSampler:
         """
         if self.algorithm == "grain" and self.shard_options.shard_count > 1:
             raise ValueError(
-                'with algorithm="grain" each shard has an order of its own, which does not go with records that are appended '
-                "or left out; pass shard_options to the loader alone, or leave out algorithm=."
+                'algorithm="grain" gives each shard an order of its own, which cannot be combined with a '
+                "growing source or omit=. Leave out algorithm=, or pass shard_options to the loader alone."
             )
         return dataclasses.replace(self, num_records=records)
 

@@ -105,7 +105,10 @@ def metadata_at(sampler: Any, index: int) -> RecordMetadata:
     """
     index = operator.index(index)
     if not 0 <= index < len(sampler):
-        raise IndexError(f"position {short_repr(index)} is outside [0, {len(sampler)}), the positions of {sampler}.")
+        raise IndexError(
+            f"position {short_repr(index)} is outside of [0, {len(sampler)}), the positions of {sampler}. "
+            "Pass one of these."
+        )
     key = int(sampler.record_keys(np.array([index], dtype=np.int64))[0])
     return RecordMetadata(index, key, None if sampler.seed is None else fresh_generator(sampler.seed, index))
 
@@ -159,8 +162,8 @@ class ScalarSampler:
         metadata = self._sampler[position]
         if getattr(metadata, "record_key", None) is None:
             raise TypeError(
-                f"{type(self._sampler).__name__}[{position}] gave {short_repr(metadata)}; "
-                "a sampler gives RecordMetadata(index, record_key)."
+                f"{type(self._sampler).__name__}[{position}] returned {short_repr(metadata)}. A sampler must "
+                "return RecordMetadata(index, record_key)."
             )
         return metadata
 
@@ -173,8 +176,8 @@ class ScalarSampler:
         except (OverflowError, TypeError):
             wrong = next((key for key in keys if not _is_key(key)), keys)
             raise RecordKeyError(
-                f"{type(self._sampler).__name__} gave record_key={short_repr(wrong)}, which no source has; a sampler gives "
-                "RecordMetadata(index, record_key) with an int in [0, len(source))."
+                f"{type(self._sampler).__name__} returned record_key={short_repr(wrong)}, which is not a key of a "
+                "source. A sampler must return RecordMetadata(index, record_key) with an int in [0, len(source))."
             ) from None
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
@@ -208,7 +211,8 @@ def _metadata_from(ask: Callable[[int], RecordMetadata], position: int) -> Recor
         return ask(position)
     except StopIteration as error:
         raise StopIterationError(
-            f"the sampler raised StopIteration at position {position}; after its last position it raises IndexError."
+            f"the sampler raised StopIteration at position {position}. After its last position it must raise "
+            "IndexError."
         ) from error
 
 
@@ -250,15 +254,15 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
         StopIterationError: if one of its first calls raises StopIteration.
     """
     if isinstance(sampler, type):
-        raise TypeError(f"sampler is the class {sampler.__name__}; pass an instance, {sampler.__name__}(…).")
+        raise TypeError(f"sampler is the class {sampler.__name__}. Pass an instance, {sampler.__name__}(…).")
     if hasattr(sampler, "record_keys") and hasattr(sampler, "with_shard_options"):
         return sampler  # type: ignore[no-any-return]
     if isinstance(sampler, Sampler) and not isinstance(sampler, (list, tuple, dict, str, bytes, np.ndarray)):
         return ScalarSampler(sampler)
     _refuse_iterable(sampler)
     raise TypeError(
-        f"sampler={short_repr(sampler)} is not a sampler; pass headrace.IndexSampler(num_records=…), or an object with "
-        "__getitem__(index) -> RecordMetadata."
+        f"sampler={short_repr(sampler)} is not a sampler. Pass headrace.IndexSampler(num_records=…), or "
+        "an object with __getitem__(index) -> RecordMetadata."
     )
 
 
@@ -280,5 +284,5 @@ def _refuse_iterable(sampler: Any) -> None:
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]
     remedy = known[0] if known else _INSTEAD["RandomSampler"]
     raise TypeError(
-        f"{a_kind_of(sampler)} can only be run through, and a sampler must know the record at any place; pass {remedy}."
+        f"{a_kind_of(sampler)} can only be iterated over, but headrace needs the record at any position. Pass {remedy}."
     )

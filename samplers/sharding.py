@@ -51,8 +51,8 @@ class ShardOptions:
         object.__setattr__(self, "drop_remainder", drops)
         if not 0 <= self.shard_index < self.shard_count:
             raise ValueError(
-                f"shard_index={short_repr(self.shard_index)} must lie in [0, shard_count) = [0, {self.shard_count}); "
-                "shards are numbered from 0."
+                f"shard_index={short_repr(self.shard_index)} is outside of [0, shard_count) = [0, "
+                f"{self.shard_count}). Number the shards from 0."
             )
 
     def length(self, total: int) -> int:
@@ -85,10 +85,10 @@ def as_shard_options(options: Any) -> ShardOptions:
     if isinstance(options, type) and issubclass(options, ShardOptions):
         arguments = "index, count" if options is ShardOptions else ""
         raise TypeError(
-            f"shard_options={options.__name__} is a class; pass an instance, headrace.{options.__name__}({arguments})."
+            f"shard_options={options.__name__} is a class. Pass an instance, headrace.{options.__name__}({arguments})."
         )
     raise TypeError(
-        f"shard_options={short_repr(options)} is {a_kind_of(options)}; pass headrace.ShardOptions(index, count)."
+        f"shard_options={short_repr(options)} is {a_kind_of(options)}. Pass headrace.ShardOptions(index, count)."
     )
 
 
@@ -120,5 +120,5 @@ class ShardByJaxProcess(ShardOptions):
         except ImportError as error:
             from ..errors import MissingExtraError
 
-            raise MissingExtraError('ShardByJaxProcess asks jax; pip install "headrace[jax]".') from error
+            raise MissingExtraError('ShardByJaxProcess needs jax: pip install "headrace[jax]"') from error
         super().__init__(jax.process_index(), jax.process_count(), drop_remainder)

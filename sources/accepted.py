@@ -78,8 +78,8 @@ def as_source(data: Any) -> DataSource[Any]:
     missing = [name for name in needed if not hasattr(type(data), name)]
     if missing:
         raise TypeError(
-            f"a data source needs __len__ and __getitem__; {type(data).__name__} has no {' and no '.join(missing)}; "
-            "collect an iterator into a list first: list(...)"
+            f"a data source needs __len__ and __getitem__, but {type(data).__name__} has no "
+            f"{' and no '.join(missing)}. Collect an iterator into a list first: list(...)"
         )
     if asynchronous:
         from .asynchronous.source import AsyncSource
@@ -99,25 +99,25 @@ def _refuse_no_source(data: Any) -> None:
         reader = (
             readers[0] if readers else "what reads it, headrace.ArrayRecordDataSource(path) or ParquetDataSource(path)"
         )
-        raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source; pass {reader}.")
+        raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source. Pass {reader}.")
     if isinstance(data, type):
-        raise TypeError(f"{data.__name__} is a class, not a source; pass an instance, {data.__name__}(…).")
+        raise TypeError(f"{data.__name__} is a class, not a source. Pass an instance, {data.__name__}(…).")
     kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(data).__mro__}
     for kind, remedy in _TABLES.items():
         if kind in kinds:
             what = a_kind_of(data) if kind.startswith("headrace.") else f"a {kind}"
-            raise TypeError(f"{what} is no source of records; pass {remedy}.")
+            raise TypeError(f"{what} is not a source of records. Pass {remedy}.")
     if isinstance(data, Mapping) and data and all(map(_is_dataset, data.values())):
         raise TypeError(
-            f"a dict of datasets is no source; pass one of them, data[{short_repr(next(iter(data)))}], or mix them: "
-            "sampler=headrace.MixSampler(data, weights=…)."
+            f"a dict of datasets is not a source. Pass one of them, data[{short_repr(next(iter(data)))}], or "
+            "mix them: sampler=headrace.MixSampler(data, weights=…)."
         )
     lists = isinstance(data, Mapping) and all(isinstance(value, (list, tuple, range)) for value in data.values())
     if lists and data and not any(map(_has_array, data.values())):  # a tree of columns has some
         raise TypeError(
-            "a dict of lists is no source; for columns, pass arrays, {name: np.asarray(column) for name, column in "
-            "data.items()}; to mix the records of the lists, pass headrace.DataLoader(data_source=data, "
-            "sampler=headrace.MixSampler(data))."
+            "a dict of lists is not a source. To pass columns, make them arrays, {name: np.asarray(column) "
+            "for name, column in data.items()}. To mix the records of the lists, pass "
+            "headrace.DataLoader(data_source=data, sampler=headrace.MixSampler(data))."
         )
 
 

@@ -129,13 +129,16 @@ class ImageFolderDataSource:
     def _list(self) -> None:
         images = [image for path in self._paths for image in _images(path, self._extensions, self._storage)]
         if not images:
-            raise SourceError(f"no images ({first_few(self._extensions)}) in {first_few(self._paths)}")
+            raise SourceError(
+                f"there are no images ({first_few(self._extensions)}) in {first_few(self._paths)}. Pass another "
+                "folder, or extensions=."
+            )
         known = {image.class_name for image in images} if self._wanted is None else set(self._wanted)
         odd = next((image for image in images if image.class_name not in known), None)
         if odd is not None:
             raise SourceError(
-                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, which classes= does not name: "
-                f"{first_few(self._wanted or ())}."
+                f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, but classes= has only "
+                f"{first_few(self._wanted or ())}. Add the class."
             )
         self._listing = _Listing(images, self._wanted)
         self.classes = self._listing.classes
@@ -194,7 +197,8 @@ class ImageFolderDataSource:
         self._list()
         if self._listing.state != listed:
             raise SourceError(
-                f"{first_few(self._paths)}: files were added, removed or changed after the source was made."
+                f"{first_few(self._paths)}: files were added, removed or changed after the source was made. Make "
+                "the source again."
             )
 
     def __repr__(self) -> str:
@@ -203,9 +207,9 @@ class ImageFolderDataSource:
 
 def _names(argument: str, given: Any) -> tuple[str, ...]:
     if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"{argument}={short_repr(given)} must be a list of strings.")
+        raise TypeError(f"{argument}={short_repr(given)} is not a list of strings. Pass one.")
     if len(set(given)) < len(given):
-        raise ValueError(f"{argument}={short_repr(given)} names one twice; name each once.")
+        raise ValueError(f"{argument}={short_repr(given)} contains a name twice. Name each once.")
     return tuple(given)
 
 
@@ -224,7 +228,8 @@ def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> 
             class_name, slash, _ = place.partition("/")
             if not slash:
                 raise SourceError(
-                    f"{shorten(found)} lies beside the folders of classes; its class would be unknown. Move it, or pass a glob."
+                    f"{shorten(found)} is beside the folders of the classes, so its class is unknown. Move it into "
+                    "one of them, or pass a glob."
                 )
             yield _image(found, class_name, place)
 
@@ -262,5 +267,5 @@ def _below(folder: str, inside: frozenset[tuple[int, int]] = frozenset()) -> Ite
 
 def _unreadable(error: OSError) -> SourceError:
     return SourceError(
-        f"{shorten(error.filename)} cannot be looked at: {shorten(error.strerror)}; mend that, or remove it."
+        f"{shorten(error.filename)} cannot be read: {shorten(error.strerror)}. Correct its permissions, or remove it."
     )

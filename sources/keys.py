@@ -64,9 +64,11 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
     if array.size == 0:
         return np.empty(0, np.int64)
     if array.ndim != 1:
-        raise TypeError(f"{source}: record keys must be one-dimensional, not of shape {array.shape}")
+        raise TypeError(
+            f"{source}: record keys must have one axis, but have shape {array.shape}. Pass keys of shape (n,)."
+        )
     if array.dtype.kind not in "iu":
-        raise TypeError(f"{source}: record keys must be integers, not {array.dtype}")
+        raise TypeError(f"{source}: record keys must be integers, but are {array.dtype}. Pass integers.")
     checked = array.astype(np.int64, copy=False)
     if int(checked.view(np.uint64).max()) >= length:  # Negative keys are huge as unsigned ones: one pass finds both.
         wrong = array[(array < 0) | (array >= length)][0]
@@ -85,10 +87,13 @@ def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]
 
 
 def _not_integer(key: Any, source: str) -> TypeError:
-    return TypeError(f"{source}: a record key must be an integer, not {type(key).__name__} ({short_repr(key)})")
+    return TypeError(
+        f"{source}: a record key must be an integer, not {type(key).__name__} ({short_repr(key)}). Pass an integer."
+    )
 
 
 def _out_of_range(key: int, length: int, source: str) -> RecordKeyError:
     return RecordKeyError(
-        f"{source}: record key {short_repr(key)} is out of range; there are {length} records, keys 0 to {length - 1}"
+        f"{source}: record key {short_repr(key)} is out of range. The source has {length} records: pass a "
+        f"key from 0 to {length - 1}."
     )

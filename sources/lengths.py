@@ -74,8 +74,8 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
         kept = lengths_in_file(lengths, source)
         if kept is None:
             raise LengthsError(
-                f"{shorten(text_of(lengths))} does not exist, or has the lengths of another source; write it with "
-                "headrace.measure_lengths(source, function, path)."
+                f"{shorten(text_of(lengths))} does not exist, or contains the lengths of another source. Write it "
+                "with headrace.measure_lengths(source, function, path)."
             )
         return as_lengths(kept, count)
     if isinstance(lengths, str):
@@ -84,14 +84,15 @@ def lengths_of(source: SourceLike, lengths: LengthsLike | None = None) -> Int64s
         return measured(source, lengths)
     if isinstance(lengths, (Mapping, bool, bytes)):
         raise TypeError(
-            f"lengths={short_repr(lengths)} is {a_kind_of(lengths)}; pass an array, the name of a field, or a function of a "
-            "record."
+            f"lengths={short_repr(lengths)} is {a_kind_of(lengths)}. Pass an array, the name of a field, or a "
+            "function of a record."
         )
     if isinstance(source, MixedSource) and np.shape(lengths) != (count,):
         parts = [f"{name} ({len(part)} records)" for name, part in source.parts.items()]
         raise LengthsError(
-            f"lengths: an array of shape {np.shape(lengths)} for a mix of {first_few(parts)}; pass the name of a field, or to "
-            "balance= a headrace.Balance with a dict of arrays, one for each part."
+            f"lengths= is an array of shape {np.shape(lengths)}, but the source is a mix of "
+            f"{first_few(parts)}. Pass the name of a field, or balance=headrace.Balance(…) with a dict of "
+            "arrays, one for each part."
         )
     return as_lengths(lengths, count)
 
@@ -151,7 +152,9 @@ def keep_lengths(path: PathLike, source: Any, function: str, lengths: Int64s) ->
     try:
         write_index(text_of(path), _file_kind(source).name, index)
     except OSError as error:
-        raise OutputError(f"{shorten(text_of(path))}: the lengths cannot be kept ({shorten(error)}).") from error
+        raise OutputError(
+            f"{shorten(text_of(path))}: the lengths cannot be written: {shorten(error)}. Pass another path."
+        ) from error
 
 
 def _file_kind(source: Any) -> IndexKind:
@@ -185,16 +188,16 @@ def _own(source: Any) -> Any:
     own = getattr(source, "lengths", None)
     if own is None:
         raise LengthsError(
-            f"{_name(source)} does not tell the lengths of its records; pass lengths= as an array, the name of a field, or "
-            "a function of a record."
+            f"{_name(source)} does not know the lengths of its records. Pass lengths= as an array, the name "
+            "of a field, or a function of a record."
         )
     if not isinstance(own, Mapping):
         return own
     leaves = _leaves(own)
     if len(leaves) > 1:
         raise LengthsError(
-            f"{_name(source)} tells the lengths of {len(leaves)} arrays of a record, {first_few(sorted(leaves))}; pass "
-            f"lengths={next(iter(leaves))!r} or another of them."
+            f"{_name(source)} knows the lengths of {len(leaves)} arrays of a record: "
+            f"{first_few(sorted(leaves))}. Choose one, such as lengths={next(iter(leaves))!r}."
         )
     return next(iter(leaves.values()))
 
@@ -209,10 +212,10 @@ def _named(source: Any, name: str) -> Any:
     leaves = _leaves(own) if isinstance(own, Mapping) else {}
     if name in leaves:
         return leaves[name]
-    known = f"it tells those of {first_few(sorted(leaves))}" if leaves else "it tells none by name"
+    known = f"It knows lengths of {first_few(sorted(leaves))}" if leaves else "It knows no lengths by name"
     raise LengthsError(
-        f"lengths={short_repr(name)}: {_name(source)} does not tell lengths of that name; {known}. Pass an array, or a "
-        "function of a record."
+        f"lengths={short_repr(name)}: {_name(source)} does not know lengths of this name. {known}. Pass "
+        "an array, or a function of a record."
     )
 
 

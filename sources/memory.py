@@ -143,7 +143,7 @@ class _Items:
         self.items, self.leaves = items, dict[str, Array]()
         self.length = len(items)
         if not self.length:
-            raise ValueError(f"MemorySource: the {type(items).__name__} is empty; a source needs at least one record")
+            raise ValueError(f"MemorySource: the {type(items).__name__} is empty. Pass at least one record.")
 
     def one(self, key: int) -> Any:
         return self.items[key]
@@ -220,8 +220,8 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
         return _Tree(data)
     if isinstance(data, Mapping) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(
-            f"MemorySource takes a sequence of records, an array or a dict of arrays, not {type(data).__name__}; "
-            "collect an iterator into a list first: list(...)"
+            "MemorySource takes a sequence of records, an array or a dict of arrays, not "
+            f"{type(data).__name__}. Collect an iterator into a list first: list(...)"
         )
     if isinstance(data, tuple):
         _refuse_columns(data)
@@ -235,8 +235,8 @@ def _refuse_columns(data: tuple[Any, ...]) -> None:
     length = len(data[0])
     if length > len(data) and all(len(item) == length for item in data):
         raise TypeError(
-            f"MemorySource: a tuple of {len(data)} arrays of length {length} each is ambiguous; "
-            'pass columns as a dict, {"x": X, "y": y}, and arrays that are one record each as a list, list(data)'
+            f"MemorySource: a tuple of {len(data)} arrays of length {length} can mean columns or records. "
+            'Pass columns as a dict, {"x": X, "y": y}, and records as a list, list(data).'
         )
 
 
@@ -253,10 +253,13 @@ def _frozen(name: str, leaf: Any) -> Array:
     # In this order, `np.ma` is imported only where needed: it takes tens of milliseconds in each new worker.
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
         raise TypeError(
-            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array; use np.asarray(...)"
+            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array. Use np.asarray(...)."
         )
     if leaf.ndim == 0:
-        raise TypeError(f"MemorySource: {shorten(name)} has no axis (shape ()); its first axis must count the records")
+        raise TypeError(
+            f"MemorySource: {shorten(name)} has no axis (shape ()), but its first axis must count the "
+            "records. Pass an array with one row for each record."
+        )
     view = leaf.view(np.ndarray)  # indexing of subclasses such as memmap is slower
     view.flags.writeable = False
     return view
@@ -264,16 +267,16 @@ def _frozen(name: str, leaf: Any) -> Array:
 
 def _common_length(leaves: dict[str, Array]) -> int:
     if not leaves:
-        raise ValueError("MemorySource: the dict is empty; it must hold at least one array")
+        raise ValueError("MemorySource: the dict is empty. Pass at least one array.")
     lengths = {name: len(leaf) for name, leaf in leaves.items()}
     if len(set(lengths.values())) > 1:
         told = first_few([f"{name} has {length}" for name, length in lengths.items()])
-        raise ValueError(f"MemorySource: all arrays must have the same number of records, but {told}")
+        raise ValueError(
+            f"MemorySource: all arrays must have the same number of records, but {told}. Pass arrays of equal length."
+        )
     length = next(iter(lengths.values()))
     if not length:
-        raise ValueError(
-            f"MemorySource: {shorten(next(iter(lengths)))} has 0 records; a source needs at least one record"
-        )
+        raise ValueError(f"MemorySource: {shorten(next(iter(lengths)))} has 0 records. Pass at least one record.")
     return length
 
 

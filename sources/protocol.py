@@ -254,14 +254,14 @@ def checked_records(records: Any, source: DataSource[Any], count: int) -> Sequen
         walkable = kind is not np.ndarray and (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"))
         if isinstance(records, Mapping) or not walkable:  # the items of a dict of columns are no records
             raise SourceError(
-                f"{method}.__getitems__ returned an object of type {kind.__name__} for {count} keys; "
-                "it must return a sequence of records, one per key, in their order"
+                f"{method}.__getitems__ returned an object of type {kind.__name__} for {count} keys. It must "
+                "return a sequence of records, one for each key, in the order of the keys."
             )
         records = list(records)
     if len(records) != count:
         raise SourceError(
-            f"{method}.__getitems__ returned {len(records)} records for {count} keys; it must return one record per key, in "
-            "their order"
+            f"{method}.__getitems__ returned {len(records)} records for {count} keys. It must return one "
+            "record for each key, in the order of the keys."
         )
     return cast(Sequence[Any], records)
 
@@ -287,6 +287,6 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
     value = own() if callable(own) else own
     if not isinstance(value, dict):
         raise TypeError(
-            f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {short_repr(value)}"
+            f"{type(source).__qualname__}.fingerprint is {short_repr(value)}. It must be a dict of JSON values."
         )
     return value

@@ -38,10 +38,10 @@ class RangeDataSource:
         if not self._range:
             self._take_empty()
         elif not all(-_LIMIT <= end < _LIMIT for end in (self._range[0], self._range[-1], step)):
-            raise ValueError(f"RangeDataSource: {self._range} does not fit 64-bit integers")
+            raise ValueError(f"RangeDataSource: {self._range} does not fit 64-bit integers. Pass smaller numbers.")
 
     def _take_empty(self) -> None:
-        raise ValueError(f"RangeDataSource: {self._range} is empty; a source needs at least one record")
+        raise ValueError(f"RangeDataSource: {self._range} is empty. Pass a range of at least one number.")
 
     def __len__(self) -> int:
         return len(self._range)

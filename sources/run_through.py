@@ -47,7 +47,10 @@ class RunThroughSource:
         return ENDLESS  # nobody knows
 
     def __getitem__(self, key: int) -> Any:
-        raise SourceError(f"{type(self._dataset).__name__} can only be run through; element {key} cannot be asked for.")
+        raise SourceError(
+            f"{type(self._dataset).__name__} can only be read from its beginning to its end, so element {key} "
+            "cannot be read on its own. Iterate over it."
+        )
 
     def __repr__(self) -> str:
         return f"{type(self._dataset).__name__}, run through"
@@ -83,8 +86,8 @@ class RunThroughSource:
         for method in ("get_state", "set_state"):
             if not hasattr(iterator, method):
                 raise TypeError(
-                    f"iter({type(self._dataset).__name__}) gave {a_kind_of(iterator)} without {method}; write one with "
-                    "__next__, get_state() and set_state(state), so that a run can go on where it stood."
+                    f"iter({type(self._dataset).__name__}) returned {a_kind_of(iterator)} without {method}. Return an "
+                    "iterator with __next__, get_state() and set_state(state), so that a run can resume."
                 )
         if state:
             iterator.set_state(json.loads(state, object_hook=_with_bytes))
@@ -97,8 +100,8 @@ class RunThroughSource:
             return json.dumps(state, default=_as_text, separators=(",", ":"))
         except (TypeError, ValueError):
             raise TypeError(
-                f"get_state() of {a_kind_of(iterator)} gave {short_repr(state)}, which is no JSON value; give numbers, text, "
-                "bytes, lists and dicts."
+                f"get_state() of {a_kind_of(iterator)} returned {short_repr(state)}, which cannot be stored as "
+                "JSON. Return numbers, text, bytes, lists and dicts."
             ) from None
 
 

@@ -81,7 +81,8 @@ class TfdsDataSource:
             self._files = ArrayRecordDataSource(instructions, storage_options=storage)
         elif is_remote(where):
             raise SourceError(
-                f"{shorten(self._name)} in {shorten(where)}: of datasets in stores only ArrayRecord is read."
+                f"{shorten(self._name)} in {shorten(where)}: only datasets in ArrayRecord format can be read from "
+                'an object store. Prepare it with file_format="array_record".'
             )
         else:
             self._other = opened
@@ -121,7 +122,10 @@ class TfdsDataSource:
             SourceError: the files are not ArrayRecord.
         """
         if self._files is None:
-            raise SourceError(f"{shorten(self._name)}: its files are not ArrayRecord, and are read by TFDS alone.")
+            raise SourceError(
+                f"{shorten(self._name)}: the files are not in ArrayRecord format, and only TFDS itself can read "
+                'them. Prepare it with file_format="array_record".'
+            )
         return self._files
 
     @property
@@ -156,7 +160,7 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
             if not _DATA.search(file):
                 if not stays_inside(file[len(url) + 1 :]):
                     raise SourceError(
-                        f"{shorten(file)}: a name in a store must not lead out of its folder; rename the file."
+                        f"{shorten(file)}: a file name in a store must not lead out of its folder. Rename the file."
                     )
                 copy = Path(folder + file[len(url) :])
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -170,22 +174,24 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
 def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) -> Any:
     tfds = optional_library("tensorflow_datasets", "TfdsDataSource needs tensorflow_datasets", "tfds")
     if not isinstance(split, str):
-        raise TypeError(f"split must be a string such as 'train' or 'train[:80%]', not {type(split).__name__}")
+        raise TypeError(f"split is a {type(split).__name__}. Pass a string, such as 'train' or 'train[:80%]'.")
     try:
         return tfds.data_source(name, split=split, data_dir=folder, decoders=decoders, download=False)
     except tfds.core.DatasetNotFoundError as error:
         raise SourceError(
-            f"no TFDS dataset {short_repr(name)}; under {shorten(where)} there are: {_prepared(folder or where)}"
+            f"there is no TFDS dataset {short_repr(name)}. Datasets under {shorten(where)}: "
+            f"{_prepared(folder or where)}. Pass one of these."
         ) from error
     except NotImplementedError as error:
         raise SourceError(
-            f"the TFDS dataset {short_repr(name)} is not prepared in ArrayRecord format under {shorten(where)}, where there "
-            f"are: {_prepared(folder or where)}; run tfds.builder({short_repr(name)}, "
-            "file_format='array_record').download_and_prepare()"
+            f"the TFDS dataset {short_repr(name)} is not prepared in ArrayRecord format under "
+            f"{shorten(where)}, where there are: {_prepared(folder or where)}. Run "
+            f"tfds.builder({short_repr(name)}, file_format='array_record').download_and_prepare()."
         ) from error
     except ValueError as error:
         raise SourceError(
-            f"split {short_repr(split)} of the TFDS dataset {short_repr(name)} cannot be read: {shorten(error)}"
+            f"split {short_repr(split)} of the TFDS dataset {short_repr(name)} cannot be read: "
+            f"{shorten(error)}. Pass a split that it has."
         ) from error
 
 

@@ -36,7 +36,7 @@ hypothesis.settings.load_profile("same every time")
 
 def pytest_addoption(parser):
     """The options that add the long tests, and tests of a release."""
-    parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
+    parser.addoption("--long", action="store_true", help="run the tests marked `long` or `slow` too")
     parser.addoption("--share", default="1/1", metavar="K/N", help="of the long tests, run the K-th of N shares")
 
 
@@ -57,7 +57,10 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Without the options, long tests are left out. What runs in actors is long, and needs a cluster."""
+    """Without the options, long and slow tests are left out. What runs in actors is long, and needs a cluster.
+
+    A share is one of the long tests. Slow tests are in each share.
+    """
     for item in items:
         parameters = getattr(item, "callspec", item).__dict__.get("params", {}).values()
         if "actors" in [one for one in parameters if isinstance(one, str)]:
@@ -68,8 +71,9 @@ def pytest_collection_modifyitems(config, items):
     assert 1 <= number <= shares, "--share K/N: K from 1 to N"
     chosen, left_out = [], []
     for item in items:
-        runs = config.getoption("--long") and crc32(item.nodeid.encode()) % shares == number - 1
-        (chosen if runs or not item.get_closest_marker("long") else left_out).append(item)
+        in_share = not item.get_closest_marker("long") or crc32(item.nodeid.encode()) % shares == number - 1
+        always = not item.get_closest_marker("long") and not item.get_closest_marker("slow")
+        (chosen if always or (config.getoption("--long") and in_share) else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = chosen
 

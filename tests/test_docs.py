@@ -96,6 +96,7 @@ def test_blocks_in_the_readme_run_as_programs_of_their_own(name, block, tmp_path
 
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize(("name", "block"), [_marked(*named) for named in _blocks() if named[0].startswith("docs")])
+@pytest.mark.slow
 def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
     """Likewise of any page."""
     _run(block, tmp_path)

@@ -46,8 +46,8 @@ class Checkpoint:
         """
         if self.missing:
             raise CheckpointError(
-                f"{shorten(self.path)} lacks {first_few(self.missing)}: it holds the states of some processes only; "
-                "pass the folder of a complete checkpoint."
+                f"{shorten(self.path)} has no {first_few(self.missing)}, so the states of some processes are "
+                "missing. Pass the folder of a complete checkpoint."
             )
 
     @property
@@ -152,7 +152,9 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
         found = [each for each in found if each.step == nearest]
     if len(found) != 1:
         places = first_few([each.path for each in found])
-        raise CheckpointError(f"{shorten(path)} holds {len(found)} checkpoints ({places}); pass the path of one.")
+        raise CheckpointError(
+            f"{shorten(path)} contains {len(found)} checkpoints ({places}). Pass the path of one of them."
+        )
     found[0].check_complete()
     return found[0].states
 
@@ -169,7 +171,7 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
     files = sorted(file for file in path.rglob("process_*-of-*.json") if process_of(file))
     if not files:
         raise CheckpointError(
-            f"{shorten(path)} holds no process_<i>-of-<n>.json; pass a file, or the folder of a checkpoint."
+            f"{shorten(path)} contains no process_<i>-of-<n>.json. Pass a file, or the folder of a checkpoint."
         )
     sets: dict[tuple[Path, int], list[Path]] = {}
     for file in files:

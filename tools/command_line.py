@@ -85,9 +85,9 @@ def _whole(least: int, text: str) -> int:
     try:
         count = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number; pass {least} or more.") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number. Pass {least} or more.") from None
     if count < least:
-        raise argparse.ArgumentTypeError(f"{text} is too few; pass {least} or more.")
+        raise argparse.ArgumentTypeError(f"{text} is too small. Pass {least} or more.")
     return count
 
 
@@ -102,7 +102,7 @@ def _positive(what: str, text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number of {what}.")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number. Pass a number of {what}, above 0.")
     return value
 
 

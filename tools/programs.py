@@ -22,7 +22,7 @@ from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader
 from ..loader.timing.listeners import listening
 
-_NAME_A_LOADER = "name a loader, or a function without arguments that makes one"
+_NAME_A_LOADER = "Name a loader, or a function without arguments that makes one"
 
 
 class FirstLoop(BaseException):
@@ -107,7 +107,8 @@ class Program:
                 raise
         if not loops:
             raise ProgramError(
-                f"{self.path} ran to its end and took no batch from a loader of headrace; name a loader in it."
+                f"{self.path} ended without taking a batch from a loader of headrace. Name a loader in it, "
+                "PROGRAM.py:name."
             )
         try:
             yield loops[0]
@@ -124,21 +125,21 @@ class Program:
             try:
                 code = compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
             except FileNotFoundError:
-                raise ProgramError(f"{self.path} is not there; pass PROGRAM.py or PROGRAM.py:name.") from None
+                raise ProgramError(f"there is no file {self.path}. Pass PROGRAM.py or PROGRAM.py:name.") from None
             except OSError as error:
-                raise ProgramError(f"{self.path} cannot be read: {shorten(error)}.") from error
+                raise ProgramError(f"{self.path} cannot be read: {shorten(error)}. Check its permissions.") from error
             exec(code, vars(own))
 
     def _found(self, names: Mapping[str, Any]) -> Any:
         known = loaders_in(names)
-        advice = f"name one of its loaders, {first_few(known, 8)}" if known else _NAME_A_LOADER
+        advice = f"Name one of its loaders, {first_few(known, 8)}" if known else _NAME_A_LOADER
         others = f"{advice}: {self.path}:{known[-1] if known else 'name'}."
         if self.name is None:
             if len(known) != 1:
-                raise ProgramError(f"{self.path} has {len(known) or 'no'} loaders at its top level; {others}")
+                raise ProgramError(f"{self.path} has {len(known) or 'no'} loaders at its top level. {others}")
             return names[known[0]]
         if self.name not in names:
-            raise ProgramError(f"{self.path} has no {self.name}; {others}")
+            raise ProgramError(f"{self.path} has no {self.name}. {others}")
         found = names[self.name]
         if callable(found) and not isinstance(found, LOADERS):
             with suppress(ValueError):  # it does not tell what it takes
@@ -146,13 +147,13 @@ class Program:
                     inspect.signature(found).bind()
                 except TypeError as error:
                     raise ProgramError(
-                        f"{self.path}:{self.name} needs arguments ({shorten(error)}); name a loader, or a function that "
-                        "needs no arguments and makes one."
+                        f"{self.path}:{self.name} needs arguments ({shorten(error)}). Name a loader, or a function "
+                        "without arguments that returns one."
                     ) from None
             with told_of(self.path):
                 found = found()
         if not isinstance(found, LOADERS):
-            raise ProgramError(f"{self.path}:{self.name} gives {a_kind_of(found)}; {others}")
+            raise ProgramError(f"{self.path}:{self.name} returns {a_kind_of(found)}. {others}")
         return found
 
 
@@ -208,7 +209,7 @@ def told_of(path: Path) -> Iterator[None]:
     except SystemExit as end:
         if end.code not in (None, 0):
             how = f"the exit status {end.code}" if isinstance(end.code, int) else short_repr(end.code)
-            raise ProgramError(f"{path} ends with {how}; run it by itself first.") from end
+            raise ProgramError(f"{path} ends with {how}. Run it by itself first.") from end
     except Exception as error:
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
         at = f" at line {lines[-1]}" if lines else ""
@@ -217,7 +218,7 @@ def told_of(path: Path) -> Iterator[None]:
         ]  # where in the pipeline it was
         where = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in ours[:1])
         raise ProgramError(
-            f"{path} fails{at}: {type(error).__name__}: {shorten(error)}{where}; run it by itself first."
+            f"{path} fails{at}: {type(error).__name__}: {shorten(error)}{where}. Run it by itself first."
         ) from error
 
 

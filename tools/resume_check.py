@@ -92,8 +92,8 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
     if not isinstance(dataset, (LoaderMethods, IterMethods)):
         what = "the loader that it is of" if hasattr(loader, "get_state") else "a loader, or a dataset"
         raise TypeError(
-            f"check_resume({short_repr(loader)}): pass {what}, check_resume(loader), and not {a_kind_of(loader)}; it takes "
-            "iterators of its own, from the start."
+            f"check_resume({short_repr(loader)}) takes {what}, check_resume(loader), not {a_kind_of(loader)}. "
+            "It makes its own iterators, from the start."
         )
     checked = dataset.loader_description
     used = _fresh(checked.pipeline)
@@ -182,7 +182,7 @@ def _compare(
         if _checksum(element) != expected[step]:
             at = f", with worker_count={workers}" if workers else ""
             found = _culprit(loader, step, workers)
-            raise NotDeterministicError(f"element {step} is not the same a second time{at}: {found}")
+            raise NotDeterministicError(f"element {step} differs when it is read a second time{at}: {found}")
 
 
 _MISSING = "the stream has ended"

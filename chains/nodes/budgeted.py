@@ -124,16 +124,16 @@ class BudgetBatched(OfSeveral):
         count = finite("budget_batch", node.length)
         if node.left_out_by:
             raise LengthsError(
-                f"budget_batch can not follow MapDataset.{node.left_out_by}, which leaves elements out; make batches of the "
-                "stream, to_iter_dataset().budget_batch(…)."
+                f"budget_batch cannot follow MapDataset.{node.left_out_by}, which leaves elements out. Make the "
+                "batches in a stream: to_iter_dataset().budget_batch(…)."
             )
         lengths = operation.lengths
         known = lengths_of_elements(node, lengths, "budget_batch")
         if known is None:
             raise LengthsError(
-                "budget_batch of a MapDataset is planned from the lengths of its elements, which only sources with `lengths` "
-                "tell, as long as nothing but their order is changed. Pass lengths=, or make batches of the stream: "
-                "to_iter_dataset().budget_batch(…)."
+                "budget_batch of a MapDataset needs the lengths of its elements. They are known only if the "
+                "source gives them, and only the order was changed since. Pass lengths=, or make the batches in "
+                "a stream: to_iter_dataset().budget_batch(…)."
             )
         of_places = whole_lengths(known, count) if lengths is None else as_lengths(known, count)
         identity = [node.identity, count]

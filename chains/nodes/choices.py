@@ -114,8 +114,8 @@ class ByMap(Choice):
         number, inner = self.mapping[index]
         if not -self.datasets <= number < self.datasets:
             raise IndexError(
-                f"select_from_datasets: the map gives dataset {short_repr(number)} at index {index}, and there are "
-                f"{self.datasets}; numbers begin at 0."
+                f"select_from_datasets: the map names dataset {short_repr(number)} at index {index}, but there "
+                f"are {self.datasets} datasets. Number them from 0."
             )
         return operator.index(number) % self.datasets, operator.index(inner)
 
@@ -175,6 +175,9 @@ class ByWeights(Choice):
             return indices, indices
         epochs = indices // self.length
         if self.length >= ENDLESS and indices.min() < 0:
-            raise IndexError(f"index {indices.min()}: a mix that never ends has nothing before its first element.")
+            raise IndexError(
+                f"index {indices.min()} is negative, but a mix that never ends has no last element to count from. "
+                "Pass an index of at least 0."
+            )
         parts, inner = self._mix.order.places(indices - epochs * self.length)
         return self._numbers[parts], inner + epochs * self._drawn[parts]

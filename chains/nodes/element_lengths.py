@@ -75,8 +75,8 @@ def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
         known = node.lengths_at(np.arange(len(elements), dtype=np.int64), lengths)
         if known is None and isinstance(lengths, str):
             raise LengthsError(
-                f"lengths={short_repr(lengths)} is a field of a source's records, and maps before {method} may change it; "
-                "pass an array, or a function of an element."
+                f"lengths={short_repr(lengths)} is a field of the source's records, but maps before {method} may "
+                "change it. Pass an array, or a function of an element."
             )
         return lengths_of(elements, lengths) if known is None and lengths is not None else known
     return lengths_of(elements, lengths) if callable(lengths) else lengths

@@ -48,23 +48,23 @@ def applied(node: Node, operation: Operation) -> Node:
     if operation.takes is not None and operation.one_to_one:
         if sparse := node.left_out_by:
             raise ValueError(
-                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which leaves elements out; make batches of the "
-                "stream, to_iter_dataset().batch(…)."
+                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which leaves elements out. Make the "
+                "batches in a stream: to_iter_dataset().batch(…)."
             )
         if isinstance(node, BudgetBatched):
             node.order.windows.shapes.check_stacked(operation)
         return Batched(node, operation, operation.takes)
     if operation.takes is not None:
         raise TypeError(
-            f"{short_repr(operation)} takes several elements, and a MapDataset does not know which ones make the element at an "
-            "index; use it in a stream, to_iter_dataset().apply(…)."
+            f"{short_repr(operation)} takes several elements at once, so a MapDataset cannot know which ones "
+            "make the element at an index. Use it in a stream: to_iter_dataset().apply(…)."
         )
     if operation.one_to_one or operation.only_filters:
         return Applied(node, operation)
     if not operation.max_fan_out:
         raise ValueError(
-            "flat_map of a MapDataset needs max_fan_out=, the most elements that one may become, to know what stands at an "
-            "index; pass it, or use to_iter_dataset().flat_map(…), which needs none."
+            "flat_map of a MapDataset needs max_fan_out=, the largest number of elements that one may "
+            "become. Pass it, or use to_iter_dataset().flat_map(…), which does not need it."
         )
     return FlatMapped(node, operation)
 
@@ -310,7 +310,7 @@ class Batched(Regrouped):
         start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
         if not -ENDLESS <= start < stop <= ENDLESS:
             raise IndexError(
-                f"index {index} of batches of {size} is too large: their elements have indices up to 2**63 - 1."
+                f"index {index} is too large for batches of {size}: elements end at index 2**63 - 1. Pass a smaller index."
             )
         return start, stop
 
@@ -352,20 +352,19 @@ class Packed(OfSeveral):
         documents = finite("pack", node.length)
         if node.left_out_by:
             raise PackError(
-                f"pack can not follow MapDataset.{node.left_out_by}, which leaves elements out; pack the stream, "
+                f"pack cannot follow MapDataset.{node.left_out_by}, which leaves elements out. Pack the stream: "
                 "to_iter_dataset().pack(…)."
             )
         known = lengths_of_elements(node, lengths, "pack")
         if known is None:
             raise PackError(
-                "pack of a MapDataset is planned from the lengths of its elements, which only sources with `lengths` tell, as "
-                "long as nothing but their order is changed. Pass lengths=, or pack the stream: to_iter_dataset().pack(…)."
+                "pack of a MapDataset needs the lengths of its elements. They are known only if the source gives them, and "
+                "only the order was changed since. Pass lengths=, or pack the stream: to_iter_dataset().pack(…)."
             )
         plan = operation.plan(known)
         if plan.documents != documents:
-            raise PackError(
-                f"pack: lengths= tells {plan.documents} lengths, and the dataset has {documents} elements; pass one for each."
-            )
+            count = f"{plan.documents} lengths, but the dataset has {documents} elements"
+            raise PackError(f"pack: lengths= has {count}. Pass one length for each element.")
         return cls(node, operation, plan)
 
     @property

@@ -100,9 +100,9 @@ class Chosen(OnSeveral):
         for name, others in zip(self.names, leaves):
             if others != leaves[0]:
                 raise PackError(
-                    f"pack: elements of dataset {self.names[0]} have the leaves {leaves[0] or 'of one array'}, those of "
-                    f"dataset {name} {others or 'of one array'}; map them to the same ones, and pass lengths=, or pack the "
-                    "stream, to_iter_dataset().pack(…)."
+                    f"pack: elements of dataset {self.names[0]} have the leaves {leaves[0] or 'of one array'}, but "
+                    f"elements of dataset {name} have {others or 'of one array'}. Map them to the same leaves, and "
+                    "pass lengths=. Or pack the stream: to_iter_dataset().pack(…)."
                 )
 
     @property

@@ -155,8 +155,9 @@ class LivingElements(Reordered):
         line = node.line
         if not line.moves_freely or line.batches or line.alone is not None or line.records is None:
             raise ValueError(
-                "omit() leaves out records of one source, and this dataset's elements are batches, those of several datasets, "
-                "or of maps that look at the index; put it right after the source, or after its shuffle() and repeat()."
+                "omit() can leave out only records of a single source, but the elements of this dataset are "
+                "batches, or come from several datasets, or from maps that use the index. Call omit() directly "
+                "after the source, or after its shuffle() and repeat()."
             )
         order = living_order(line.order, line.source, omit, None)
         if not isinstance(order, ChangingSampler):

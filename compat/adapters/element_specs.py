@@ -146,8 +146,8 @@ def _of_batch(spec: Any, batch: Any) -> Any:
         return function.output_spec(spec, batch.takes, batch.drops_remainder)
     if function is not None:
         raise NotImplementedError(
-            "Element spec inference is not supported with custom batching functions: give yours a method "
-            "output_spec(spec, batch_size, drop_remainder)."
+            "Element spec inference is not supported with custom batching functions. Give your function a "
+            "method output_spec(spec, batch_size, drop_remainder)."
         )
     rows = batch.takes if batch.drops_remainder else None
     return _mapped(lambda leaf: ShapeDtypeStruct((rows, *leaf.shape), leaf.dtype), spec)
@@ -165,8 +165,8 @@ def _owner_of_output_spec(transform: Any) -> Any:
             getattr(teller, "__name__", type(teller).__name__) if teller is not transform else type(transform).__name__
         )
         raise ValueError(
-            f"Cannot infer element spec for transform {name} because it does not implement `output_spec` method; give it "
-            "output_spec(self, input_spec)."
+            f"Cannot infer element spec for transform {name} because it does not implement `output_spec` "
+            "method. Define output_spec(self, input_spec)."
         )
     return teller
 
@@ -177,5 +177,5 @@ def _mapped(function: Callable[[Any], Any], spec: Any) -> Any:
 
 def _unknown(name: str) -> NoReturn:
     raise NotImplementedError(
-        f"`element_spec` inference is not implemented for {name}: look at next(iter(dataset)) for shapes and dtypes."
+        f"`element_spec` inference is not implemented for {name}. Read next(iter(dataset)) to see shapes and dtypes."
     )

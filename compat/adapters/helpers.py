@@ -79,7 +79,7 @@ def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) 
     {'x': [array([1, 3]), array([2, 4])]}
     """
     if not len(values):
-        raise ValueError("Cannot batch 0 values; pass at least one.")
+        raise ValueError("Cannot batch 0 values. Pass at least one.")
     try:
         return stacked(values, lists_are_trees=True)
     except StructureError as error:

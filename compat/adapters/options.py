@@ -36,7 +36,7 @@ class ReadOptions(OurReadOptions):
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
             if isinstance(number := getattr(self, name), int) and number < 0:
-                raise ValueError(f"{name} must be non-negative, got {number}; 0 is for none.")
+                raise ValueError(f"{name} must be non-negative, got {number}. Pass 0 for none.")
         super().__post_init__()
 
     def _warn_of_a_small_buffer(self) -> None:
@@ -148,7 +148,7 @@ class Config:
 
     def __getattr__(self, name: str) -> Any:
         error = AttributeError if name.startswith("__") else ValueError
-        raise error(f"Unrecognized config option: {shorten(name)}; there are {', '.join(vars(self))}.")
+        raise error(f"Unrecognized config option: {shorten(name)}. The options are {', '.join(vars(self))}.")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ValueError(f"Please use update(): config.update({name!r}, {short_repr(value)}).")

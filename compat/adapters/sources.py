@@ -35,8 +35,8 @@ class SharedMemoryDataSource(MemorySource):
     def __init__(self, elements: Sequence[Any] | None = None, *, name: str | None = None) -> None:
         if elements is None:
             raise ValueError(
-                f"SharedMemoryDataSource(name={name!r}) needs elements=: no memory is shared by name here. Pass the elements; "
-                "worker processes share them."
+                f"SharedMemoryDataSource(name={name!r}) needs elements=, because headrace does not share memory "
+                "by name. Pass the elements. Worker processes share them."
             )
         self.elements, self.name = elements, name
         if len(elements):
@@ -47,7 +47,7 @@ class SharedMemoryDataSource(MemorySource):
 
     def __getitem__(self, key: SupportsIndex) -> Any:
         if not len(self.elements):
-            raise IndexError("the source is empty.")
+            raise IndexError("the source is empty. Check len(source) first.")
         return super().__getitem__(key)
 
     def __reduce__(self) -> tuple[type[SharedMemoryDataSource], tuple[Any]]:
@@ -96,7 +96,7 @@ class BagDataSource:
         try:
             import bagz
         except ImportError as error:
-            raise MissingExtraError("BagDataSource needs bagz; pip install bagz.") from error
+            raise MissingExtraError("BagDataSource needs bagz: pip install bagz") from error
         return [bagz.Reader(path) for path in self.paths]
 
     @cached_property
@@ -135,4 +135,4 @@ class NoRecords:
         return 0
 
     def __getitem__(self, key: int) -> Any:
-        raise IndexError("the source is empty.")
+        raise IndexError("the source is empty. Check len(source) first.")

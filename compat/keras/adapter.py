@@ -52,8 +52,8 @@ def chosen(
     for name, value in {"y": y, "sample_weight": sample_weight, "class_weight": options.get("class_weight")}.items():
         if value is not None:
             raise ValueError(
-                f"{name} was passed beside {a_kind_of(x)}; have its batches be tuples (inputs, targets) or (inputs, targets, "
-                "weights), and leave it out."
+                f"{name}= was passed together with {a_kind_of(x)}. Leave it out, and let the batches be tuples "
+                "(inputs, targets) or (inputs, targets, weights)."
             )
     _LATEST.adapter = StreamAdapter(x, options.get("steps_per_epoch"))
     return _LATEST.adapter
@@ -83,8 +83,8 @@ class StreamAdapter(DataAdapter):  # type: ignore[misc]
         self._length = _length(dataset)
         if self._length is None and steps_per_epoch is None and _is_endless(dataset):
             raise ValueError(
-                f"this {type(dataset).__name__} has no end, and an epoch would last for ever: pass steps_per_epoch= to fit "
-                "(steps= to evaluate and predict), or give it num_epochs=1."
+                f"this {type(dataset).__name__} never ends, so an epoch would never end. Pass steps_per_epoch= to "
+                "fit (steps= to evaluate and predict), or give the dataset num_epochs=1."
             )
 
     def follow(self) -> FollowedPasses:
@@ -239,5 +239,5 @@ def _is_endless(dataset: Any) -> bool:
 
 def _other_backend(name: str) -> NotImplementedError:
     return NotImplementedError(
-        f"Keras runs on {name} here; headrace's loaders and datasets feed its JAX backend: set KERAS_BACKEND=jax."
+        f"Keras uses {name} here, but headrace's loaders and datasets feed only its JAX backend. Set KERAS_BACKEND=jax."
     )

@@ -102,7 +102,7 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         self._close()
         adapter = latest_adapter()
         if adapter is None:
-            raise TypeError("SaveAndResume needs x of fit to be a loader or dataset of headrace's, and it was none.")
+            raise TypeError("SaveAndResume works only if x= of fit is a loader or dataset of headrace. Pass one as x.")
         self._passes = adapter.follow()
         self._place = TrainingPlace()
         self._saved_step = self._seen = 0  # of the run; batches of this epoch that Keras has counted
@@ -181,8 +181,9 @@ class SaveAndResume(keras.callbacks.Callback):  # type: ignore[misc, name-define
         if differing := sorted(name for name in {*saved, *own} if saved.get(name) != own.get(name)):
             name = differing[0]
             raise CheckpointError(
-                f"{shorten(self._directory)} has a checkpoint of another model: {name} is {saved.get(name, 'absent')} "
-                f"there and {own.get(name, 'absent')} here. Pass another directory, or build and compile the model as it was."
+                f"{shorten(self._directory)} has a checkpoint of another model: {name} is "
+                f"{saved.get(name, 'absent')} there, but {own.get(name, 'absent')} here. Pass another directory, "
+                "or build and compile the model as it was."
             )
         args = ocp.args.Composite(arrays=ocp.args.StandardRestore(wanted), data=CheckpointRestore(self._passes))
         arrays = self._manager.restore(step, args=args).arrays

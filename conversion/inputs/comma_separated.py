@@ -30,7 +30,7 @@ def _number(kind: type) -> Callable[[str], Any]:
 
     def number(value: str) -> Any:
         if "_" in value or not value.isascii():
-            raise ValueError(f"{short_repr(value)} is no {kind.__name__}")
+            raise ValueError(f"{short_repr(value)} is not of type {kind.__name__}")
         return kind(value)
 
     return number
@@ -83,16 +83,16 @@ def read_records(
     columns = _columns(rows, name)
     if columns != list(types):
         raise SourceError(
-            f"{shorten(name)} has the columns {first_few(columns)}, and the first file {first_few(list(types))}; "
-            "convert files with other columns on their own."
+            f"{shorten(name)} has the columns {first_few(columns)}, but the first file has "
+            f"{first_few(list(types))}. Convert files with other columns in a conversion of their own."
         )
     convert = [_TYPES[types[column]] for column in columns]
     for line, row in rows:
         try:
             if len(row) != len(columns):
-                raise ValueError(f"number of values {len(row)}, of columns {len(columns)}")
+                raise ValueError(f"the line has {len(row)} values, but the file has {len(columns)} columns")
             if not _is_utf8(row):
-                raise ValueError(f"it is not in UTF-8: {short_repr(row)}")
+                raise ValueError(f"the line is not in UTF-8: {short_repr(row)}")
             each = zip(columns, convert, row)
             record = {column: kind(value) if value or kind is str else None for column, kind, value in each}
         except ValueError as error:
@@ -114,21 +114,23 @@ def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise SourceError(f"{shorten(name)}, line {line} is no CSV: {shorten(error)}.") from error
+        raise SourceError(f"{shorten(name)}, line {line} is not valid CSV: {shorten(error)}. Mend the line.") from error
 
 
 def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
     columns = next(rows, (0, []))[1]
     if not _is_utf8(columns):
-        raise SourceError(f"{shorten(name)}, line 1 is not in UTF-8 ({short_repr(columns)}); convert files in UTF-8.")
+        raise SourceError(f"{shorten(name)}, line 1 is not in UTF-8 ({short_repr(columns)}). Save the file in UTF-8.")
     if not columns or len(set(columns)) < len(columns):
         raise SourceError(
-            f"{shorten(name)}: the first line must name the columns, each once; it is {short_repr(columns)}."
+            f"{shorten(name)}: the first line is {short_repr(columns)}, but it must name each column once. "
+            "Add a line with the names."
         )
     if len(columns) == 1 and ("\t" in columns[0] or ";" in columns[0]):
         other = "tabs" if "\t" in columns[0] else "semicolons"
         raise SourceError(
-            f"{shorten(name)}: the first line has {other} and no commas ({short_repr(columns[0])}); use commas."
+            f"{shorten(name)}: the first line is separated by {other}, not by commas "
+            f"({short_repr(columns[0])}). Save the file with commas."
         )
     return columns
 

@@ -39,7 +39,8 @@ def find_input(
     """
     if source_format is not None and source_format not in (*FORMATS, *OTHER_FORMATS):
         raise ConversionError(
-            f"source_format={short_repr(source_format)} is unknown; use one of {', '.join((*FORMATS, *OTHER_FORMATS))}."
+            f"source_format={short_repr(source_format)} is not a known format. Use one of "
+            f"{', '.join((*FORMATS, *OTHER_FORMATS))}."
         )
     storage = opening.storage
     if not is_paths(source):
@@ -98,18 +99,20 @@ def _hugging_face(path: str, split: str | None) -> Any:
         datasets = import_module("datasets")  # a folder of ours has that name, too
     except ImportError as error:
         raise MissingExtraError(
-            f'{shorten(path)} is a Hugging Face dataset, which needs datasets: pip install "headrace[huggingface]"'
+            f"{shorten(path)} is a Hugging Face dataset, which needs the package datasets: pip install "
+            '"headrace[huggingface]"'
         ) from error
     try:
         found = datasets.load_from_disk(path)
     except Exception as error:  # of files that are damaged, `datasets` says it in the words of Python, JSON and Arrow
         raise SourceError(
-            f"{shorten(path)} is no Hugging Face dataset on disk, or is damaged: {shorten(error)}"
+            f"{shorten(path)} cannot be read as a Hugging Face dataset on disk: {shorten(error)}. Save it "
+            "again with save_to_disk, or pass source_format= if it is something else."
         ) from error
     if not isinstance(found, dict):
         return found
     if split not in found:
         raise ConversionError(
-            f"{shorten(path)} has the splits {first_few(list(found), 8)}; pass split= (--split), one of them."
+            f"{shorten(path)} has the splits {first_few(list(found), 8)}. Choose one of them with split= (--split)."
         )
     return found[split]

@@ -154,7 +154,9 @@ class NpyRows:
         with local_copy(path, opening.storage) as copy:
             self.columns = map_npy(copy, path)
         if not self.columns.ndim:
-            raise SourceError(f"{shorten(path)} holds one number and no rows.")
+            raise SourceError(
+                f"{shorten(path)} contains a single number, not an array with rows. Save an array of at least one axis."
+            )
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -177,8 +179,8 @@ class NpyPieces:
         self._array, self._length = NpyRows(path, opening).columns, opening.document_length or 1
         if self._array.ndim != 1:
             raise ConversionError(
-                f"{shorten(path)} has an array of shape {self._array.shape}, whose rows are documents; leave document_length "
-                "out."
+                f"{shorten(path)} contains an array of shape {self._array.shape}, in which each row is a document "
+                "already. Leave document_length= out."
             )
 
     def __len__(self) -> int:
@@ -246,6 +248,6 @@ def format_of(names: list[str]) -> Format:
         return found[0]
     several = f"files of several formats: {first_few(sorted(format.name for format in found))}"
     raise ConversionError(
-        f"{several if found else f'{short_repr(names[0])}: an unknown format'}; pass source_format= (--from), one of "
-        f"{', '.join(FORMATS)}, and only files of it."
+        f"{several if found else f'{short_repr(names[0])} has an unknown format'}. Pass source_format= "
+        f"(--from), one of {', '.join(FORMATS)}, and only files of this format."
     )

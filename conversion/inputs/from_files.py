@@ -170,4 +170,7 @@ def _stamp(path: str, storage: StorageOptions) -> Stamp:
     try:
         return stamp_of(path, storage)
     except OSError as error:
-        raise SourceError(f"{shorten(path)} cannot be read: {shorten(error)}") from error
+        raise SourceError(
+            f"{shorten(path)} cannot be read: {shorten(error)}. Check that the file is complete and of the "
+            "format that its name says."
+        ) from error

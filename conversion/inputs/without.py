@@ -44,7 +44,9 @@ class WithoutRecords(RecordInput):
         source = given.data_source()
         keys = keys_to_omit(_Numbered(names, counts) if source is None else source, omit, storage)
         if len(keys) == sum(counts):
-            raise ConversionError(f"omit= names all {len(keys)} records, and leaves none to write; pass fewer keys.")
+            raise ConversionError(
+                f"omit= contains all {len(keys)} records, so no record is left to convert. Omit fewer records."
+            )
         bounds = np.searchsorted(keys, np.cumsum([0, *counts]))
         starts = np.cumsum([0, *counts])
         self._rows = {

@@ -39,7 +39,8 @@ class ArrayRecordOutput(Encoding):
             return _ArrayRecordWriter(_library().ArrayRecordWriter(path, self._options), path)
         except ValueError as error:
             raise ConversionError(
-                f"options={{…}} of ArrayRecord, {shorten(self._options)}: {shorten(error)}"
+                f"options={{…}} of ArrayRecord, {shorten(self._options)}, are not valid: {shorten(error)}. Pass "
+                'an option string of ArrayRecord\'s writer, such as "group_size:1".'
             ) from error
 
 

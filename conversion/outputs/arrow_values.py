@@ -34,7 +34,7 @@ def pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingExtraError('to="parquet" needs pyarrow: pip install "headrace[parquet]"') from error
+        raise MissingExtraError('to="parquet" needs the package pyarrow: pip install "headrace[parquet]"') from error
     return pyarrow
 
 
@@ -61,8 +61,8 @@ def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
         cause, why = error, f" ({shorten(error)})"
     value = short_repr(values[0] if len(values) == 1 else values)
     raise ConversionError(
-        f"column {short_repr(name)} is {shorten(kind, 60)}, as the first records are, and {value} is not; pass transform= to "
-        f"give all records one type.{why}"
+        f"column {short_repr(name)} has type {shorten(kind, 60)} in the first records, but a later record "
+        f"has {value}. Pass transform= to give all records one type.{why}"
     ) from (cause if why else None)
 
 

@@ -31,7 +31,7 @@ class BytesOutput(Encoding):
         super().__init__(encode, encode_identity)
         if options:
             raise ConversionError(
-                f'to="bytes" has no options, and got {first_few(sorted(options))}; leave out options=.'
+                f'to="bytes" takes no options, but options= has {first_few(sorted(options))}. Leave options= out.'
             )
 
     def identity(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Encoding(Output):
 def _checked(encoded: Any) -> bytes:
     if isinstance(encoded, (bytes, bytearray, memoryview)):
         return bytes(encoded)
-    raise ConversionError(f"encode= gave a {type(encoded).__name__} ({short_repr(encoded)}); it must give bytes.")
+    raise ConversionError(f"encode= returned a {type(encoded).__name__} ({short_repr(encoded)}). It must return bytes.")
 
 
 def as_example(record: Any) -> bytes:
@@ -63,8 +63,8 @@ def as_example(record: Any) -> bytes:
     if isinstance(record, Mapping):
         return _example(record)
     raise ConversionError(
-        f"a record is a {type(record).__name__} ({short_repr(record)}), and the format holds bytes; pass encode=, a function "
-        'that makes bytes of a record, or encode="json".'
+        f"a record is a {type(record).__name__} ({short_repr(record)}), but the format stores bytes. Pass "
+        'encode=, a function that turns a record into bytes, or encode="json".'
     )
 
 
@@ -74,14 +74,14 @@ def _example(record: Mapping[str, Any]) -> bytes:
     for name, value in record.items():
         if _has_axes(value):
             raise ConversionError(
-                f"{short_repr(name)} has several axes, and tf.train.Example keeps no shapes; pass encode=, a function that "
-                "makes bytes of a record, or transform= to make bytes of the array."
+                f"{short_repr(name)} is an array with several axes, but tf.train.Example does not store shapes. "
+                "Pass encode=, a function that turns a record into bytes, or flatten the array with transform=."
             )
     try:
         return encode_example({name: value for name, value in record.items() if value is not None})
     except (TypeError, UnicodeError) as error:
         raise ConversionError(
-            f'{shorten(error)} Or pass encode="json", or encode=, a function that makes bytes of a record.'
+            f'{shorten(error)} Or pass encode="json", or encode=, a function that turns a record into bytes.'
         ) from error
 
 
@@ -114,7 +114,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     raise ConversionError(
-        f"a {type(value).__name__} ({short_repr(value)}) is no JSON; pass encode=, a function that gives bytes."
+        f"a {type(value).__name__} ({short_repr(value)}) cannot be written as JSON. Pass encode=, a "
+        "function that turns a record into bytes."
     )
 
 

@@ -47,7 +47,10 @@ class ParquetOutput(Output):
         try:
             self.open(io.BytesIO()).close()
         except pyarrow().ArrowException as error:
-            raise ConversionError(f"columns for Parquet: {shorten(error)}; pass transform= to make others.") from error
+            raise ConversionError(
+                f"the records do not fit the columns of the Parquet file: {shorten(error)}. Pass transform= to "
+                "give all records the same columns and types."
+            ) from error
         try:
             rows = options.get("row_group_size", GROUP_ROWS)
             self._group_rows = whole_number("row_group_size", rows, 1, None, "a number of rows, such as 256")
@@ -55,7 +58,8 @@ class ParquetOutput(Output):
             self.open(io.BytesIO()).discard()  # a file in memory, as only the writer knows its options
         except (pyarrow().ArrowException, TypeError, ValueError) as error:
             raise ConversionError(
-                f"options={short_repr(options)} of Parquet: {shorten(error)}; pass options of pyarrow.parquet.ParquetWriter."
+                f"options={short_repr(options)} of Parquet are not valid: {shorten(error)}. Pass options of "
+                "pyarrow.parquet.ParquetWriter."
             ) from error
 
     def identity(self) -> dict[str, Any]:
@@ -68,8 +72,8 @@ class ParquetOutput(Output):
         for row in rows:
             if not row.keys() <= known:
                 raise ConversionError(
-                    f"a record has the columns {first_few(sorted(map(str, row.keys() - known)))}, which the first records "
-                    "have not; pass transform= to give all records the same columns."
+                    f"a record has the columns {first_few(sorted(map(str, row.keys() - known)))}, which the first "
+                    "records do not have. Pass transform= to give all records the same columns."
                 )
         columns = [
             array_of(field.name, [_plain(row.get(field.name)) for row in rows], field.type) for field in self._schema
@@ -125,7 +129,7 @@ def schema_of(records: Sequence[Any]) -> Any:
     for name in dict.fromkeys(name for row in rows for name in row):
         if not isinstance(name, str):
             raise ConversionError(
-                f"column {short_repr(name)} has a name that is no string; pass transform= to make it one."
+                f"the column name {short_repr(name)} is not a string. Pass transform= to rename the column."
             )
         values = [_plain(row.get(name)) for row in rows]
         try:
@@ -133,12 +137,13 @@ def schema_of(records: Sequence[Any]) -> Any:
             fields.append(pyarrow().field(name, pyarrow().array(values).type))
         except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ConversionError(
-                f"column {short_repr(name)} of the first {len(records)} records has no one type: {shorten(error)}; pass "
-                "transform= to give it one."
+                f"column {short_repr(name)} has values of different types in the first {len(records)} records: "
+                f"{shorten(error)}. Pass transform= to give it one type."
             ) from error
     if rows and not fields:
         raise ConversionError(
-            f"the first {len(records)} records have no columns; pass transform=, a function that gives them some."
+            f"the first {len(records)} records have no columns. Pass transform=, a function that returns a "
+            "dict with at least one column."
         )
     return pyarrow().schema(fields)
 
@@ -147,7 +152,7 @@ def _check_times(values: Sequence[Any]) -> None:
     """Raise TypeError if NumPy times are mixed with numbers or text, at any depth."""
     kinds = set(map(type, values))
     if np.datetime64 in kinds and any(issubclass(kind, np.generic) for kind in kinds - {np.datetime64}):
-        raise TypeError("values of datetime64 stand beside others of NumPy")
+        raise TypeError("the column mixes datetime64 with other NumPy types")
     lists: list[Any] = [value for value in values if isinstance(value, (list, tuple))]
     arrays = [value.reshape(-1) for value in values if isinstance(value, np.ndarray)]
     lists += [array if array.dtype == object else array[:1] for array in arrays]
@@ -169,8 +174,9 @@ def _row(record: Any) -> Mapping[str, Any]:
     if isinstance(record, (np.ndarray, np.generic, int, float)):
         return {VALUE: record}
     raise ConversionError(
-        f'a record is a {type(record).__name__} ({short_repr(record)}), and Parquet has columns; pass decode="example" or '
-        '"json" for bytes that hold such, or transform=, a function that makes a dict of a record.'
+        f"a record is a {type(record).__name__} ({short_repr(record)}), but Parquet stores columns. Pass "
+        'decode="example" or decode="json" if the records are bytes of this kind, or transform=, a '
+        "function that returns a dict."
     )
 
 

@@ -42,8 +42,8 @@ class TokensOutput(Output):
         unknown = sorted(set(options) - {"dtype", "add_special_tokens", "document_length", "end_of_text"})
         if unknown:
             raise ConversionError(
-                "options for tokens are dtype, add_special_tokens, document_length and end_of_text, not "
-                f"{first_few(unknown)}."
+                f"{first_few(unknown)}: unknown options for tokens. Use dtype, add_special_tokens, "
+                "document_length and end_of_text."
             )
         dtype = options.get("dtype")
         if not dtype:
@@ -72,7 +72,10 @@ class TokensOutput(Output):
                 'tokenizer= needs the package tokenizers: pip install "headrace[tokenizers]"'
             ) from error
         except Exception as error:  # the library raises no class of its own
-            raise ConversionError(f"{shorten(self._path)} is no file of a tokenizer: {shorten(error)}") from error
+            raise ConversionError(
+                f"{shorten(self._path)} is not the file of a tokenizer: {shorten(error)}. Pass the path of a "
+                "tokenizer.json."
+            ) from error
 
     def encode(self, records: list[Any]) -> list[Any]:
         documents = [self._document(record) for record in records]
@@ -87,8 +90,9 @@ class TokensOutput(Output):
             return record
         if self._column not in record:
             raise ConversionError(
-                f"a record has no {short_repr(self._column)}, but {first_few(list(record), 8)}; pass column=, the name of that "
-                f"with the {'text' if self._content is not None else 'tokens'}."
+                f"a record has no column {short_repr(self._column)}, but {first_few(list(record), 8)}. Pass "
+                "column=, the name of the column that contains the "
+                f"{'text' if self._content is not None else 'tokens'}."
             )
         return record[self._column]
 
@@ -104,17 +108,20 @@ class TokensOutput(Output):
             found = np.empty((0, 0))
         if isinstance(tokens, np.integer):
             raise ConversionError(
-                f"a document is one number, {tokens}: where do documents begin? Divide .npy files into pieces by options="
-                '{"document_length": 1024}; or leave them as they are, for TokenSource(paths, document_length=1024).'
+                f"a document is a single number, {tokens}, so it is unknown where documents begin. Cut .npy files "
+                'into pieces with options={"document_length": 1024}, or read the files directly with '
+                "TokenSource(paths, document_length=1024)."
             )
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ConversionError(
-                f"a document is a {type(tokens).__name__} ({short_repr(tokens)}), not a list of whole numbers; pass "
-                "tokenizer=, the path of a tokenizer.json, to make tokens of text."
+                f"a document is a {type(tokens).__name__} ({short_repr(tokens)}), not a list of whole numbers. To "
+                "convert text, pass tokenizer=, the path of a tokenizer.json."
             )
         limits = np.iinfo(self._dtype)
         if found.size and not limits.min <= found.min() <= found.max() <= limits.max:
-            raise ConversionError(f'a token does not fit {self._dtype}; pass options={{"dtype": …}} with a wider one.')
+            raise ConversionError(
+                f'a token is too large for {self._dtype}. Pass a wider type with options={{"dtype": …}}.'
+            )
         found = found.astype(self._dtype, copy=False)
         if self._end is not None and (not found.size or found[-1] != self._end):
             found = np.append(found, self._end)
@@ -140,8 +147,8 @@ def _token(value: Any, dtype: np.dtype[Any]) -> Any:
     text, limits = str(value), np.iinfo(dtype)
     if not text.isdecimal() or int(text) > limits.max:
         raise ConversionError(
-            f"end_of_text={short_repr(value)} must be the number of a token, from 0 to {limits.max} in {dtype}; pass options="
-            '{"dtype": …} with a wider one for larger numbers.'
+            f"end_of_text={short_repr(value)} must be a token number from 0 to {limits.max}, the largest of "
+            f'{dtype}. Pass options={{"dtype": …}} with a wider type for larger numbers.'
         )
     return dtype.type(int(text))
 
@@ -151,9 +158,13 @@ def _content(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except FileNotFoundError:
-        raise SourceNotFoundError(f"no file {short_repr(path, TEXT)} of a tokenizer") from None
+        raise SourceNotFoundError(
+            f"there is no tokenizer file {short_repr(path, TEXT)}. Pass the path of a tokenizer.json."
+        ) from None
     except (OSError, UnicodeError) as error:
-        raise ConversionError(f"{shorten(path)} is no file of a tokenizer: {shorten(error)}") from error
+        raise ConversionError(
+            f"{shorten(path)} is not the file of a tokenizer: {shorten(error)}. Pass the path of a tokenizer.json."
+        ) from error
 
 
 def _text(document: Any, column: str) -> str:
@@ -162,6 +173,6 @@ def _text(document: Any, column: str) -> str:
     if isinstance(document, (bytes, bytearray, memoryview)):
         return bytes(document).decode()
     raise ConversionError(
-        f"{short_repr(column)} of a record is a {type(document).__name__} ({short_repr(document)}), not text; pass column= or "
-        "transform=."
+        f"{short_repr(column)} of a record is a {type(document).__name__} ({short_repr(document)}), not "
+        "text. Pass column=, the name of a text column, or transform=."
     )

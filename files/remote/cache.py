@@ -144,8 +144,8 @@ class Cache:
         """
         if size > self.budget:
             raise SourceError(
-                f"{size} bytes are to be kept at once in {shorten(self.folder)}, whose budget is {self.budget} bytes; raise "
-                "it with storage_options={'cache_bytes': …}."
+                f"{size} bytes must be in the cache {shorten(self.folder)} at once, but its limit is "
+                f"{self.budget} bytes. Raise the limit with storage_options={{'cache_bytes': …}}."
             )
         while not self._reserved(descriptor, size):
             time.sleep(_WAIT_SECONDS)  # who writes has room already, and waits for nobody
@@ -190,10 +190,11 @@ class Cache:
         return total
 
     def unusable(self, error: OSError) -> SourceError:
-        remedy = "free some space, or lower cache_bytes" if error.errno == errno.ENOSPC else "choose another folder"
+        remedy = "Free some space, or lower cache_bytes," if error.errno == errno.ENOSPC else "Choose another folder"
         return SourceError(
-            f"the cache of remote files in {shorten(self.folder)} cannot be used: {shorten(error)}; {remedy} with "
-            "storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes 0: no cache)."
+            f"the cache of remote files {shorten(self.folder)} cannot be used: {shorten(error)}. "
+            f"{remedy} with storage_options={{'cache_dir': …, 'cache_bytes': …}} (cache_bytes=0 means no "
+            "cache)."
         )
 
 

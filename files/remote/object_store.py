@@ -72,7 +72,9 @@ class ObjectStore:
                 raise
             secrets = [*options.store, *secrets_in(url)]
             told = shorten(redacted_error(str(error).partition("Debug source")[0], secrets))
-            failure = SourceError(f"{shorten(url)}: the store cannot be opened with these storage_options: {told}")
+            failure = SourceError(
+                f"{shorten(url)}: the object store cannot be opened with these storage_options: {told}. Correct them."
+            )
             raise_without_secrets(failure, error, secrets)
 
     @property
@@ -131,9 +133,8 @@ def _check_process() -> None:
     """Raise SourceError if this process was forked from one that used obstore: obstore's threads do not survive a fork."""
     if _first_process() != os.getpid():
         raise SourceError(
-            "this process was forked from one that had read remote files, whose threads are lost in a fork, so that it cannot "
-            "read any. Use the workers of DataLoader, or start processes with "
-            'multiprocessing.get_context("spawn").'
+            "this process was forked from a process that had read remote files, and cannot read any itself. "
+            'Use the workers of DataLoader, or start processes with multiprocessing.get_context("spawn").'
         )
 
 
@@ -146,7 +147,8 @@ def _of_client(given: dict[str, Any]) -> dict[str, Any]:
     inner = given.pop("client_options", {})
     if not isinstance(inner, Mapping):
         raise SourceError(
-            f"storage_options: client_options={short_repr(inner)} must be a dict, such as {{'allow_http': True}}."
+            f"storage_options: client_options={short_repr(inner)} is not a dict. Pass a dict, such as "
+            "{'allow_http': True}."
         )
     return {**{name: given.pop(name) for name in list(given) if _OF_CLIENT.fullmatch(name.lower())}, **inner}
 

@@ -84,11 +84,14 @@ class OtherStore:
 
 def _not_opened(url: str, scheme: str, told: str, known: bool, error: Exception) -> Exception:
     if known:
-        remedy = "check the URL and storage_options=, and whether the store is there."
-        return SourceError(f"{shorten(url)}: the store cannot be opened: {told}; {remedy}")
+        remedy = "Check the URL, storage_options= and that the store can be reached."
+        return SourceError(f"{shorten(url)}: the store cannot be opened: {told}. {remedy}")
     if isinstance(error, ImportError):
         return MissingExtraError(f"{shorten(url)}: {told}")
-    return SourceError(f"{shorten(url)}: no store has this scheme, {scheme}:// ({told})")
+    return SourceError(
+        f"{shorten(url)}: the scheme {scheme}:// is unknown ({told}). Use a scheme that fsspec knows, "
+        "such as s3:// or gs://."
+    )
 
 
 class HubStore(OtherStore):

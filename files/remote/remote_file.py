@@ -86,8 +86,8 @@ class RemoteFile:
         if (starts + sizes).max(initial=0) > self.size:
             last = int(np.argmax(starts + sizes))
             raise SourceError(
-                f"{shorten(self.path)}: {sizes[last]} bytes were asked for at byte {starts[last]}, but the file has "
-                f"{self.size}."
+                f"{shorten(self.path)}: {sizes[last]} bytes were expected at byte {starts[last]}, but the file "
+                f"has only {self.size} bytes. It is cut off, or it changed. Write it anew."
             )
         if self._blocks is None:
             return self._read_apart(list(zip(starts.tolist(), sizes.tolist())))
@@ -112,8 +112,8 @@ class RemoteFile:
         """
         if self._blocks is None:
             raise SourceError(
-                f"{shorten(self.path)}: files of this kind are read from a copy on disk, and cache_bytes is 0; raise it in "
-                "storage_options=."
+                f"{shorten(self.path)}: files of this format are copied to disk before they are read, but "
+                "cache_bytes=0 allows no copies. Raise cache_bytes in storage_options=."
             )
         descriptor = self._opened_copy()
         try:
@@ -133,8 +133,8 @@ class RemoteFile:
             os.close(descriptor)
             self._cache.remove(self._copy_name)
         raise SourceError(
-            f"{shorten(self.path)}: its copy in {shorten(self._cache.folder)} was damaged {_COPY_TRIES} times; choose another "
-            "disk with storage_options={'cache_dir': …}."
+            f"{shorten(self.path)}: its copy in {shorten(self._cache.folder)} was damaged {_COPY_TRIES} "
+            "times. Choose another disk with storage_options={'cache_dir': …}."
         )
 
     def has_copy(self) -> bool:
@@ -180,7 +180,7 @@ class RemoteFile:
             if stamp is not None:
                 check_unchanged(self.path, self.stamp, stamp)
             if len(data) != stop - start:
-                raise EOFError(f"{len(data)} bytes came in place of the {stop - start} from byte {start} on")
+                raise EOFError(f"{len(data)} bytes were received instead of {stop - start}, from byte {start} on")
             return data
 
         return ask(self.path, self.storage_options, question)

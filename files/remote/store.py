@@ -145,14 +145,14 @@ def _failure(store: FileStore, url: str, error: Exception, told: str, tries: int
         tries: number of tries if this was the last one; otherwise 0.
     """
     if isinstance(error, FileNotFoundError):
-        return SourceNotFoundError(f"no file {short_repr(url, TEXT)}")
+        return SourceNotFoundError(f"there is no file {short_repr(url, TEXT)}. Check the address.")
     if (remedy := store.is_final(error)) is not None:
         return SourceError(f"{shorten(url)}: {remedy}. ({told})")
     if not tries:
         return None
     return SourceError(
-        f"{shorten(url)}: given up after {tries} tries: {told}. Is the store reachable? More patience is "
-        "storage_options={'tries': …, 'timeout': seconds}."
+        f"{shorten(url)}: {tries} tries to read it failed: {told}. Check that the store can be reached, "
+        "or allow more time with storage_options={'tries': …, 'timeout': seconds}."
     )
 
 

@@ -99,7 +99,10 @@ class DeviceLoader(FeederOptions):
         loops = getattr(self.source, "epochs", None)
         epochs = loops(count) if callable(loops) and not isinstance(self.source, DeviceLoader) else None
         if not isinstance(epochs, Epochs):
-            raise TypeError(f"epochs needs a DataLoader to feed from, and this is {a_kind_of(self.source)}.")
+            raise TypeError(
+                f"epochs() needs a DataLoader, but this feeder takes its batches from {a_kind_of(self.source)}. "
+                "Feed it from a DataLoader."
+            )
         return epochs.opened_by(lambda loader: iter(dataclasses.replace(self, source=loader)))
 
     def __iter__(self) -> DeviceFeeder:
@@ -183,5 +186,5 @@ def device_put(
     for name in more:
         if name not in known:
             others = ", ".join(("cpu_buffer_size", "device_buffer_size", *known))
-            raise TypeError(f"device_put has no argument {shorten(name)}=; it has {others}.")
+            raise TypeError(f"device_put has no argument {shorten(name)}=. Use {others}.")
     return DeviceLoader(ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more)

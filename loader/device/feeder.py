@@ -113,7 +113,7 @@ class DeviceFeeder(StreamPositionAPI):
             ValueError: no batch was delivered yet, or `on_uneven` is not "pad".
         """
         if self._mask is None:
-            raise ValueError('mask needs on_uneven="pad" and a batch that was delivered; call next() first.')
+            raise ValueError('mask needs on_uneven="pad" and a batch. Pass on_uneven="pad", and call next() first.')
         return self._mask
 
     def stats(self) -> FeederStats:
@@ -221,7 +221,7 @@ class DeviceFeeder(StreamPositionAPI):
 
     def _begin(self) -> Run:
         if self._closed:
-            raise ClosedError("the feeder was closed; take a new one, and give it the state.")
+            raise ClosedError("this feeder was closed. Make a new one, and restore the state in it.")
         if self._ended:
             raise StopIteration
         begins(self)
@@ -275,7 +275,10 @@ class DeviceFeeder(StreamPositionAPI):
             finally:
                 del item  # an error's traceback holds this frame
         if self._closed:
-            raise ClosedError("the feeder was closed while a batch was waited for.")
+            raise ClosedError(
+                "this feeder was closed by another thread while it waited for a batch. Make a new one, and "
+                "restore the state in it."
+            )
         self._ended = True  # before anything that can be interrupted: other hosts would not begin another run
         self._settle(CLOSE_SECONDS)
         raise StopIteration

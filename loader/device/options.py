@@ -23,7 +23,7 @@ def jax_for(what: str) -> Any:
     try:
         import jax
     except ImportError as error:
-        raise MissingExtraError(f'{what} needs jax; pip install "headrace[jax]".') from error
+        raise MissingExtraError(f'{what} needs jax: pip install "headrace[jax]"') from error
     return jax
 
 
@@ -51,12 +51,15 @@ class FeederOptions:
 
         if not isinstance(self.source, Iterable):
             raise TypeError(
-                f"{short_repr(self.source)} is {a_kind_of(self.source)}; pass a loader, or an iterable of batches."
+                f"{short_repr(self.source)} is {a_kind_of(self.source)}. Pass a loader, or an iterable of batches."
             )
         for name in ("host_buffer", "device_buffer"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
         if self.transform is not None and not callable(self.transform):
-            raise TypeError(f"transform={short_repr(self.transform)} must be a function from a batch to a batch.")
+            raise TypeError(
+                f"transform={short_repr(self.transform)} is not a function. Pass one that takes a batch and "
+                "returns a batch."
+            )
         one_of("on_unsupported", self.on_unsupported, "error", "keep")
         one_of("on_uneven", self.on_uneven, "error", "drop", "pad")
         object.__setattr__(self, "sharding", as_shardings(self.sharding))

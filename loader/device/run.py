@@ -195,8 +195,8 @@ def leave_to(iterator: Any) -> None:
     for run in [run for run in _all_runs() if run.reads(iterator)]:
         if not run.stopped:
             raise ValueError(
-                f"another feeder reads ahead on this {type(iterator).__name__}; close that one first, or give each feeder an "
-                "iterator of its own."
+                f"another feeder already reads from this {type(iterator).__name__}. Close that feeder first, or "
+                "give each feeder an iterator of its own."
             )
         run.join()
 

@@ -34,7 +34,7 @@ def as_shardings(target: Any) -> Any:
     if target is None or (isinstance(target, list) and target and all(isinstance(each, jax.Device) for each in target)):
         what = "None" if target is None else "a list of devices"
         raise TypeError(
-            f'{what} is no sharding; to divide batches over devices, pass (Mesh(devices, ("data",)), "data").'
+            f'{what} is not a sharding. To divide batches over devices, pass (Mesh(devices, ("data",)), "data").'
         )
     if not _is_one(target):
         flatten(target)  # registers the classes in it
@@ -56,13 +56,13 @@ def _as_sharding(target: Any) -> Sharding:
         return SingleDeviceSharding(target)
     if _is_shorthand(target):
         return _named(*target)
-    remedy = '; name the axes over which batches are divided, (mesh, "data")' if isinstance(target, Mesh) else ""
+    remedy = '. Name the axes over which batches are divided, (mesh, "data")' if isinstance(target, Mesh) else ""
     if isinstance(target, PartitionSpec):
         raise TypeError(
-            f"{short_repr(target)} is a PartitionSpec, and says axes of no mesh; pass both, (mesh, {short_repr(target)}), or "
-            f"NamedSharding(mesh, {short_repr(target)})."
+            f"{short_repr(target)} is a PartitionSpec without a mesh. Pass both, (mesh, "
+            f"{short_repr(target)}), or NamedSharding(mesh, {short_repr(target)})."
         )
-    raise TypeError(f"{short_repr(target)} is {a_kind_of(target)}, but batches go to {_WANTED}{remedy}.")
+    raise TypeError(f"{short_repr(target)} is {a_kind_of(target)}, but batches can be sent to {_WANTED}{remedy}.")
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:
@@ -75,7 +75,7 @@ def _named(mesh: Mesh, axes: Any) -> NamedSharding:
     names = [name for entry in spec for name in _names(entry)]
     unknown = [name for name in names if name not in mesh.shape]
     if unknown:
-        raise ValueError(f"the mesh has no axis {short_repr(unknown[0])}; it has {_described(mesh)}.")
+        raise ValueError(f"the mesh has no axis {short_repr(unknown[0])}. Name an axis of {_described(mesh)}.")
     return NamedSharding(mesh, spec)
 
 
@@ -117,7 +117,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
         tree = optree.tree_broadcast_prefix(shardings, batch, is_leaf=_is_one, namespace=NAMESPACE)
     except ValueError as error:
         remedy = "" if keep else ' With on_unsupported="keep", leaves without one stay on the host.'
-        raise ShardingError(f"the tree of shardings is none for this batch: {shorten(error)}.{remedy}") from None
+        raise ShardingError(f"the tree of shardings does not fit this batch: {shorten(error)}.{remedy}") from None
     flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
     return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]
 
@@ -269,7 +269,7 @@ def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
         ShardingError: the sharding has no mesh.
     """
     if not isinstance(sharding, NamedSharding):
-        raise ShardingError(f"{short_repr(sharding)} has no mesh; pass a NamedSharding or (mesh, axis names).")
+        raise ShardingError(f"{short_repr(sharding)} has no mesh. Pass a NamedSharding or (mesh, axis names).")
     count = _size(sharding.mesh, [*sharding.spec, None][0])
     held: dict[int, set[int]] = {}
     for device, index in with_rank(sharding, 1).devices_indices_map((count,)).items():

@@ -124,10 +124,7 @@ class Transfer:
 
     def __init__(self, description: FeederOptions) -> None:
         if description.pinned_host and len(processes_of(description.sharding)) > 1:
-            raise ValueError(
-                "pinned_host=True is for devices of one process: with those of several, the way from page-locked memory "
-                "would be a program of all of them, beside the training step; leave it out."
-            )
+            raise ValueError("pinned_host=True works only with devices of a single process. Leave it out.")
         self._description = description
         self._with_mask = description.on_uneven == "pad"
         self._arrangement: Arrangement | None = None
@@ -187,8 +184,8 @@ class Transfer:
         if self._keeps:
             return False
         raise TypeError(
-            f"{told(name)} is of {_kind(dtype)}, which no device can hold; leave it out, or pass "
-            'on_unsupported="keep" to receive it as it is, on the host.'
+            f"{told(name)} has {_kind(dtype)}, which a device cannot store. Remove it in a map, or pass "
+            'on_unsupported="keep" to get it on the host, unchanged.'
         )
 
     def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
@@ -257,8 +254,9 @@ def _check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[i
     if len(sizes) > 1:
         each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])
         raise ShardingError(
-            f'with on_uneven="pad" it must be clear which leaves have the rows, and their leading axes differ ({each}); pass '
-            'a tree of shardings, (mesh, "data") for leaves with rows and (mesh, PartitionSpec()) for others.'
+            'on_uneven="pad" cannot know which leaves have one row for each record, because their leading '
+            f'axes differ ({each}). Pass a tree of shardings: (mesh, "data") for leaves with rows and '
+            "(mesh, PartitionSpec()) for others."
         )
 
 
@@ -281,8 +279,9 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
         limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
         if not limits.min <= value <= limits.max:
             raise OverflowError(
-                f"{told(leaf_names(structure)[number])} is {short_repr(value)}, outside of [{limits.min}, {limits.max}], what "
-                f"jax's {limits.dtype} holds; pass a smaller number, or an array of another dtype (jax_enable_x64 has int64)."
+                f"{told(leaf_names(structure)[number])} is {short_repr(value)}, outside of [{limits.min}, "
+                f"{limits.max}], the range of jax's {limits.dtype}. Pass a smaller number, or an array of another "
+                "dtype (jax_enable_x64 allows int64)."
             )
     return np.asarray(value)
 

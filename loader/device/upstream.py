@@ -173,10 +173,10 @@ def _last_operations(pipeline: Pipeline) -> tuple[Operation, ...]:
 
 def _no_state(method: str, kind: str) -> TypeError:
     return TypeError(
-        f"{method} needs an iterator that has get_state and set_state, and {kind} has not; "
-        "feed from a headrace.DataLoader, or from an iterator that has."
+        f"{method} needs an iterator with get_state and set_state, but {kind} has none. Feed from a "
+        "headrace.DataLoader, or from an iterator that has them."
     )
 
 
 def _no_loader(what: str, kind: str) -> TypeError:
-    return TypeError(f"{what} needs the iterator of a DataLoader, and this is {kind}.")
+    return TypeError(f"{what} needs the iterator of a DataLoader, but this is {kind}. Feed from a headrace.DataLoader.")

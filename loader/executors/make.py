@@ -150,8 +150,8 @@ def _on_processes(
     if not has_processes():
         count = workers or options.workers
         raise ValueError(
-            f'worker_count={count}: worker processes need Linux or macOS; pass worker_kind="thread" or worker_count=0, or run '
-            "the program in WSL 2."
+            f'worker_count={count}: worker processes need Linux or macOS. Pass worker_kind="thread" or '
+            "worker_count=0, or run the program in WSL 2."
         )
     from .pooled import PooledExecutor
     from .processes.transport import ProcessTransport
@@ -163,7 +163,7 @@ def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -
     try:
         import ray  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError('worker_kind="ray" needs ray; pip install "headrace[ray]".') from error
+        raise MissingExtraError('worker_kind="ray" needs ray: pip install "headrace[ray]"') from error
     from .pooled import PooledExecutor
     from .ray.transport import RayTransport
     from .ray.worker import RayWorker

@@ -109,7 +109,8 @@ class RowsWithTask:
                 return elements
             losses += self.rows.lost
             if losses >= MAX_TRIES:
-                raise WorkerCrashedError(f"the rows of a task were lost on their way here, {MAX_TRIES} times.")
+                lost = f"Ray lost the rows of a task {MAX_TRIES} times"
+                raise WorkerCrashedError(f"{lost}. Check the memory of its object stores, and restore a checkpoint.")
             self.handle.executor.handle_events(wait=False)
 
 
@@ -365,7 +366,7 @@ class PooledExecutor(Executor):
 
     def _give_up(self, handle: PooledHandle, reason: str) -> None:
         """Fail a task for a `reason`: run each of its inputs alone, so that the error names the input at fault."""
-        handle.gave_up = f"{reason}, in {self._last_hang}," if self._last_hang else reason
+        handle.gave_up = f"{reason}, in {self._last_hang}" if self._last_hang else reason
         inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
         handle.suspects = [self._suspect(handle, one) for one in inputs] if len(inputs) > 1 else ()
         if not handle.suspects:

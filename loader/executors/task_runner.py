@@ -54,8 +54,8 @@ def _no_debugger(*_: Any, **__: Any) -> None:
         DebuggerError: always, as a worker process has no terminal.
     """
     raise DebuggerError(
-        "breakpoint() was called in a worker process, which has no terminal. Pass worker_count=0: then operations run in your "
-        "own process, where the debugger can stop."
+        "breakpoint() was called in a worker process, which has no terminal. Pass worker_count=0: "
+        "operations then run in your own process, where the debugger can stop."
     )
 
 

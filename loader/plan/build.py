@@ -70,7 +70,7 @@ def make_pipeline(
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
     source = _mixed(data_source, order) if isinstance(order, MixSampler) else as_source(data_source)
     if isinstance(source, MixedSource) and not isinstance(order, MixSampler):
-        raise TypeError("a MixedSource is read by a MixSampler; pass sampler=headrace.MixSampler(source, weights=…).")
+        raise TypeError("a MixedSource needs a MixSampler. Pass sampler=headrace.MixSampler(source, weights=…).")
     _check_records(order, source)
     wanted = growth_of(source, growth, shard)
     order = living_order(growing_order(order, source, wanted is None), source, omit, wanted)
@@ -78,8 +78,8 @@ def make_pipeline(
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
             raise SeedError(
-                f"operation {number}, {short_repr(operation)}, draws random numbers but the sampler has no seed; "
-                "pass seed= to the sampler, IndexSampler(…, seed=0)."
+                f"operation {number}, {short_repr(operation)}, draws random numbers, but the sampler has no seed. "
+                "Pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
     if (planned := planned_batches(source, order, checked)) is not None:
         source, batches, checked = planned
@@ -89,7 +89,8 @@ def make_pipeline(
         order = rows.with_shard_options(shard)
     if wanted is not None and not isinstance(order, (ChangingSampler, MixSampler)):
         raise ValueError(
-            'batches that are planned from lengths do not go with records that are appended on the way; pass growth="hand".'
+            "batches planned from lengths cannot be combined with records that are appended during the run. "
+            'Pass growth="hand".'
         )
     leaf = Leaf(source, order, shard, lineage, growth=wanted)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
@@ -106,7 +107,7 @@ def _check_records(order: VectorSampler, source: Any) -> None:
     records = None if getattr(order, "may_exceed_source", False) else getattr(order, "num_records", None)
     if records is not None and records > len(source):
         raise ValueError(
-            f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source)."
+            f"the sampler covers {records} records, but the source has {len(source)}. Pass num_records=len(source)."
         )
 
 
@@ -158,8 +159,9 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
     if leaf.in_order or min(rows, len(leaf.sampler)) <= max(LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length):
         return
     raise ValueError(
-        f"a batch of {rows:,} records would take {rows // leaf.epoch_length:,} epochs of {leaf.epoch_length:,} records. For "
-        "one batch of all records pass num_epochs=1; else a smaller batch_size."
+        f"a batch of {rows:,} records would take {rows // leaf.epoch_length:,} epochs of "
+        f"{leaf.epoch_length:,} records. For one batch of all records pass num_epochs=1. Otherwise pass a "
+        "smaller batch_size."
     )
 
 

@@ -177,8 +177,9 @@ def check_balanced(operations: Iterable[Operation]) -> None:
     for operation in operations:
         if operation.plans_rows:
             raise ValueError(
-                f"balance= deals records to shards before {short_repr(operation)}, and its rows would not be balanced. Pack "
-                "before, MapDataset…pack(…, lengths=…).to_iter_dataset(balance=…), or in a DataLoader right after maps."
+                f"balance= divides records among shards before {short_repr(operation)}, so the rows that it makes "
+                "would not be balanced. Pack first, with MapDataset…pack(…, "
+                "lengths=…).to_iter_dataset(balance=…). In a DataLoader, put Pack directly after maps."
             )
 
 
@@ -194,9 +195,9 @@ def check_skips(leaf: Leaf) -> None:
     """
     if leaf.plans_batches and leaf.shard.shard_count > 1:
         raise ShardingError(
-            f'on_error="skip" with planned batches of BudgetBatch on {leaf.shard.shard_count} shards: a record that fails '
-            "takes its batch with it, and one shard would have fewer batches than the others. Let the map that may fail return "
-            'an empty array in place of the record, and use on_error="raise".'
+            f'on_error="skip" with planned batches of BudgetBatch on {leaf.shard.shard_count} shards: a '
+            "failing record would remove its whole batch, and one shard would have fewer batches than the "
+            'others. Let the map return an empty array instead of failing, and use on_error="raise".'
         )
 
 

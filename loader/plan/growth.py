@@ -42,7 +42,10 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     """
     wanted = GrowthOptions(cast(Any, growth)) if isinstance(growth, str) else growth
     if wanted is not None and not isinstance(wanted, GrowthOptions):
-        raise TypeError(f'growth={short_repr(growth)} must be "epoch", "now", "hand" or a headrace.GrowthOptions.')
+        raise TypeError(
+            f'growth={short_repr(growth)} is not a known value. Pass "epoch", "now", "hand" or a '
+            "headrace.GrowthOptions."
+        )
     growing = growing_parts(source)
     held = [
         part for part in getattr(source, "parts", {}).values() if grows_within(part) and part not in growing.values()
@@ -50,14 +53,14 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
     if not growing or held:
         if grows_within(source) and (wanted is None or wanted.at != "hand"):
             raise ValueError(
-                f"growth={wanted.at if wanted else 'epoch'!r} takes in what is appended to a source, read in whole "
-                "epochs, or to parts of a MixSampler's mix. A subset, and a chain of datasets that slices, mixes, joins, or "
-                'repeats batches, keep the records that there are when they are made; pass growth="hand" to say so.'
+                f"growth={wanted.at if wanted else 'epoch'!r} works for a source that is read in whole epochs, "
+                "and for parts of a MixSampler. A subset, or a chain that slices, mixes, joins, or repeats "
+                'batches, reads only the records that exist when it is made. Pass growth="hand" to accept this.'
             )
         if wanted is not None and wanted.at != "hand":
             raise ValueError(
-                f"growth={wanted.at!r} needs a source that grows, and {type(source).__name__} has the records that it has; "
-                "make it with growing=True, or leave out growth=."
+                f"growth={wanted.at!r} needs a growing source, but {type(source).__name__} has a fixed number of "
+                "records. Make the source with growing=True, or leave out growth=."
             )
         return None
     wanted = wanted or GrowthOptions()
@@ -65,8 +68,10 @@ def growth_of(source: Any, growth: Any, shard: ShardOptions) -> GrowthOptions | 
         return None
     if shard.shard_count > 1 and wanted.log is None and decision_folder(growing) is None:
         raise ValueError(
-            f"{shard.shard_count} shards must take in what is appended at the same step, and the folder beside the data cannot "
-            'be written; pass growth=headrace.GrowthOptions(log="a folder that all shards can write to"), or growth="hand".'
+            f"{shard.shard_count} shards must see appended records at the same step, which they agree on in a "
+            "folder beside the data, but this folder cannot be written. Pass "
+            'growth=headrace.GrowthOptions(log="a folder that all shards can write to"), or '
+            'growth="hand".'
         )
     return wanted
 
@@ -113,8 +118,8 @@ def growing_order(sampler: Any, source: Any, by_hand: bool = False) -> Any:
     if not grows:
         return sampler
     raise ValueError(
-        f"the sampler covers {changing.num_records} records and the source, which grows, has {len(source)}; pass "
-        "num_records=len(source), or growing=False to the source."
+        f"the sampler covers {changing.num_records} records, but the growing source has {len(source)}. "
+        "Pass num_records=len(source), or growing=False to the source."
     )
 
 

@@ -186,8 +186,8 @@ class Leaf:
         if len(keys) and not (keys.min() >= 0 and keys.max() < count):
             wrong = keys[(keys < 0) | (keys >= count)][0]
             raise RecordKeyError(
-                f"the sampler gave record key {wrong}, outside [0, {count}), the keys of the source; "
-                "make the sampler for len(source) records."
+                f"the sampler returned record key {wrong}, outside of [0, {count}), the keys of the source. Make "
+                "the sampler for len(source) records."
             )
         return keys
 

@@ -129,7 +129,8 @@ class ReshardHistory:
         whole = ReshardHistory(self.total if self.layers else total, layers)
         if not all(order.is_possible for order in whole.orders):
             raise CheckpointError(
-                f"the states are damaged: their shards stand at {list(reached)[:8]} of {length} positions."
+                f"the states are damaged: their shards are at {list(reached)[:8]} of {length} positions. Restore "
+                "another checkpoint."
             )
         brief, lowest = whole.collapsed()
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
@@ -201,7 +202,9 @@ class ReshardHistory:
             if type(within_shard) is not bool or (lineage.order_shards > 1 and not layers) or not lineage.is_possible:
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
-            raise CheckpointError(f"the state is damaged: lineage={short_repr(values)}.") from None
+            raise CheckpointError(
+                f"the state is damaged: lineage={short_repr(values)}. Restore another checkpoint."
+            ) from None
         return lineage
 
 

@@ -197,11 +197,13 @@ def former_mix(join: Join, text: str) -> Join:
             raise ValueError("as many names as weights")
         missing = [name for name in names if name not in join.names]
     except (ValueError, TypeError, LookupError) as error:
-        raise CheckpointError(f"the state is damaged: its former mix cannot be read ({shorten(error)}).") from None
+        raise CheckpointError(
+            f"the state is damaged: its former mix cannot be read ({shorten(error)}). Restore another checkpoint."
+        ) from None
     if missing:
         raise CheckpointError(
-            f"dataset {short_repr(missing[0])} was removed from the mix, but the state stands inside a window that was begun "
-            "with it; keep it among the datasets, with weight 0."
+            f"dataset {short_repr(missing[0])} was removed from the mix, but the checkpoint was saved inside "
+            "a window that contains some of its records. Keep it among the datasets, with weight 0."
         )
     numbers = tuple(map(join.names.index, names))
     return dataclasses.replace(join, rule=FormerMix(order, goes_on, leaving, numbers=numbers))

@@ -58,8 +58,9 @@ def refuse_to_ask_later(asked: bool, growth: GrowthOptions | None) -> None:
     """
     if asked and growth is not None:
         raise ValueError(
-            "omit= is a function of file and row, which is asked of the records that there are when the loader is made; those "
-            f'that come in later by growth={growth.at!r} would not be asked of. Pass growth="hand", or record keys.'
+            "omit= is a function, which is called for the records that exist when the loader is made. "
+            f'Records that growth={growth.at!r} finds later would not be checked. Pass growth="hand", or '
+            "record keys."
         )
 
 
@@ -91,12 +92,13 @@ def _by_part(mix: MixSampler, omit: Any) -> Mapping[str, Any]:
         return {}
     if not isinstance(omit, Mapping):
         raise TypeError(
-            f"omit={short_repr(omit)} is {a_kind_of(omit)}; of a mix, pass a dict by part, {{{short_repr(mix.names[0])}: …}}."
+            f"omit={short_repr(omit)} is {a_kind_of(omit)}. For a mix, pass a dict by part, "
+            f"{{{short_repr(mix.names[0])}: …}}."
         )
     unknown = [name for name in omit if name not in mix.names]
     if unknown:
         raise ValueError(
-            f"omit= names part {short_repr(unknown[0])}, and the mix has {first_few(mix.names, 8)}; name parts of the mix."
+            f"omit= names part {short_repr(unknown[0])}, but the mix has {first_few(mix.names, 8)}. Use these names."
         )
     return omit
 

@@ -39,13 +39,17 @@ class InTurn(JoinPolicy):
     def ended(self, note: JoinState, number: int) -> JoinState | None:
         if self.strict and number:
             raise JoinError(
-                f"zip: argument {number + 1} is shorter than argument {number}; pass strict=False to end with the shortest."
+                f"zip: argument {number + 1} is shorter than argument {number}. Pass strict=False to end with the "
+                "shortest."
             )
         return None
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         if len({note[0] for note in notes}) > 1:
-            raise JoinError("what is zipped can go on with other shards only where all stand at the same step.")
+            raise JoinError(
+                "zipped datasets can change their number of shards only from states that all shards saved at the "
+                "same step. Save such states."
+            )
         return self.start
 
 
@@ -122,7 +126,10 @@ class First(OfOne):
         return left if most is None else min(left, most)
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
-        raise JoinError("limit counts the elements of one shard; keep the number of shards, or slice the MapDataset.")
+        raise JoinError(
+            "limit counts the elements of one shard, so the number of shards cannot change. Keep it, or "
+            "slice the MapDataset."
+        )
 
 
 @dataclass(frozen=True)
@@ -171,8 +178,8 @@ class Again(OfOne):
         if self.times == 1:
             return super().shared(notes, shards)
         raise JoinError(
-            "IterDataset.repeat cannot go on with other shards, as these would stand in different repetitions; "
-            "use MapDataset.repeat, before to_iter_dataset()."
+            "IterDataset.repeat cannot change its number of shards, because shards would be in different "
+            "repetitions. Use MapDataset.repeat, before to_iter_dataset()."
         )
 
 
@@ -189,7 +196,7 @@ class RunThrough(JoinPolicy):
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
-            "a dataset of your own that can only be run through cannot go on with other shards; keep their number."
+            "a dataset of your own that has no random access cannot change its number of shards. Keep the number."
         )
 
     def is_note(self, note: JoinState) -> bool:

@@ -50,20 +50,22 @@ def with_datasets_of_now(
     moved = _Moved(pipeline, saved)
     if len(state.cursor.skips) - moved.stages != len(pipeline.stages) - moved.stages_now:
         raise CheckpointError(
-            "datasets and weights of a mix of streams can be changed, but not what follows the mix: go on with that as it was."
+            "only the datasets and the weights of a mix of streams can change, but the operations after the "
+            "mix differ from the state. Restore with the former operations."
         )
     cursor = moved.cursor(state.cursor)
     moved.check_draws(cursor)
     if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _draws_otherwise(pipeline, state, moved):
         raise CheckpointError(
-            "the state stands inside a window after a mix of streams. There weights can be changed, but with other datasets "
-            "random operations after the mix would draw other numbers; take the checkpoint between two windows, or keep them."
+            "the datasets of a mix changed, and the checkpoint was saved inside a window after the mix, so "
+            "random operations would draw other numbers. Keep the datasets (weights can change), or restore "
+            "a checkpoint that was saved between two windows."
         )
     if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _has_changed(state):
         raise CheckpointError(
-            "weights or datasets of a mix of streams changed, and the state stands inside a window of a run whose records were "
-            "appended or left out before: the window would be made of other records. Restore with the former mix, and change "
-            "it between two windows."
+            "weights or datasets of a mix changed, records were appended or omitted earlier in the run, and "
+            "the checkpoint was saved inside a window: the window would contain other records. Restore with "
+            "the former mix, and change it between two windows."
         )
     state = dataclasses.replace(
         state, cursor=cursor, lineages=moved.lineages(state.lineages), places=moved.places(state.places)
@@ -119,7 +121,8 @@ class _Moved:
         for name, part in self._parts.items():
             if self._sizes.get(name, part.size) != part.size:
                 raise CheckpointError(
-                    f"dataset {short_repr(name)} of the mix has another form now; give it another name."
+                    f"dataset {short_repr(name)} of the mix has another form than in the state. Give the new one "
+                    "another name."
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
@@ -132,7 +135,9 @@ class _Moved:
             CheckpointError: the cursor has no state of the mix.
         """
         if not cursor.notes:
-            raise CheckpointError(f"the state is damaged: cursor={short_repr(list(cursor[:3]))}.")
+            raise CheckpointError(
+                f"the state is damaged: cursor={short_repr(list(cursor[:3]))}. Restore another checkpoint."
+            )
         cursors = dict(zip(self._sizes, cursor.parts([*self._sizes.values()])))
         inputs = [cursors.get(name, self._pipeline.start_of(part)) for name, part in self._parts.items()]
         found = cursor_of_join(inputs, cursor.notes[-1])
@@ -152,9 +157,10 @@ class _Moved:
             draws = any(self._pipeline.stages[stage].reads_position for stage in part.stages)
             if draws and (above or begun & {*part.stages}) and self._is_renumbered(name):
                 raise CheckpointError(
-                    f"the state stands inside a window, or a record taken apart, of dataset {short_repr(name)}, and other "
-                    "datasets are before it in the mix now: its random operations would draw other numbers. Add datasets at "
-                    "the end, keep those before it (with weight 0), or take the checkpoint between two windows."
+                    "the checkpoint was saved inside a window, or inside the elements of one record, of dataset "
+                    f"{short_repr(name)}, and the datasets before it in the mix changed, so random operations would "
+                    "draw other numbers. Add datasets at the end, keep those before it (with weight 0), or restore a "
+                    "checkpoint that was saved between two windows."
                 )
 
     def _is_renumbered(self, name: str) -> bool:
@@ -246,5 +252,5 @@ def _uppermost(state: LoaderState) -> dict[str, Any] | None:
     whole = isinstance(names, list) and isinstance(sizes, list) and len({*map(repr, names)}) == len(names) == len(sizes)
     whole = whole and all(isinstance(size, list) and [*map(type, size)] == [int] * 3 for size in sizes)  # type: ignore[union-attr]
     if not whole:
-        raise CheckpointError(f"the state is damaged: joins={short_repr(joins)}.")
+        raise CheckpointError(f"the state is damaged: joins={short_repr(joins)}. Restore another checkpoint.")
     return last

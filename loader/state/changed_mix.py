@@ -130,8 +130,9 @@ def _with_weights(
     saved: Any = known["sampler"]
     if not strict and sampler.fingerprint["weights"] != saved.get("weights") and any(map(is_within, states)):
         raise CheckpointError(
-            "the weights are not those of the state, which was taken inside a record that a FlatMap takes apart or inside a "
-            "window of a Pack or window_shuffle: the rest would be made of other records. Take the state at another step."
+            "the weights differ from the state, which was saved between two elements of one FlatMap record, "
+            "or inside a window of a Pack or window_shuffle: the rest would be made of other records. "
+            "Restore with the former weights, or a checkpoint of another step."
         )
     if not strict and sampler.fingerprint["weights"] != saved.get("weights"):
         check_all_shards(states, "weights changed")
@@ -161,9 +162,10 @@ def _check_epochs(states: Sequence[LoaderState], sampler: WeightedSampler, total
         if reached > ShardOptions(shard, count).length(state.lineages[0].length(total)):
             former: Any = state.fingerprint["sampler"]
             raise CheckpointError(
-                f"the sampler draws {sampler.num_samples} records in each of {sampler.num_epochs} epochs, {total} in all, and "
-                f"shard {shard} of {count} has read {reached} already, of epochs of {former.get('samples')}; pass more "
-                "num_epochs. Without replacement an epoch has at most as many records as weights are above 0."
+                f"the sampler draws {sampler.num_samples} records in each of {sampler.num_epochs} epochs, {total} "
+                f"in all, but shard {shard} of {count} has already read {reached}, in epochs of "
+                f"{former.get('samples')}. Pass more num_epochs. Without replacement, an epoch has at most as "
+                "many records as there are weights above 0."
             )
 
 
@@ -186,8 +188,9 @@ def _check_dealt(states: Sequence[LoaderState], change: str) -> None:
     whole = (place + offset - lineage.blocks.first) % lineage.blocks.size == 0 and place >= dense
     if len(reached) > 1 or any(map(is_within, states)) or not whole:
         raise CheckpointError(
-            f"{change}, and the state stands inside {lineage.blocks.size} records that were dealt to "
-            f"{lineage.blocks.shards} shards by cost; take it between two global batches, at equal steps of all shards."
+            f"{change}, and the checkpoint was saved inside a global batch of {lineage.blocks.size} records "
+            f"that were divided among {lineage.blocks.shards} shards by cost. Restore a checkpoint that was "
+            "saved between two global batches, with all shards at the same step."
         )
 
 
@@ -212,10 +215,10 @@ def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
     )
     if former - now and now - former:
         raise CheckpointError(
-            "a mix has other weights or datasets than in the state, and is sliced, shuffled, repeated, packed, limited or "
-            "inside another dataset: its parts cannot go on with their next elements, and some would come twice or never. "
-            "Mix last: shuffle and repeat the datasets, give shard_options in place of mix[i::n], pack the stream. Or begin "
-            "the changed mix where you want, mix[n:], without the state."
+            "the weights or datasets of a mix changed, but the mix is sliced, shuffled, repeated, packed, "
+            "limited or part of another dataset, so some records would come twice or never. Mix last: "
+            "shuffle and repeat the datasets before, use shard_options instead of mix[i::n], pack the "
+            "stream. Or begin the changed mix at a position of your choice, mix[n:], without the state."
         )
 
 

@@ -196,6 +196,7 @@ def check_begun(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool)
             check_sizes(pipeline, state)
         if any(stage > 0 for stage in pipeline.begun_at(pipeline.top, state.cursor)):
             raise CheckpointError(
-                "records were appended or left out since, and the state stands inside a window of a Pack or window_shuffle, or "
-                "a batch that is taken apart, after a Filter or FlatMap; take the state at another step."
+                "records were appended or omitted, and the checkpoint was saved inside a window of a Pack or "
+                "window_shuffle, or inside a batch that is unbatched, after a Filter or FlatMap. Restore a "
+                "checkpoint of another step."
             )

@@ -174,8 +174,9 @@ def _in_epoch(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -
         check_omitted(before, now)
     if any(any(state.cursor.positions) or any(state.cursor.skips) for state in states):
         raise CheckpointError(
-            "other records are left out since, and the state stands inside an epoch of a loop by epochs(), whose batches would "
-            "be other ones; take the state between two epochs, or loop over iter(loader), whose states go on anywhere."
+            "other records are omitted than in the state, which was saved inside an epoch of "
+            "loader.epochs(): its batches would change. Restore a checkpoint that was saved between two "
+            "epochs, or loop over iter(loader), where omit= can change at any step."
         )
     check_all_shards(states, "records were left out")
     fingerprint = Fingerprint({**known, "sampler": order.fingerprint})

@@ -73,9 +73,9 @@ def _check_plans(pipeline: Pipeline, state: LoaderState) -> None:
         if leaf.of_several and isinstance(saved, dict) and saved != planned:
             names = first_few([name for name in {**saved, **planned} if saved.get(name) != planned.get(name)])
             raise CheckpointError(
-                f"batches or packed rows are planned from lengths, and the plan is not the one of the state ({names} differ): "
-                "records would come twice or never. Restore with the former budget, lengths, window and costs; or begin the "
-                "new plan without the state, or between two epochs of loader.epochs()."
+                f"batches or packed rows are planned from lengths, and the plan differs from the state ({names} "
+                "changed): records would come twice or never. Restore with the former budget, lengths, window "
+                "and costs. Or begin the new plan without the state, or between two epochs of loader.epochs()."
             )
 
 
@@ -205,8 +205,9 @@ def _check_between(pipeline: Pipeline, states: Sequence[LoaderState], number: in
     stages = {pipeline.stage_on(each).number for each in range(len(pipeline.leaves))}
     if any(state.cursor.unfinished or pipeline.begun_at(pipeline.top, state.cursor) - stages for state in states):
         raise CheckpointError(
-            f"other records of {leaf} are left out since, and the state stands inside a window of a Pack or window_shuffle, or "
-            "a batch that is taken apart, after streams were joined; take the state at another step."
+            f"other records of {leaf} are omitted than in the state, which was saved inside a window of a "
+            "Pack or window_shuffle, or inside a batch that is unbatched, after streams were joined. Restore "
+            "a checkpoint of another step."
         )
 
 
@@ -221,6 +222,7 @@ def _check_repeated(pipeline: Pipeline, number: int) -> None:
     if pipeline.begins_anew(number):
         leaf = pipeline.leaves[number].name or "the source"
         raise CheckpointError(
-            f"other records of {leaf} are left out since, and the stream is repeated from its beginning, where the records of "
-            "before would come again. Repeat the MapDataset, before to_iter_dataset(), whose states go on; or begin anew."
+            f"other records of {leaf} are omitted than in the state, and the stream is repeated from its "
+            "beginning, where the former records would come again. Use MapDataset.repeat before "
+            "to_iter_dataset(), where omit= can change, or begin without the state."
         )

@@ -65,8 +65,8 @@ class DecisionLog:
                 raise TypeError
         except (ValueError, TypeError):
             raise CheckpointError(
-                f"{shorten(path)} tells what a run found in its source, and is damaged: {short_repr(text)}. Pass another "
-                "log= to begin a new history."
+                f"{shorten(path)} has the decisions of a run about its growing source, and is damaged: "
+                f"{short_repr(text)}. Pass another log= to begin a new history."
             ) from None
         return found
 
@@ -102,8 +102,9 @@ class DecisionLog:
 
     def _unusable(self, how: str, error: OSError) -> CheckpointError:
         return CheckpointError(
-            f"the log of what a run found in its source cannot be {how}: {shorten(self._folder)}: "
-            f"{error.strerror or error}. Pass GrowthOptions(log=…), a folder that all shards can read and write."
+            f"the log of a growing source, {shorten(self._folder)}, cannot be {how}: "
+            f"{error.strerror or error}. Pass GrowthOptions(log=…), a folder that all shards can read and "
+            "write."
         )
 
     def _path(self, position: int) -> str:

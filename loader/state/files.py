@@ -32,11 +32,11 @@ def with_state(item: Any) -> Any:
     """
     if not hasattr(item, "get_state"):
         remedy = (
-            "iterator = iter(loader), and pass iterator"
+            "Write iterator = iter(loader), and pass iterator."
             if hasattr(item, "__iter__")
-            else "pass an iterator, iter(loader)"
+            else "Pass an iterator, iter(loader)."
         )
-        raise TypeError(f"{short_repr(item)} is {a_kind_of(item)}, which holds no place and has no state; {remedy}.")
+        raise TypeError(f"{short_repr(item)} is {a_kind_of(item)}, which has no position and so no state. {remedy}")
     return item
 
 
@@ -121,8 +121,8 @@ def _all_states(folder: Any, own: str) -> list[bytes]:
         return states
     there = first_few(sorted(path.name for path in _files_in(folder))) or "no state"
     raise CheckpointError(
-        f"there is neither {own}, nor are there the states of all processes of another run, but {there}; "
-        "pass the folder of a complete checkpoint."
+        f"there is neither {own}, nor the states of all processes of another run, but {there}. Pass the "
+        "folder of a complete checkpoint."
     )
 
 
@@ -142,13 +142,13 @@ def from_bytes(content: bytes, iterator: Any) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"the state is not JSON ({error}).") from None
+        raise CheckpointError(f"the state is not JSON ({error}). Pass what get_state() returned.") from None
 
 
 def unreadable(path: Any, error: OSError) -> CheckpointError:
     """Return the error that says why a file (the error's, or `path`) cannot be read."""
     place = error.filename or path
-    return CheckpointError(f"{place} cannot be read: {error.strerror or error}; pass the path of a saved state.")
+    return CheckpointError(f"{place} cannot be read: {error.strerror or error}. Pass the path of a saved state.")
 
 
 async def write_later(folder_to_come: Any, state: Any) -> None:

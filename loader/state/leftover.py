@@ -163,9 +163,8 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard:
             leaf's order.
     """
     if len(lineages) != len(pipeline.leaves):
-        raise CheckpointError(
-            f"the state is of a pipeline with {len(lineages)} sources; this one has {len(pipeline.leaves)}."
-        )
+        counts = f"{len(lineages)} sources, but this one has {len(pipeline.leaves)}"
+        raise CheckpointError(f"the state is of a pipeline with {counts}. Make the pipeline that was saved.")
     leaves = tuple(_with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages))
     return dataclasses.replace(pipeline, leaves=leaves)
 
@@ -176,8 +175,8 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
         return dataclasses.replace(leaf, sampler=dealt.after(lineage.layers, shard), shard=shard, lineage=lineage)
     if lineage.blocks is not None and lineage.blocks.shards > 1 and getattr(leaf.sampler, "balance", None) is None:
         raise CheckpointError(
-            f"the state is of a run whose batches of {lineage.blocks.size} records were dealt to {lineage.blocks.shards} "
-            "shards by their costs, and this sampler has no balance=; pass the one that it had."
+            f"the state is of a run whose batches of {lineage.blocks.size} records were divided among "
+            f"{lineage.blocks.shards} shards by cost, but this sampler has no balance=. Pass the former balance=."
         )
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
@@ -185,7 +184,8 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
     once_more = lineage.within_shard and shard.drop_remainder  # shards that now are equally long had one position more
     if lineage.layers and lineage.total not in (total, total + once_more):
         raise CheckpointError(
-            f"the state is one of a run over {lineage.total} positions, on other shards before; this sampler has {total}."
+            f"the state is of a run of {lineage.total} positions that was on other shards before, but this "
+            f"sampler has {total}. Pass the former number of records and epochs."
         )
     return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
 
@@ -228,7 +228,8 @@ def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:
     part = part_of(loaders, rest)
     if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
         raise CheckpointError(
-            f"the state's unfinished place {short_repr(list(rest.cursor[:3]))} lies outside this pipeline."
+            f"the state has an unfinished place, {short_repr(list(rest.cursor[:3]))}, that is not in this "
+            "pipeline. Make the pipeline that was saved."
         )
     return former
 
@@ -271,9 +272,9 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
         if begun and former != size:
             raise CheckpointError(
-                f"the state stands inside a batch or window of {short_repr(former)} that is being taken apart; with "
-                f"{short_repr(size)} its elements would repeat or be lost. Keep the size until its end, or take the checkpoint "
-                "between two batches."
+                f"the checkpoint was saved between two elements of a batch or window of {short_repr(former)}. "
+                f"With {short_repr(size)}, its elements would repeat or be lost. Keep the size until its end, or "
+                "restore a checkpoint that was saved between two batches."
             )
 
 
@@ -320,15 +321,15 @@ def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
     longer = dataclasses.replace(lineage, total=total)
     if not longer.is_possible:
         raise CheckpointError(
-            f"the order has {total} positions now, and the runs before have read more; give it more epochs, or of a mix use "
-            'when_exhausted="repeat".'
+            f"the order has {total} positions, but the runs before have read more. Pass more num_epochs=, or "
+            'for a mix when_exhausted="repeat".'
         )
     if lineage.depends_on_end or longer.depends_on_end:
         raise CheckpointError(
-            f"the order has {total} positions now, in place of {lineage.total}, and the number of shards was changed where "
-            "some shards had come to its end, so that what is left would have another order. Read the former order to its "
-            "end, and begin the longer one without the state; or change order and shards at earlier steps. If records are "
-            'appended in the last epoch, pass growth="epoch".'
+            f"the order has {total} positions instead of {lineage.total}, and the number of shards changed "
+            "after some shards had reached its end, so the rest would have another order. Read the former "
+            "order to its end, and begin the longer one without the state. Or change order and shards at "
+            'earlier steps. If records are appended in the last epoch, pass growth="epoch".'
         )
     return longer
 
@@ -359,9 +360,9 @@ def check_row_windows(
     for rest in those_within([rest for state in states for rest in state.cursor.unfinished]):
         if reads_beyond(changed, of_total(rest, total), position, run):
             raise CheckpointError(
-                "the state stands inside the last window of a shard, which the end of the former order cut short; the changed "
-                "order would fill it with records that come again. Read the former order to its end and begin the changed one "
-                "without the state; or take the checkpoint at another step."
+                "the checkpoint was saved inside the last window of a shard, which the end of the former order cut short. "
+                "The changed order would fill this window with records that come again. Read the former order to its end, "
+                "and begin the changed one without the state. Or restore a checkpoint of another step."
             )
 
 
@@ -396,4 +397,4 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
     try:
         return order_of(sampler, shard, order_shards)
     except ValueError as error:
-        raise CheckpointError(f"the state is damaged: {shorten(error)}") from None
+        raise CheckpointError(f"the state is damaged: {shorten(error)}. Restore another checkpoint.") from None

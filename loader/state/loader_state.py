@@ -127,13 +127,14 @@ class LoaderState:
         if isinstance(data, dict):
             _refuse_grains(data)
             raise CheckpointError(
-                f"the state is a dict, {short_repr(data)}; pass the bytes that get_state() gave, or json.dumps(state).encode()."
+                f"the state is a dict, {short_repr(data)}. Pass the bytes that get_state() returned, or "
+                "json.dumps(state).encode()."
             )
         try:
             values = json.loads(data)
         except (ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(
-                f"the state is not JSON ({error}): {short_repr(data)}; pass the bytes that get_state() gave."
+                f"the state is not JSON ({error}): {short_repr(data)}. Pass the bytes that get_state() returned."
             ) from None
         return cls.from_dict(values, like)
 
@@ -152,12 +153,14 @@ class LoaderState:
             values = upgraded(values)
         if isinstance(values, dict) and values.get("version", VERSION) != VERSION:
             raise CheckpointError(
-                f"the state has version {short_repr(values['version'])}, this headrace reads versions up to {VERSION}; "
-                "use the headrace that wrote it."
+                f"the state has version {short_repr(values['version'])}, but this headrace reads versions up to "
+                f"{VERSION}. Install the version of headrace that wrote it."
             )
         content = unsealed(values) if isinstance(values, dict) else {}
         if set(content) | {"place"} != NAMES:
-            raise CheckpointError(f"this is not the state of a headrace loader: {short_repr(values)}.")
+            raise CheckpointError(
+                f"{short_repr(values)} is not a state of a headrace loader. Pass the bytes that get_state() returned."
+            )
         parts, lineages, skipped = content["fingerprint"], content["lineages"], content["skipped"]
         with _damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
             cursor, shard = _cursor(content["cursor"]), _shard(content["shard"])
@@ -215,12 +218,13 @@ def unsealed(values: dict[str, Any]) -> dict[str, Any]:
         found = f"{crc32(json_text(content).encode()):08x}"
     except (TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(
-            f"the state is damaged: its values are no JSON values ({short_repr(str(error))})."
+            f"the state is damaged: some of its values are not JSON values ({short_repr(str(error))}). "
+            "Restore another checkpoint."
         ) from None
     if values[CHECKSUM] != found:
         raise CheckpointError(
-            f"the state is damaged: its checksum is {short_repr(values[CHECKSUM])}, that of its content {found}. Pass what "
-            "get_state() gave, unchanged, or an earlier checkpoint."
+            f"the state is damaged: its checksum is {short_repr(values[CHECKSUM])}, but its content has "
+            f"{found}. Pass what get_state() returned, unchanged, or restore another checkpoint."
         )
     return content
 
@@ -267,13 +271,14 @@ def _refuse_grains(values: Any) -> None:
         return
     if "last_seen_indices" in values:
         raise CheckpointError(
-            "this is the state of a Grain DataLoader; headrace.checkpoint.from_grain_state(state, loader) goes on with it."
+            "this is a state of a Grain DataLoader. Restore it with "
+            "headrace.checkpoint.from_grain_state(state, loader)."
         )
     if "next_index" in values:
         taken = short_repr(values["next_index"], 24)
         raise CheckpointError(
-            f"this is the state of a Grain dataset, of which {taken} elements were taken; where the loader has the same order, "
-            f"loader.skip([(0, {taken})]) leaves them out."
+            f"this is a state of a Grain dataset after {taken} elements. If the loader has the same order, "
+            f"leave these out with loader.skip([(0, {taken})])."
         )
 
 
@@ -286,7 +291,7 @@ def _damage(**parts: Any) -> Iterator[None]:
         raise
     except (TypeError, ValueError):
         told = ", ".join(f"{name}={short_repr(value)}" for name, value in parts.items())
-        raise CheckpointError(f"the state is damaged: {told}.") from None
+        raise CheckpointError(f"the state is damaged: {told}. Restore another checkpoint.") from None
 
 
 def _list(values: Any) -> list[Any]:
@@ -384,8 +389,8 @@ def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
 def _check_fingerprint(parts: dict[str, Any]) -> None:
     if parts.get("version", 1) not in FINGERPRINT_VERSIONS:
         raise CheckpointError(
-            f"the state's fingerprint has version {short_repr(parts['version'])}, this headrace reads versions "
-            f"{FINGERPRINT_VERSIONS}; use the headrace that wrote it."
+            f"the fingerprint of the state has version {short_repr(parts['version'])}, but this headrace "
+            f"reads versions {FINGERPRINT_VERSIONS}. Install the version of headrace that wrote it."
         )
     with _damage(fingerprint=parts):
         if 0 in _counts(parts.get("batch_sizes")) or not {"source", "sampler"} <= set(parts):

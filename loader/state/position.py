@@ -103,14 +103,14 @@ class StreamPosition(NamedTuple):
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
         if step < self.step or within(self.skipped.absorbed, step) is not None:
             raise IndexError(
-                f"step {short_repr(step)} was delivered or left out: step {self.step} comes next in this iterator; ask for "
-                "that one or a later one."
+                f"step {short_repr(step)} was already delivered or skipped. The next step of this iterator is "
+                f"{self.step}. Pass this one or a later one."
             )
         return records_of_step(self.pipeline, step, (self.cursor.positions[0], self.step), self.skipped)
 
     def last_records(self) -> Any:
         if self.run is None:
-            raise ValueError("last_records needs an element that was delivered; call next() first.")
+            raise ValueError("last_records() needs an element that was delivered. Call next() first.")
         leaves, every = self.pipeline.leaves, self.pipeline.every_leaf
         table = self.run.origin.table(np.array([self.row]))
         found = [np.empty(0, dtype=np.int64) for _ in leaves]
@@ -131,8 +131,9 @@ class Resumable:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{a_kind_of(self)} holds threads and files, and is not pickled or copied. Keep state = iterator.get_state() and "
-            "the loader, which is pickled; there, iterator = iter(loader) and iterator.set_state(state)."
+            f"{a_kind_of(self)} owns threads and files, and cannot be pickled or copied. Keep state = "
+            "iterator.get_state() and pickle the loader. To restore, call iterator = iter(loader) and "
+            "iterator.set_state(state)."
         )
 
     def get_state(self) -> Any:

@@ -90,9 +90,9 @@ def check_omitted(before: str, now: str, whose: str = "") -> None:
     """
     if before != now and _count(now) <= _count(before):
         raise CheckpointError(
-            f"the state is of a run that left out {_count(before):,} records{whose}, and now {_count(now):,} are left out"
-            f"{', others' if _count(now) == _count(before) else ''}: some would come back. Pass omit= all of them, or go on "
-            "deliberately with strict=False."
+            f"the state is of a run that omitted {_count(before):,} records{whose}, but now {_count(now):,} "
+            f"are omitted{', others' if _count(now) == _count(before) else ''}, so some would come back. Pass "
+            "omit= with all of them, or strict=False if you want this."
         )
 
 
@@ -100,7 +100,9 @@ def _count(digest: str) -> int:
     try:
         return int(digest.split()[0]) if digest else 0
     except ValueError:
-        raise CheckpointError(f"the state is damaged: omitted={short_repr(digest)}.") from None
+        raise CheckpointError(
+            f"the state is damaged: omitted={short_repr(digest)}. Restore another checkpoint."
+        ) from None
 
 
 class OneShardError(CheckpointError):
@@ -118,9 +120,9 @@ def check_all_shards(states: Sequence[LoaderState], change: str) -> None:
     shards = states[0].shard[1]
     if len(states) < shards:
         raise OneShardError(
-            f"{change} since the state was taken, and a state of {len(states)} of {shards} shards does not tell at which "
-            "steps the others stood: records could come twice or never. Pass set_states the states of all shards; or, if all "
-            "stood at the same step, set_states([state], equal_steps=True)."
+            f"{change} since the state was saved, and {len(states)} states of {shards} shards do not say at "
+            "which steps the other shards were, so records could come twice or never. Pass set_states the "
+            "states of all shards. If all were at the same step, pass set_states([state], equal_steps=True)."
         )
 
 
@@ -143,9 +145,9 @@ def check_nothing_owed(states: Sequence[LoaderState], position: int, length: int
             dense, offset = lineage.dense_from
             if cursor.positions[0] * count + index < min(max(dense, position - offset), lineage.length(length)):
                 raise CheckpointError(
-                    f"{change}, and shard {index} of {count} has still to read records before position {position:,}, where the "
-                    "change begins. A state keeps only a digest of the former values. Restore with these, and take the "
-                    "states where all shards stand at the same step, between two windows."
+                    f"{change}, and shard {index} of {count} must still read records before position {position:,}, "
+                    "where the change begins, but a state has only a digest of the former values. Restore with the "
+                    "former values, and save states when all shards are at the same step, between two windows."
                 )
 
 
@@ -179,8 +181,9 @@ def check_unread(
             if len(late):
                 record = pipeline.leaf.told(int(late[0]))
                 raise CheckpointError(
-                    f"record {record} is left out now, and is within what was begun where the state was taken, or what "
-                    "some shards have read and others not. Take the states at equal steps, between two windows."
+                    f"record {record} is omitted now, but it is in a window that was begun before the checkpoint, or "
+                    "some shards have read it and others not. Restore states that all shards saved at the same step, "
+                    "between two windows."
                 )
 
 
@@ -204,8 +207,9 @@ def _positions_before(
     first = cursor.positions[0] * count + index
     if (stop - first) // count > MOST_CHECKED:
         raise CheckpointError(
-            f"records are left out that were not before, and the shards stand {(stop - first) // count:,} records apart; take "
-            "the states at equal steps."
+            "more records are omitted than before, but the states of the shards are "
+            f"{(stop - first) // count:,} records apart. Restore states that all shards saved at the same "
+            "step."
         )
     indices = np.arange(first, min(stop, lineage.length(ENDLESS)), count, dtype=np.int64)
     positions = lineage.positions(indices)
@@ -263,7 +267,8 @@ def check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former
         for shard, lineage, end in begun:
             if end > ShardOptions(*shard, drop).length(lineage.length(former)):
                 raise CheckpointError(
-                    f"the state stands inside the last window of a mix of {former} positions, which was shorter than others "
-                    f"and would be another one in that of now, of {now} positions. Read the former mix to its end and begin "
-                    "that of now without the state; or take the checkpoint at another step."
+                    f"the checkpoint was saved inside the last window of a mix of {former} positions. That window was "
+                    f"shorter than the others, and would contain other records in the new mix of {now} positions. "
+                    "Read the former mix to its end, and begin the new one without the state. Or restore a "
+                    "checkpoint of another step."
                 )

@@ -40,7 +40,9 @@ def parsed(states: Any) -> list[LoaderState]:
         CheckpointError: `states` is not a list, or one of them is not a state.
     """
     if not isinstance(states, (list, tuple)):
-        raise CheckpointError(f"set_states takes a list of states, not {a_kind_of(states)}; pass those of all shards.")
+        raise CheckpointError(
+            f"set_states takes a list of states, not {a_kind_of(states)}. Pass the states of all shards."
+        )
     read: list[LoaderState] = []
     for number, state in enumerate(states):
         try:
@@ -65,20 +67,23 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     """
     if len(states) != 1:
         raise CheckpointError(
-            f"equal_steps=True takes the state of one shard, not {len(states)}; leave it out to pass the states of all shards."
+            f"equal_steps=True takes the state of one shard, not {len(states)} states. Leave it out to pass "
+            "the states of all shards."
         )
     (state,) = states
     if state.shard[1] == 1:
         return [state]
     if not pipeline.aligned or any(state.cursor.skips) or state.cursor.unfinished:
         raise CheckpointError(
-            "equal_steps=True needs a pipeline in which each step is the same number of records: one without Filter, FlatMap, "
-            'Pack, streams that are joined, or on_error="skip". Pass set_states the states of all shards.'
+            "equal_steps=True needs a pipeline in which each step has the same number of records, without "
+            'Filter, FlatMap, Pack, joined streams or on_error="skip". Pass set_states the states of all '
+            "shards."
         )
     if pipeline.leaf.growth is not None:
         raise CheckpointError(
-            "equal_steps=True cannot be used while a run takes in appended records, which some shards may have found already; "
-            'pass set_states the states of all shards, or make the loader with growth="hand".'
+            "equal_steps=True cannot be used with a growing source, because some shards may have found "
+            "appended records already. Pass set_states the states of all shards, or make the loader with "
+            'growth="hand".'
         )
     count, position = state.shard[1], state.cursor.positions[0]
     shards = [ShardOptions(shard, count, pipeline.shard.drop_remainder) for shard in range(count)]
@@ -86,8 +91,8 @@ def at_equal_steps(pipeline: Pipeline, states: Sequence[LoaderState]) -> list[Lo
     lengths = [shard.length(left) for shard in shards]
     if position >= lengths[state.shard[0]] and len({*lengths}) > 1:
         raise CheckpointError(
-            f"equal_steps=True cannot be used at the end of a shard of {position} records, because other shards have "
-            f"{min(lengths)} to {max(lengths)}; pass set_states the states of all shards."
+            f"equal_steps=True cannot be used at the end of a shard of {position} records, because other "
+            f"shards have {min(lengths)} to {max(lengths)}. Pass set_states the states of all shards."
         )
     return [dataclasses.replace(state, shard=(shard, count)) for shard in range(count)]
 
@@ -125,20 +130,20 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
     if state.shard != shard:
         changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
     if changed:
-        remedy = "pass set_states the states of all its shards" if state.shard != shard else _REMEDY
+        remedy = "Pass set_states the states of all shards" if state.shard != shard else _REMEDY
         raise CheckpointError(_of_another("the state belongs", changed, remedy))
     found = with_lineages(pipeline, state.lineages, pipeline.shard)
     cursor = state.cursor
     if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(found, found.top, cursor):
         raise CheckpointError(
-            f"the state's cursor {short_repr(list(cursor))} lies outside this pipeline, which has "
+            f"the position in the state, {short_repr(list(cursor))}, is outside of this pipeline, which has "
             f"{short_repr([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and "
-            f"{len(found.joins)} joins."
+            f"{len(found.joins)} joins. Make the pipeline that was saved."
         )
     return with_formers(pipeline, found, cursor.unfinished)
 
 
-_REMEDY = "restore it with the pipeline that it was taken from, or go on deliberately with strict=False"
+_REMEDY = "Restore it with the pipeline that was saved, or pass strict=False if the change is on purpose"
 
 MOST_WEIGHTS = 5  # lines of an error
 
@@ -153,11 +158,11 @@ def _of_another(what: str, changed: Sequence[str], remedy: str) -> str:
     """
     weights = [line for line in changed if line.startswith(WEIGHT)]
     if len(weights) < 2:
-        return f"{what} to another pipeline ({first_few(changed)}); {remedy}."
+        return f"{what} to another pipeline ({first_few(changed)}). {remedy}."
     others = [line for line in changed if line not in weights]
     lines = [*weights[:MOST_WEIGHTS], *([f"and {len(weights) - MOST_WEIGHTS} more"] if weights[MOST_WEIGHTS:] else [])]
     told = "".join(f"\n  {line}" for line in lines)
-    return f"{what} to another pipeline ({first_few([*others, 'weights of a mix'])}); {remedy}.{told}"
+    return f"{what} to another pipeline ({first_few([*others, 'weights of a mix'])}). {remedy}.{told}"
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
@@ -271,8 +276,8 @@ def _dealt_after(
     last = min(state.step for state in states)
     if any(stop > last for _, stop in skipped.present) or any(any(cursor.skips) for cursor in cursors):
         raise CheckpointError(
-            "planned batches cannot be dealt to another number of shards while steps are still to be left out, or a batch is "
-            "being taken apart; change the shards at a later step."
+            "planned batches cannot change their number of shards while steps are still to be skipped, or "
+            "inside a batch that is unbatched. Change the shards at a later step."
         )
     former: Any = leaf.sampler
     former = former.after(before.layers, ShardOptions(0, len(states)))
@@ -286,22 +291,27 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
         CheckpointError: states are missing, or are of different runs.
     """
     if not states:
-        raise CheckpointError("set_states needs the states of all shards of the former run; there are none.")
+        raise CheckpointError(
+            "set_states needs the states of all shards of the former run, but there are none. Pass a list of them."
+        )
     first, count = states[0], states[0].shard[1]
     by_shard = {state.shard[0]: state for state in states}
     for state in states:
         if by_shard[state.shard[0]] != state:
-            raise CheckpointError(f"there are two states of shard {state.shard[0]}, which differ.")
+            raise CheckpointError(
+                f"two states are of shard {state.shard[0]}, but they differ. Pass one state of each shard."
+            )
         if (state.shard[1], state.lineages, state.fingerprint) != (count, first.lineages, first.fingerprint):
             raise CheckpointError(
-                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs; pass those of one."
+                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs. Pass the "
+                "states of one run."
             )
     if len(by_shard) < count:
         missing = [shard for shard in range(min(count, len(by_shard) + 8)) if shard not in by_shard][:8]
         more = "" if len(missing) == count - len(by_shard) else f" and others, {count - len(by_shard)} in all,"
         raise CheckpointError(
-            f"the states of shards {missing}{more} of {count} are missing; pass all of them; or one, with "
-            "equal_steps=True, if all shards stood at the same step."
+            f"the states of shards {missing}{more} of {count} are missing. Pass all of them. If all shards "
+            "were at the same step, pass one with equal_steps=True."
         )
     return [by_shard[shard] for shard in range(count)]
 
@@ -309,8 +319,8 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
 def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None:
     if any(lineage.within_shard for lineage in state.lineages):
         raise CheckpointError(
-            "the states go on after a run of Grain on several workers and shards, whose orders cannot be joined; "
-            "keep the number of shards."
+            "the states resume a Grain run on several workers and shards, whose orders cannot be combined. "
+            "Keep the number of shards."
         )
     if strict and (changed := _changes(pipeline, state)):
         raise CheckpointError(_of_another("the states belong", changed, _REMEDY))
@@ -341,8 +351,8 @@ def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) ->
     }
     if len(begins) > 1:
         raise CheckpointError(
-            "steps are left out, and the batch size changed at different steps of the shards, so that a step is not the same "
-            "records for all; take the checkpoint at equal steps."
+            "steps were skipped, and the batch size changed at different steps of the shards, so a step is "
+            "not the same records for all shards. Restore states that all shards saved at the same step."
         )
     last = min(going, key=lambda state: state.step)
     return skipped.positions((last.cursor.positions[0], last.step), unit)

@@ -191,7 +191,8 @@ class JoinedRuns:
                 raise one.ended.failure.error
             if one.at_hand:
                 raise JoinError(
-                    f"zip: argument 1 is shorter than argument {number + 1}; pass strict=False to end with it."
+                    f"zip: argument 1 is shorter than argument {number + 1}. Pass strict=False to end with the "
+                    "shortest."
                 )
         return True
 

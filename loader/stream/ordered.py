@@ -158,6 +158,7 @@ class InOrder:
 
 def _unreachable(first: int, second: int) -> WorkerCrashedError:
     return WorkerCrashedError(
-        f"elements {first} and {second} of a dataset that is run through ended their workers, one after the other. If its own "
-        "iterator does that, no element after it can be reached: mend the iterator, or have it pass by what it cannot read."
+        f"the workers that read elements {first} and {second} of a dataset without random access ended, "
+        "one after the other. If the iterator of the dataset ends the process, no later element can be "
+        "read: correct the iterator, or let it skip what it cannot read."
     )

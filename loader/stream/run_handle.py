@@ -128,15 +128,15 @@ def _nothing() -> Elements:
 
 
 def _of_the_parent() -> Elements:
-    raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
+    raise RuntimeError("this iterator was made in another process. Make a new one in this process, iter(loader).")
     yield
 
 
 def in_use(what: str) -> InUseError:
     """Return the error for an object ("iterator" or "feeder") that two threads use at a time."""
     return InUseError(
-        f"this {what} is at work, for another thread or for the code that a signal's handler interrupted; use it from one "
-        "thread at a time, and let a handler only note what is to be done."
+        f"this {what} is in use, by another thread or by the code that a signal handler interrupted. Use "
+        "it from one thread at a time, and let a signal handler only set a flag."
     )
 
 

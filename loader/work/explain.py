@@ -99,8 +99,9 @@ def explained(error: Exception, where: str, who: str) -> Exception:
 def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
     raised_by = "the source" if who == READING else who
     stopped = StopIterationError(
-        f"{raised_by} raised StopIteration {where}; the stream would seem to end there. Return something, or raise another "
-        "exception; a Filter leaves records out, and num_epochs= of the sampler ends the stream."
+        f"{raised_by} raised StopIteration {where}, which would look like the end of the stream. Return a "
+        "value, or raise another exception. To leave records out use a Filter, and to end the stream "
+        "num_epochs= of the sampler."
     )
     stopped.__cause__ = error
     return stopped
@@ -166,7 +167,10 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     worker ended.
     """
     in_words = task_in_words(task, blocks, pipeline)
-    error = WorkerCrashedError(f"a worker {reason} at the same task: {in_words}.")
+    error = WorkerCrashedError(
+        f"{in_words}: a worker {reason}. Correct the operation that ends or hangs it, or leave such records out "
+        'with on_error="skip".'
+    )
     tags = None if pipeline.aligned else RowOrigins()
     ending = ends_stream(pipeline.skips_errors, error, lambda: keys_of(task, blocks, pipeline))
     if ending is None:
@@ -197,7 +201,9 @@ def task_in_words(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
 def _keys_in_words(leaf: Leaf, positions: NDArray[np.int64]) -> str:
     keys = [leaf.told(key) for key in leaf.record_keys(positions).tolist()]
     of = f" of {leaf.name}" if leaf.name else ""
-    return f"positions {positions.min()} to {positions.max()}{of}, record keys {first_few(keys, 8)}"
+    if len(keys) == 1:
+        return f"record key {keys[0]}{of} at position {positions[0]}"
+    return f"record keys {first_few(keys, 8)}{of} at positions {positions.min()} to {positions.max()}"
 
 
 def _file_at(leaf: Leaf, position: int) -> str:

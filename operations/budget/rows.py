@@ -71,12 +71,12 @@ class RowPadding:
         flat = [flatten(record) for record in named]
         structure = flat[0][1]
         if lists := bare_lists(named[0]):
-            raise BatchError(f"leaf {lists[0]} is a list; map it to an array before BudgetBatch.")
+            raise BatchError(f"leaf {lists[0]} is a list. Map it to an array before BudgetBatch.")
         for _, other in flat:
             if other != structure:
                 raise BatchError(
-                    f"records of one batch differ in structure: {short_repr(str(structure))} and {short_repr(str(other))}; "
-                    "map them to one before BudgetBatch."
+                    f"records of one batch have different structures: {short_repr(str(structure))} and "
+                    f"{short_repr(str(other))}. Map them to one structure before BudgetBatch."
                 )
         paths, real = structure.paths(), np.zeros(rows, np.int64)
         columns = []
@@ -89,8 +89,8 @@ class RowPadding:
                 columns.append(_stacked(path, arrays, count, rows, notify))
         if not any(as_array(leaf).ndim and path[0] not in self.meta_features for path, leaf in zip(paths, flat[0][0])):
             raise BatchError(
-                f"record {short_repr(records[0])} has no array of tokens, so that each would be 0 long; map it to one before "
-                "BudgetBatch."
+                f"record {short_repr(records[0])} has no array of tokens, so its length would be 0. Map it to an "
+                "array before BudgetBatch."
             )
         if check is not None:
             check(real[:count])
@@ -99,7 +99,8 @@ class RowPadding:
         for key in (LENGTHS, MASK):
             if key in batch:
                 raise BatchError(
-                    f"records have a key {key!r}, and BudgetBatch adds one of that name; map it to another name before."
+                    f"records have a key {key!r}, which is also the name of a key that BudgetBatch adds. Rename the "
+                    "key in a map before BudgetBatch."
                 )
         return {**batch, LENGTHS: lengths, MASK: np.arange(length) < lengths[:, None]}
 
@@ -160,8 +161,8 @@ def _same_shape(path: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]
     for shape in shapes:
         if shape != shapes[0]:
             raise BatchError(
-                f"leaf {short_repr(path)} has shape {shape} in one record and {shapes[0]} in another, without an axis that is "
-                "padded; map them to one shape before BudgetBatch."
+                f"leaf {short_repr(path)} has shape {shape} in one record and {shapes[0]} in another, and no axis "
+                "of it is padded. Map all records to one shape before BudgetBatch."
             )
     return shapes[0]
 
@@ -176,8 +177,8 @@ def check_lengths(real: Ints, said: Ints, name_of: Callable[[int], str]) -> None
     """
     for row in np.flatnonzero(real > said)[:1].tolist():
         raise LengthsError(
-            f"{name_of(row)} is {real[row]} long, and its length was said to be {said[row]}; batches were planned by that. "
-            "Pass the lengths= of what is batched."
+            f"{name_of(row)} is {real[row]} long, but its length was given as {said[row]}, and batches were "
+            "planned from this. Pass the real lengths=."
         )
 
 
@@ -189,9 +190,12 @@ def check_kinds(pad_value: Any, meta_features: Any) -> tuple[Any, ...]:
     """
     for value in pad_value.values() if isinstance(pad_value, Mapping) else (pad_value,):
         if not isinstance(value, (int, float, np.number, np.bool_, Mapping)):
-            raise TypeError(f"pad_value={short_repr(value)} is {a_kind_of(value)}; pass a number, or a dict by leaf.")
+            raise TypeError(
+                f"pad_value={short_repr(value)} is {a_kind_of(value)}. Pass a number, or a dict with a number for "
+                "each leaf."
+            )
     if isinstance(meta_features, (str, bytes, Mapping)) or not isinstance(meta_features, Sequence):
         raise TypeError(
-            f"meta_features={short_repr(meta_features)} must be a list of keys of the records, like ['id']."
+            f"meta_features={short_repr(meta_features)} is not a list. Pass a list of keys of the records, like ['id']."
         )
     return tuple(meta_features)

@@ -61,7 +61,8 @@ class BatchShapes:
                     f"max_tokens={max_tokens}" if max_tokens < length * multiple_of else f"max_records={max_records}"
                 )
                 raise ValueError(
-                    f"pad_to: {multiple_of} records of length {length} are over {limit}; raise it, or leave that length out."
+                    f"pad_to=: {multiple_of} records of length {length} are over {limit}. Raise the limit, or leave "
+                    "this length out."
                 )
         return cls(tuple(lengths), tuple(rows))
 
@@ -69,8 +70,9 @@ class BatchShapes:
         """Raise ValueError if the operation `by` would stack batches that have several shapes."""
         if by.only_stacks and by.takes != 1 and len(self.lengths) > 1:
             raise ValueError(
-                f"{short_repr(by)} after BudgetBatch would stack batches of {len(self.lengths)} shapes, which are whole "
-                f"already; leave batch_size= (or the Batch) out, or make one shape of them, pad_to=({self.longest},)."
+                f"{short_repr(by)} after BudgetBatch would stack finished batches of {len(self.lengths)} "
+                f"different shapes. Leave batch_size= (or the Batch) out, or pass pad_to=({self.longest},) for a "
+                "single shape."
             )
 
     def numbers(self, lengths: Any) -> Ints:

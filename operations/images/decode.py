@@ -88,7 +88,7 @@ class DecodeImage(OnImages, MapTransform):
         self._channels = whole_number("channels", channels, 1, 4, "1, 3 or 4")
         self._dtype = _name_of(dtype)
         if self._channels not in _COLOURS:
-            raise ValueError("channels=2 is none of 1, 3 and 4.")
+            raise ValueError("channels=2 is not supported. Pass 1, 3 or 4.")
         self._key, self._fast = key, bool(fast)
         limit = whole_number("max_pixels", max_pixels, 1, None, "a number of pixels, such as 2**28")
         if limit != MAX_PIXELS:  # else it is no part of the operation's identity, as in versions that had no limit
@@ -111,7 +111,8 @@ class DecodeImage(OnImages, MapTransform):
         frames = list(map(self._decoded, data))
         if unlike := [frame.shape for frame in frames if frame.shape != frames[0].shape]:
             raise ImageError(
-                f"the frames of a clip have the shapes {frames[0].shape} and {unlike[0]}; DecodeImage(size=…) gives all one."
+                f"the frames of a clip have the shapes {frames[0].shape} and {unlike[0]}. Pass "
+                "DecodeImage(size=…) to give all frames one shape."
             )
         return np.stack(frames)
 
@@ -120,8 +121,8 @@ class DecodeImage(OnImages, MapTransform):
         height, width = _header_size(data)
         if height * width > self._max_pixels:
             raise ImageError(
-                f"an image of {len(data)} bytes says that it has {height} × {width} pixels, more than "
-                f"max_pixels={self._max_pixels}; pass a larger limit, if that is what it is."
+                f"an image of {len(data)} bytes has {height} × {width} pixels, more than "
+                f"max_pixels={self._max_pixels}. Pass a larger max_pixels if this is correct."
             )
         image = self._jpeg(data) if data.startswith(_JPEG) else _by_opencv(data, self._channels, self._dtype != "uint8")
         if self._size is not None:
@@ -163,8 +164,8 @@ def _content_of(image: Any) -> bytes:
     if isinstance(image, _BYTES) or (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 1):
         return bytes(image)
     raise ImageError(
-        f"DecodeImage takes bytes, not {type(image).__name__} {short_repr(image)}; pass the bytes of an image file, or its "
-        "path."
+        f"DecodeImage takes bytes, not {type(image).__name__} {short_repr(image)}. Pass the bytes of an "
+        "image file, or its path."
     )
 
 
@@ -189,7 +190,7 @@ def _name_of(dtype: npt.DTypeLike) -> str:
     except Exception:  # NumPy asks for the repr of what it does not know, which may fail
         name = ""
     if name not in _DTYPES:
-        raise ValueError(f"dtype={short_repr(dtype)} is none of {', '.join(_DTYPES)}.")
+        raise ValueError(f"dtype={short_repr(dtype)} is not supported. Pass one of {', '.join(_DTYPES)}.")
     return name
 
 
@@ -260,7 +261,9 @@ def _as_dtype(image: Image, dtype: str) -> Image:
     if image.dtype.name == dtype:
         return image
     if image.dtype.name not in ("uint8", "uint16"):
-        raise ImageError(f"the image holds {image.dtype}, which DecodeImage makes no {dtype} of.")
+        raise ImageError(
+            f"the image has dtype {image.dtype}, which DecodeImage cannot turn into {dtype}. Pass another dtype=."
+        )
     if dtype == "float32":
         return np.multiply(image, np.float32(1 / np.iinfo(image.dtype).max), dtype=np.float32)
     if dtype == "uint16":
@@ -270,5 +273,6 @@ def _as_dtype(image: Image, dtype: str) -> Image:
 
 def _undecodable(data: bytes, why: Any) -> ImageError:
     return ImageError(
-        f"{len(data)} bytes, which begin {short_repr(data[:16])}, cannot be decoded as an image: {shorten(why)}"
+        f"{len(data)} bytes, which begin with {short_repr(data[:16])}, cannot be decoded as an image: "
+        f'{shorten(why)}. Leave such records out with Filter or on_error="skip".'
     )

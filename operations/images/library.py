@@ -63,7 +63,9 @@ class OnImages:
         if not isinstance(element, Mapping):
             return change(element)
         if self._key not in element:
-            raise ImageError(f"the element has no {short_repr(self._key)}, but {short_repr(list(element))}; pass key=.")
+            raise ImageError(
+                f"the element has no key {short_repr(self._key)}, but {short_repr(list(element))}. Pass key=."
+            )
         return {**element, self._key: change(element[self._key])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -86,8 +88,8 @@ def checked(image: Any, operation: str) -> Images:
         return image
     told = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {short_repr(image)}"
     raise ImageError(
-        f"{operation} takes arrays of height × width × channels, or frames × height × width × channels, not {told}; "
-        "DecodeImage makes one of bytes."
+        f"{operation} takes arrays of height × width × channels, or frames × height × width × channels, "
+        f"not {told}. Use DecodeImage first to decode bytes."
     )
 
 

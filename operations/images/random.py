@@ -146,11 +146,11 @@ def _bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
         return float(low), float(high)
     most = f" ≤ {limit:g}" if limit < math.inf else ""
     raise ValueError(
-        f"{name}={short_repr(pair)} must be two numbers, (least, largest), with 0 < least ≤ largest{most}."
+        f"{name}={short_repr(pair)} is not valid. Pass two numbers, (least, largest), with 0 < least ≤ largest{most}."
     )
 
 
 def _probability(name: str, value: Any) -> float:
     if isinstance(value, (int, float)) and 0 <= value <= 1:
         return float(value)
-    raise ValueError(f"{name}={short_repr(value)} must be a probability, 0 to 1.")
+    raise ValueError(f"{name}={short_repr(value)} is not a probability. Pass a number from 0 to 1.")

@@ -27,7 +27,7 @@ def size_of(size: Any) -> tuple[int, int]:
     """
     pair = tuple(size) if isinstance(size, Sequence) and not isinstance(size, (str, bytes)) else (size, size)
     if len(pair) != 2:
-        raise TypeError(f"size={short_repr(size)} must be (height, width), or one integer for both.")
+        raise TypeError(f"size={short_repr(size)} is not a size. Pass (height, width), or one integer for both.")
     height, width = (whole_number("size", side, 1, 1 << 20, "(height, width), such as (224, 224)") for side in pair)
     return height, width
 

@@ -162,7 +162,7 @@ def gathered(path: Path, values: Sequence[Any]) -> Array:
     except ValueError:
         shapes = sorted({np.shape(value) for value in values}, key=len)
         raise PackError(
-            f"meta feature {name(path)} has the shapes {shapes[0]} and {shapes[-1]}; map it to one shape before Pack."
+            f"meta feature {name(path)} has the shapes {shapes[0]} and {shapes[-1]}. Map it to one shape before Pack."
         ) from None
 
 

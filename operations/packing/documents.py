@@ -86,26 +86,29 @@ class PackedLeaf:
         array = _tokens(self.path, leaf)
         if array.dtype != self.dtype or array.shape[1:] != self.tail:
             raise PackError(
-                f"leaf {name(self.path)} is {array.dtype}{list(array.shape)} in one document, and {self.dtype}"
-                f"[{', '.join(map(str, ('…', *self.tail)))}] in the first; map them to one dtype and shape before Pack."
+                f"leaf {name(self.path)} is {array.dtype}{list(array.shape)} in one document, but "
+                f"{self.dtype}[{', '.join(map(str, ('…', *self.tail)))}] in the first one. Map all documents to "
+                "one dtype and shape before Pack."
             )
 
 
 def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
     if isinstance(leaf, (tuple, list)) and path == (BARE,) and all(isinstance(each, np.ndarray) for each in leaf):
         raise PackError(
-            f"a document is {a_kind_of(leaf)} of {len(leaf)} arrays, whose leaves have no names; map it to a dict before Pack, "
-            "lambda x: {'inputs': x[0], 'targets': x[1]}, or to a named tuple."
+            f"a document is {a_kind_of(leaf)} of {len(leaf)} arrays, whose leaves have no names. Map it to a "
+            "dict before Pack, lambda x: {'inputs': x[0], 'targets': x[1]}, or to a named tuple."
         )
     if not isinstance(leaf, np.ndarray) or hasattr(leaf, "mask"):
         raise PackError(
-            f"leaf {name(path)} is {short_repr(leaf)}, {a_kind_of(leaf)}, and only arrays can be packed: map it to one, "
-            f"np.asarray(…, np.int32), or pass it along, meta_features=[{short_repr(path[0])}]."
+            f"leaf {name(path)} is {short_repr(leaf)}, {a_kind_of(leaf)}, but only arrays can be packed. Map "
+            "it to one, np.asarray(…, np.int32), or keep it unpacked with "
+            f"meta_features=[{short_repr(path[0])}]."
         )
     if leaf.ndim == 0 or leaf.dtype.kind in "OSU":
         raise PackError(
-            f"leaf {name(path)} is an array of dtype {leaf.dtype} and shape {leaf.shape}, and packing needs numbers along a "
-            f"first axis: map it to them, or pass it along, meta_features=[{short_repr(path[0])}]."
+            f"leaf {name(path)} is an array of dtype {leaf.dtype} and shape {leaf.shape}, but packing needs "
+            "numbers along a first axis. Map it to such an array, or keep it unpacked with "
+            f"meta_features=[{short_repr(path[0])}]."
         )
     return leaf
 
@@ -126,8 +129,8 @@ def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDAr
         cast = np.asarray(value).astype(dtype)
     if dtype.kind in "iub" and cast.tolist() != value:
         raise PackError(
-            f"{setting}={short_repr(value)} does not fit leaf {name(path)} of dtype {dtype}; pass another, or map the leaf to "
-            "a dtype that holds it."
+            f"{setting}={short_repr(value)} does not fit leaf {name(path)} of dtype {dtype}. Pass another "
+            "value, or map the leaf to a dtype that holds it."
         )
     return cast
 
@@ -191,15 +194,18 @@ class Documents:
 
     def _unlike(self, element: Element) -> PackError:
         if element is None:
-            return PackError("an element is None; the function that makes it may lack its return.")
+            return PackError("an element is None. Check that the function before Pack returns a value.")
         if not isinstance(element, dict):
-            return PackError(f"an element is {a_kind_of(element)}, and the first one a dict; map them to dicts.")
+            return PackError(
+                f"an element is {a_kind_of(element)}, but the first one is a dict. Map all elements to dicts "
+                "before Pack."
+            )
         first, this = (
             shorten(", ".join(map(name, paths)) or "nothing", 120) for paths in (self.paths, leaf_paths(element))
         )
         return PackError(
-            f"elements that are packed together differ: the first has {first}, this one {this}; map them to one structure "
-            "before Pack."
+            f"elements that are packed together have different structures: the first has {first}, this one "
+            f"{this}. Map them to one structure before Pack."
         )
 
     def lengths(self, columns: Columns) -> Ints:

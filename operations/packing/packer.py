@@ -79,15 +79,15 @@ class Packer:
         assert planned is not None, "these rows were planned"
         if planned.shape[1] != len(packed):
             raise PackError(
-                f"the rows were planned from the lengths of {planned.shape[1]} leaves, and the documents have "
-                f"{first_few(list(map(name, packed)))}; pass lengths= as a dict with each of these."
+                f"the rows were planned from the lengths of {planned.shape[1]} leaves, but the documents have "
+                f"{first_few(list(map(name, packed)))}. Pass lengths= as a dict with each of these."
             )
         for self.at, leaf in np.argwhere(lengths != planned)[:1].tolist():
             raise PackError(
-                f"document {pieces.documents[self.at]} has {lengths[self.at, leaf]} tokens in leaf {name(packed[leaf])}, and "
-                f"{planned[self.at, leaf]} were planned: the lengths that were passed, or that its source tells, are not those "
-                "of the documents. Pass lengths= of what is packed, or pack the stream, to_iter_dataset().pack(…), which needs "
-                "none."
+                f"document {pieces.documents[self.at]} has {lengths[self.at, leaf]} tokens in leaf "
+                f"{name(packed[leaf])}, but {planned[self.at, leaf]} were planned, so the lengths that were "
+                "passed, or that its source gives, are wrong. Pass lengths= of the documents that are packed, or "
+                "pack the stream without lengths: to_iter_dataset().pack(…)."
             )
         return self._made(documents, columns, dataclasses.replace(pieces, documents=np.arange(len(elements))))
 
@@ -117,7 +117,7 @@ class Packer:
         if len(found) < sum(map(len, made.values())):
             taken = next(path for path in documents.paths if str(path[-1]).endswith(("_segment_ids", "_positions")))
             raise PackError(
-                f"elements have {name(taken)}, which is the name of what Pack adds; give it another name before Pack."
+                f"elements have a leaf {name(taken)}, which is also a name that Pack adds. Rename it before Pack."
             )
         return _as_elements(found)
 

@@ -103,7 +103,9 @@ class PackPlan:
             IndexError: the row does not exist.
         """
         if not 0 <= row < self.rows:
-            raise IndexError(f"row {short_repr(row)} is outside the {self.rows} rows that the documents make.")
+            raise IndexError(
+                f"row {short_repr(row)} does not exist: the documents make {self.rows} rows. Pass an index below this."
+            )
         before = self._windows.rows
         window = int(np.searchsorted(before, row, side="right")) - 1
         pieces = self._pieces(window).row(row - int(before[window]))

@@ -104,7 +104,8 @@ class Settings:
             self._set("max_segments", most)
         if isinstance(self.meta_features, (str, bytes, Mapping)) or not isinstance(self.meta_features, Collection):
             raise TypeError(
-                f"meta_features={short_repr(self.meta_features)} must be a list of keys of the elements, like ['id']."
+                f"meta_features={short_repr(self.meta_features)} is not a list. Pass a list of keys of the "
+                "elements, like ['id']."
             )
         self._set("meta_features", tuple(self.meta_features))
         mapped(self.pad_value, partial(_check_number, "pad_value"))
@@ -118,7 +119,8 @@ class Settings:
         added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
         if (length := self.capacity_of(path)) <= len(added):
             raise ValueError(
-                f"length={length} has no room for a token beside {' and '.join(added)}; pass at least {len(added) + 1}."
+                f"length={length} leaves no room for a token beside {' and '.join(added)}. Pass at least "
+                f"{len(added) + 1}."
             )
 
     def _puts(self, setting: str, path: Path) -> bool:
@@ -160,11 +162,15 @@ class Settings:
         packed = [path for path in found if not self.is_meta(path)]
         known = first_few(list(map(name, found)))
         if not packed:
-            raise PackError(f"there is no leaf to pack: elements have {known or 'nothing'}, all of it meta_features.")
+            raise PackError(
+                f"elements have {known or 'nothing'}, and all of it is in meta_features, so no leaf is left to "
+                "pack. Remove one from meta_features."
+            )
         for key in self.meta_features:
             if key not in {path[0] for path in found}:
                 raise PackError(
-                    f"meta_features has {short_repr(key)}, but elements have no such key; they have {known}."
+                    f"meta_features has {short_repr(key)}, but elements have no such key. Name some of their keys: "
+                    f"{known}."
                 )
         for setting, value, leaves in (
             ("length", self.length, packed),
@@ -176,19 +182,20 @@ class Settings:
                 if not any(leaf[: len(path)] == path for leaf in leaves):
                     these = first_few(list(map(name, leaves)))
                     raise PackError(
-                        f"{setting} is given for {name(path)}, which is no leaf to pack; these are: {these}."
+                        f"{setting} is given for {name(path)}, which is not packed. Name some of the leaves that are "
+                        f"packed: {these}."
                     )
         for path in packed:
             if not isinstance(self.capacity_of(path), int):
                 raise PackError(
-                    f"leaf {name(path)} has no length: name it in length={{…}} to pack it, or in meta_features to pass it "
-                    "along, or leave it out in a map before Pack."
+                    f"leaf {name(path)} has no length. Name it in length={{…}} to pack it, or in meta_features to "
+                    "keep it unpacked, or remove it in a map before Pack."
                 )
         for setting, value in (("bos", self.bos), ("eos", self.eos)):
             if len(packed) > 1 and value is not None and not isinstance(value, Mapping):
                 raise PackError(
-                    f"{setting}={short_repr(value)} would go into each of {first_few(list(map(name, packed)))}; say which one, "
-                    f"{setting}={{{packed[0][0]!r}: {short_repr(value)}}}."
+                    f"{setting}={short_repr(value)} would be added to each of {first_few(list(map(name, packed)))}. "
+                    f"Say to which one, {setting}={{{packed[0][0]!r}: {short_repr(value)}}}."
                 )
 
     def capacity_of(self, path: Path) -> Any:
@@ -217,11 +224,14 @@ class Settings:
         added = [setting for setting in ("bos", "eos") if self._puts(setting, path)]
         beside = f" with {' and '.join(added)}" if added else ""
         return PackError(
-            f"a document has {length} tokens in leaf {name(path)}, over length={self.capacity_of(path)}{beside}, and "
-            "too_long='error' refuses it. Filter such documents out before Pack, or pass too_long='split' or 'cut'."
+            f"a document has {length} tokens in leaf {name(path)}, over "
+            f"length={self.capacity_of(path)}{beside}, and too_long='error' raises for this. Filter such "
+            "documents out before Pack, or pass too_long='split' or 'cut'."
         )
 
 
 def _check_number(setting: str, value: Any) -> None:
     if value is not None and not isinstance(value, (int, float, np.number, np.bool_)):
-        raise TypeError(f"{setting}={short_repr(value)} must be a number, or a dict with one for each leaf.")
+        raise TypeError(
+            f"{setting}={short_repr(value)} is not valid. Pass a number, or a dict with a number for each leaf."
+        )

@@ -47,7 +47,7 @@ class GrowthOptions:
         one_of("at", self.at, "epoch", "now", "hand")
         whole_number("every", self.every, 1, 1 << 62, "a number of positions")
         if self.log is not None and not os.fspath(self.log):
-            raise ValueError('log="" names no folder; pass the path of a folder that all shards can write to, or None.')
+            raise ValueError('log="" is not a folder. Pass the path of a folder that all shards can write to, or None.')
 
     def next_look(self, sampler: ChangingSampler, position: int) -> int:
         """Return the first position, from `position` on, at which a run checks its source.

@@ -108,7 +108,9 @@ class History(NamedTuple):
         except (TypeError, ValueError, LookupError):
             ascending = False
         if not ascending:
-            raise CheckpointError(f"the state is damaged: sampler={short_repr(dict(saved))}.") from None
+            raise CheckpointError(
+                f"the state is damaged: sampler={short_repr(dict(saved))}. Restore another checkpoint."
+            ) from None
         return history
 
 

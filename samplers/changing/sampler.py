@@ -79,7 +79,7 @@ class ChangingSampler:
 
     def _check_left(self) -> None:
         if self.omitted.below(self._records) == self._records:
-            raise EmptyStreamError(f"omit= leaves out all {self._records} records of the source; leave out fewer.")
+            raise EmptyStreamError(f"omit= contains all {self._records} records of the source. Omit fewer.")
 
     @property
     def _records(self) -> int:
@@ -160,9 +160,9 @@ class ChangingSampler:
         layer = self._layers[number]
         if layer is None:
             raise CheckpointError(
-                f"position {self._begins[number]:,} and some after it belong to a time when omit= named other records than "
-                "now. A state keeps a digest of these keys alone, so the records there are unknown. Restore with the former "
-                "omit=, and add keys to it where all shards stand at the same step, between two windows, before the end."
+                f"positions from {self._begins[number]:,} on were read with another omit= than now, and the state "
+                "has only a digest of the keys that were omitted then. Restore with the former omit=. Add keys "
+                "to it only when all shards are at the same step, between two windows and before the end."
             )
         return layer
 
@@ -333,8 +333,8 @@ class ChangingSampler:
         records = other._records
         if records < last.records:
             raise CheckpointError(
-                f"the source has {records} records, and the run has seen {last.records}; records are left out by omit=, and "
-                "those of before keep their keys."
+                f"the source has {records} records, but the run has read a source of {last.records}. Keep all "
+                "records in the source, and leave some out with omit=."
             )
         other._check_left()
         generation = last.generation if generation is None else generation
@@ -393,8 +393,8 @@ def _checked(sampler: Any) -> Any:
         raise ValueError(_NO_BALANCE)
     if not hasattr(sampler, "resized"):
         raise ValueError(
-            f"{type(sampler).__name__} does not go with records that are appended or left out; pass an IndexSampler. "
-            "A WeightedSampler leaves out records of weight 0."
+            f"{type(sampler).__name__} cannot be used with a growing source or omit=. Pass an IndexSampler. "
+            "To leave out records of a WeightedSampler, give them weight 0."
         )
     sampler.resized(sampler.epoch_length)  # which refuses orders that cannot change
     return sampler

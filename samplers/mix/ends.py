@@ -133,4 +133,6 @@ def order_of(saved: Mapping[str, Any]) -> MixOrder:
         history = saved.get("history")
         return own if history is None else MixOrder.from_values(history).changed(history["until"], own)
     except (TypeError, ValueError, LookupError) as error:
-        raise CheckpointError(f"the state is damaged: its mix cannot be read ({shorten(error)}).") from None
+        raise CheckpointError(
+            f"the state is damaged: its mix cannot be read ({shorten(error)}). Restore another checkpoint."
+        ) from None

@@ -245,7 +245,9 @@ class MixOrder:
                 raise ValueError
             return cls(names, stages_of([(start, weights) for start, weights in values["stages"]], names))
         except (TypeError, ValueError, LookupError):
-            raise CheckpointError(f"the state is damaged: mix={short_repr(values)}.") from None
+            raise CheckpointError(
+                f"the state is damaged: mix={short_repr(values)}. Restore another checkpoint."
+            ) from None
 
 
 def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:

@@ -54,11 +54,11 @@ def parts_by_name(parts: Any) -> dict[str, Any]:
         parts = {str(number): part for number, part in enumerate(parts)}
     if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
         raise TypeError(
-            f"parts={short_repr(parts)} is {a_kind_of(parts)}; pass a dict by name, or a list, of sources, numbers of "
-            "records or IndexSamplers."
+            f"parts={short_repr(parts)} is {a_kind_of(parts)}. Pass a dict by name, or a list, of sources, "
+            "numbers of records or IndexSamplers."
         )
     if not parts:
-        raise ValueError("a mix needs at least one part; there are none.")
+        raise ValueError("a mix needs at least one part, but there are none. Pass a dict or a list of sources.")
     return dict(parts)
 
 
@@ -84,8 +84,8 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
         )
     except (TypeError, ValueError):
         raise TypeError(
-            f"part {short_repr(name)} of the mix is {short_repr(part)}; pass its source, the number of its records, or an "
-            "IndexSampler."
+            f"part {short_repr(name)} of the mix is {short_repr(part)}. Pass its source, the number of its "
+            "records, or an IndexSampler."
         ) from None
     own_seed = None if seed is None else _seed_of_part(seed, name)
     return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
@@ -94,14 +94,13 @@ def as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int 
 def _checked(name: str, part: VectorSampler) -> VectorSampler:
     if getattr(part, "balance", None) is not None:
         raise ValueError(
-            f"part {short_repr(name)} of the mix has a balance of its own; pass it to the MixSampler, balance=headrace.Balance("
-            "{part: lengths, …}, cost)."
+            f"part {short_repr(name)} of the mix has its own balance=. Pass it to the MixSampler instead, "
+            "balance=headrace.Balance({part: lengths, …}, cost)."
         )
     if has_own_orders(part) or part.shard_options.shard_count > 1:
         raise ValueError(
-            f"part {short_repr(name)} of the mix has shards of its own; give shard_options to the MixSampler or the "
-            "DataLoader, and "
-            'no algorithm="grain".'
+            f"part {short_repr(name)} of the mix has its own shards. Pass shard_options= to the MixSampler or "
+            'the DataLoader instead, and no algorithm="grain".'
         )
     return part
 

@@ -287,9 +287,9 @@ class MixSampler:
     def _place_of(self, name: str) -> int:
         if name not in self._parts:
             raise CheckpointError(
-                f"part {short_repr(name)} was removed from the mix, but some of its records are still to be delivered: the "
-                "former run stood inside a window of a Pack, or its shards at unequal steps; keep it among the parts, with "
-                "weight 0."
+                f"part {short_repr(name)} was removed from the mix, but some of its records must still be "
+                "delivered: the checkpoint was saved inside a window of a Pack, or with shards at different "
+                "steps. Keep the part, with weight 0."
             )
         return self._places[name]
 
@@ -328,7 +328,7 @@ class MixSampler:
             TypeError: always.
         """
         raise TypeError(
-            "find does not work for mixes, whose parts have epochs of their own; loader.records_at(step) does."
+            "find() does not work for a mix, because its parts have epochs of their own. Use loader.records_at(step)."
         )
 
     def __getitem__(self, index: int) -> RecordMetadata:
@@ -350,8 +350,8 @@ class MixSampler:
         """
         if set(lengths) != set(self._parts):
             raise ValueError(
-                f"the mix is of parts {first_few(self.names, 8)}, but the source has {first_few(lengths, 8)}; "
-                "pass MixSampler and DataLoader the same."
+                f"the mix has the parts {first_few(self.names, 8)}, but the source has {first_few(lengths, 8)}. "
+                "Pass the same parts to MixSampler and DataLoader."
             )
         for name, part in self._parts.items():
             if isinstance(part, DrawnRecords):
@@ -359,8 +359,8 @@ class MixSampler:
             records = getattr(part, "num_records", 0)
             if records > lengths[name]:
                 raise ValueError(
-                    f"part {short_repr(name)}: the sampler covers {records} records but the source has {lengths[name]}; pass "
-                    "MixSampler the source itself, or its length."
+                    f"part {short_repr(name)}: the sampler covers {records} records, but the source has "
+                    f"{lengths[name]}. Pass MixSampler the source itself, or its length."
                 )
 
     def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> MixSampler:

@@ -55,10 +55,10 @@ def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_
     steps = [step for step, _ in weights]
     stages = tuple((_position(step, unit), _checked(values, names)) for step, values in weights)
     if steps[0] != 0:
-        raise ValueError(f"the schedule begins at step {steps[0]}; its first stage begins at step 0.")
+        raise ValueError(f"the schedule begins at step {steps[0]}. Give it a stage that begins at step 0.")
     if any(start >= stop for start, stop in pairwise(steps)):
         told = first_few(steps, 8)
-        raise ValueError(f"the steps of the schedule, {told}, must ascend; sort the stages, and give each step once.")
+        raise ValueError(f"the steps of the schedule, {told}, do not ascend. Sort the stages, and give each step once.")
     return stages
 
 
@@ -82,14 +82,17 @@ def epochs_of(max_epochs: MaxEpochs | None, names: Sequence[str]) -> dict[str, i
     if isinstance(max_epochs, (list, tuple)):
         if len(max_epochs) != len(names):
             raise ValueError(
-                f"max_epochs has {len(max_epochs)} numbers for {len(names)} parts; pass None for no limit."
+                f"max_epochs= has {len(max_epochs)} numbers, but there are {len(names)} parts. Pass one for each "
+                "part, None for no limit."
             )
         max_epochs = {name: epochs for name, epochs in zip(names, max_epochs) if epochs is not None}
     if not isinstance(max_epochs, Mapping):
-        raise TypeError(f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}; pass a dict by name.")
+        raise TypeError(f"max_epochs={short_repr(max_epochs)} is {a_kind_of(max_epochs)}. Pass a dict by name.")
     unknown = [name for name in max_epochs if name not in names]
     if unknown:
-        raise ValueError(f"max_epochs names {first_few(unknown)}; there are parts {first_few(names, 8)}.")
+        raise ValueError(
+            f"max_epochs= names {first_few(unknown)}, but the parts are {first_few(names, 8)}. Use these names."
+        )
     remedy = "the number of epochs after which the part leaves the mix"
     return {name: whole_number("max_epochs", epochs, 1, None, remedy) for name, epochs in sorted(max_epochs.items())}
 
@@ -120,32 +123,36 @@ def _checked(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
         weights = [weights[name] for name in names]
     if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
         raise TypeError(
-            f"weights={short_repr(weights)} is {a_kind_of(weights)}; pass a list of numbers, a dict by name, or a "
-            "schedule, [(0, {…}), (10_000, {…})]."
+            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass a list of numbers, a dict by name, "
+            "or a schedule, [(0, {…}), (10_000, {…})]."
         )
     if len(weights) != len(names):
-        raise ValueError(f"there are {len(weights)} weights for {len(names)} parts; pass one for each part.")
+        raise ValueError(f"there are {len(weights)} weights, but {len(names)} parts. Pass one weight for each part.")
     numbers = tuple(_number(weight, name) for weight, name in zip(weights, names))
     if not any(numbers):
-        raise ValueError("all weights are 0, so that nothing could be drawn; give some part a weight above 0.")
+        raise ValueError("all weights are 0, so nothing could be drawn. Give at least one part a weight above 0.")
     return numbers
 
 
 def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
     unknown = [name for name in weights if name not in names]
     if unknown:
-        raise ValueError(f"weights name {first_few(unknown)}; there are parts {first_few(names, 8)}.")
+        raise ValueError(
+            f"weights= names {first_few(unknown)}, but the parts are {first_few(names, 8)}. Use these names."
+        )
     missing = [name for name in names if name not in weights]
     if missing:
-        raise ValueError(f"weights leave out {first_few(missing)}; give every part one, 0 for one that is not drawn.")
+        raise ValueError(
+            f"weights= has no {first_few(missing)}. Give every part a weight, 0 for one that is not drawn."
+        )
 
 
 def _number(weight: Any, name: str) -> float:
     if isinstance(weight, bool) or not isinstance(weight, Real):
-        raise TypeError(f"the weight of {short_repr(name)} is {short_repr(weight)}; pass a number.")
+        raise TypeError(f"the weight of {short_repr(name)} is {short_repr(weight)}. Pass a number.")
     if not math.isfinite(weight) or weight < 0:
         raise ValueError(
-            f"the weight of {short_repr(name)} is {short_repr(weight)}; pass a finite number of at least 0."
+            f"the weight of {short_repr(name)} is {short_repr(weight)}. Pass a finite number of at least 0."
         )
     return float(weight)
 
@@ -160,7 +167,8 @@ def ramped(stages: Stages) -> Stages:
     """
     if len(stages) < 2:
         raise ValueError(
-            "ramp=True goes from one stage of weights to the next; pass a schedule, [(0, {…}), (10_000, {…})]."
+            "ramp=True changes the weights gradually from one stage to the next, but weights= has only one "
+            "stage. Pass a schedule, [(0, {…}), (10_000, {…})]."
         )
     cut: list[tuple[int, tuple[float, ...]]] = []
     for (start, before), (stop, after) in pairwise(stages):

@@ -138,9 +138,9 @@ def classes_of(labels: Any, name: str = "labels") -> tuple[NDArray[Any], NDArray
     """
     array = np.asarray(labels)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
-        raise ValueError(f"{name} have shape {array.shape}; pass one for each record, at least one.")
+        raise ValueError(f"{name}= has shape {array.shape}. Pass one label for each record, and at least one.")
     if array.dtype.kind not in "iubUSO" or (array.dtype.kind == "O" and not all(isinstance(x, str) for x in array)):
-        raise TypeError(f"{name}={short_repr(labels)} have dtype {array.dtype}; pass integers or strings.")
+        raise TypeError(f"{name}={short_repr(labels)} has dtype {array.dtype}. Pass integers or strings.")
     classes, of_record = np.unique(array, return_inverse=True)
     return classes, of_record.astype(np.int64, copy=False)
 
@@ -153,9 +153,12 @@ def _order_of(classes: list[Any], weights: Mapping[Any, float] | Sequence[float]
         )
         if missing:
             raise ValueError(
-                f"class_weights leave out {first_few(missing)}; give each class of the labels one, 0 for one that is not drawn."
+                f"class_weights= has no {first_few(missing)}. Give each class of the labels a weight, 0 for one "
+                "that is not drawn."
             )
         if unknown:
-            raise ValueError(f"class_weights name {first_few(unknown)}, which no record is of; leave them out.")
+            raise ValueError(
+                f"class_weights= names {first_few(unknown)}, but no record has this label. Leave them out."
+            )
         weights = [weights[each] for each in classes]
     return MixOrder.of(weights, list(map(str, classes)))

@@ -86,8 +86,8 @@ class DrawnRecords:
         if count != self.num_records:
             where = "the source" if part is None else f"part {short_repr(part)}"
             raise ValueError(
-                f"the sampler has {self.num_records} {self.of_each_record}, and {where} has {count} records; pass one for each "
-                "record."
+                f"the sampler has {self.num_records} {self.of_each_record}, but {where} has {count} records. Pass "
+                "one for each record."
             )
 
     @property

@@ -32,17 +32,17 @@ def weights_of(weights: Any) -> NDArray[np.float64]:
     array = _from_file(weights) if isinstance(weights, (str, os.PathLike)) else _as_array(weights)
     if array.ndim != 1 or not 0 < len(array) <= MOST_RECORDS:
         raise ValueError(
-            f"weights have shape {array.shape}; pass one weight for each record, 1 to {MOST_RECORDS:,} of them."
+            f"weights= has shape {array.shape}. Pass one weight for each record, 1 to {MOST_RECORDS:,} of them."
         )
     numbers = np.ascontiguousarray(array, dtype=np.float64)
     wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
     if len(wrong):
         raise ValueError(
-            f"the weight of record {wrong[0]} is {numbers[wrong[0]]}; pass finite numbers of at least 0, 0 for a record that "
-            "is never drawn."
+            f"the weight of record {wrong[0]} is {numbers[wrong[0]]}. Pass finite numbers of at least 0, and "
+            "0 for a record that is never drawn."
         )
     if not numbers.any():
-        raise ValueError("all weights are 0, so that nothing could be drawn; give some record a weight above 0.")
+        raise ValueError("all weights are 0, so nothing could be drawn. Give at least one record a weight above 0.")
     return numbers
 
 
@@ -50,7 +50,8 @@ def _as_array(weights: Any) -> NDArray[Any]:
     array = np.asarray(weights)
     if array.dtype.kind not in "fiu":
         raise TypeError(
-            f"weights={short_repr(weights)} is {a_kind_of(weights)}; pass an array of numbers, or the path of an .npy file."
+            f"weights={short_repr(weights)} is {a_kind_of(weights)}. Pass an array of numbers, or the path of "
+            "an .npy file."
         )
     return array
 
@@ -59,5 +60,8 @@ def _from_file(path: str | os.PathLike[str]) -> NDArray[Any]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
-        raise ValueError(f"weights={short_repr(os.fspath(path))} is no .npy file: {shorten(error)}.") from None
+        raise ValueError(
+            f"weights={short_repr(os.fspath(path))} is not an .npy file: {shorten(error)}. Save the weights "
+            "with np.save."
+        ) from None
     return _as_array(array)

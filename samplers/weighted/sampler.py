@@ -172,4 +172,6 @@ def _changes_of(saved: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
     try:
         return tuple((int(until), str(digest)) for until, digest in saved.get("changes", []))
     except (TypeError, ValueError):
-        raise CheckpointError(f"the state is damaged: changes={short_repr(saved.get('changes'))}.") from None
+        raise CheckpointError(
+            f"the state is damaged: changes={short_repr(saved.get('changes'))}. Restore another checkpoint."
+        ) from None

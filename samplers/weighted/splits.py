@@ -41,14 +41,15 @@ def shares_of(parts: Sequence[Any], names: Sequence[str], count: int) -> Floats:
     """
     for name, part in zip(names, parts):
         if isinstance(part, bool) or not isinstance(part, (int, float, np.number)):
-            raise TypeError(f"the share of {short_repr(name)} is {short_repr(part)}; pass a number.")
+            raise TypeError(f"the share of {short_repr(name)} is {short_repr(part)}. Pass a number.")
         if not (math.isfinite(part) and part > 0):
-            raise ValueError(f"the share of {short_repr(name)} is {short_repr(part)}; pass a number above 0.")
+            raise ValueError(f"the share of {short_repr(name)} is {short_repr(part)}. Pass a number above 0.")
     total = math.fsum(parts)
     if abs(total - 1) > 1e-6 and total != count:
         raise ValueError(
-            f"the shares {first_few(list(parts), 8)} sum to {total:g}; pass fractions that sum to 1, or numbers of records "
-            f"that sum to {count}. Give what you do not need a part of its own."
+            f"the shares {first_few(list(parts), 8)} sum to {total:g}. Pass fractions that sum to 1, or "
+            f"numbers of records that sum to {count}. For records that you do not need, add a part that you "
+            "do not use."
         )
     return np.array([float(part) for part in parts]) * (count / total)
 
@@ -101,8 +102,8 @@ def split_keys(
         if size == 0:
             what = "groups" if groups is not None else "records"
             raise ValueError(
-                f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} records, and there are too few "
-                f"{what}; give it a larger one, or leave it out."
+                f"part {short_repr(name)} would be empty: its share is {share:.3g} of {count} records, and there "
+                f"are too few {what}. Give it a larger share, or leave it out."
             )
     return np.split(keys, np.cumsum(sizes)[:-1])
 
@@ -119,7 +120,9 @@ def _shuffled(seed: int, count: int, stream: int) -> Int64s:
 def _labels(name: str, labels: Any, count: int) -> Int64s:
     numbers = classes_of(labels, name)[1]
     if len(numbers) != count:
-        raise ValueError(f"{name} has {len(numbers)} labels for {count} records; pass one for each record.")
+        raise ValueError(
+            f"{name}= has {len(numbers)} labels, but there are {count} records. Pass one label for each record."
+        )
     return numbers
 
 

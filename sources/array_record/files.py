@@ -76,7 +76,8 @@ def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
     files = find_files(match[1], DIRECTORY_PATTERNS, storage)
     if len(files) > 1:
         raise ValueError(
-            f"{shorten(name)}: a range [start:end] needs one file, and {short_repr(match[1], TEXT)} stands for {len(files)}"
+            f"{shorten(name)}: a range [start:end] needs a single file, but {short_repr(match[1], TEXT)} "
+            f"matches {len(files)} files. Name one file."
         )
     return [FileRange(files[0], start, stop)]
 
@@ -91,8 +92,8 @@ def whole_files(paths: ArrayRecordPath | Sequence[ArrayRecordPath]) -> list[str]
     for path in listed:
         if isinstance(path, FileInstruction) or (not os.path.exists(text_of(path)) and _RANGE.fullmatch(text_of(path))):
             raise ValueError(
-                f"{short_repr(path, TEXT)}: a source that grows has whole files, as more of them come; pass the path without a "
-                "range, or leave out growing= and generation=."
+                f"{short_repr(path, TEXT)}: a growing source reads whole files, so a path cannot have a range. "
+                "Pass the path without it, or leave out growing= and generation=."
             )
     return list(map(text_of, listed))
 
@@ -101,12 +102,12 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
     start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
     if match[4] or "-" in match[2] + match[3]:
         raise ValueError(
-            f"{shorten(instruction)}: a range has no step and counts from the file's first record, 0; "
-            "write path[start:end], [start:] or [:end]"
+            f"{shorten(instruction)} is not a valid range: it has no step, and counts from 0, the first "
+            "record of the file. Write path[start:end], [start:] or [:end]."
         )
     if stop is not None and start > stop:
         raise ValueError(
-            f"{shorten(instruction)}: the range ends before it starts; write path[start:end] with start <= end"
+            f"{shorten(instruction)}: the range ends before it starts. Write path[start:end] with start <= end."
         )
     return start, stop
 
@@ -124,7 +125,10 @@ def bounded(part: FileRange, count: int) -> tuple[str, int, int]:
     stop = count if part.stop is None else part.stop
     if not 0 <= part.start <= stop <= count:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
-        raise SourceError(f"{shorten(part.path)}: records {wanted} were asked for, but the file has {count}")
+        raise SourceError(
+            f"{shorten(part.path)}: the range asks for records {wanted}, but the file has {count} records. "
+            "Pass a smaller range."
+        )
     return part.path, part.start, stop
 
 
@@ -166,7 +170,7 @@ def inspected(path: str, options: str, storage: StorageOptions) -> FileFacts:
     """
     with closing(open_file(path, storage)) as file:
         if not file.size:
-            raise SourceError(f"{shorten(path)}: the file is empty (0 bytes)")
+            raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove it, or write it anew.")
         length = min(_INDEX_BYTES, file.size)
         digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
         return FileFacts(_count(file, options, storage), file.stamp, digest)
@@ -245,15 +249,15 @@ def _open(path: str, name: str, options: str) -> Any:
         SourceError: the file is empty, cut off or not ArrayRecord.
     """
     if not os.path.exists(path):
-        raise SourceNotFoundError(f"no file {short_repr(name, TEXT)}")
+        raise SourceNotFoundError(f"there is no file {short_repr(name, TEXT)}. Check the path.")
     if not os.path.getsize(path):
-        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes)")
+        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove it, or write it anew.")
     reader = array_record_library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
     if reader.ok():  # the library reports errors only when the reader is used or closed
         return reader
     with _foreign(name):
         reader.close()
-    raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated")
+    raise SourceError(f"{shorten(name)} is not an ArrayRecord file, or is cut off. Write it anew.")
 
 
 @contextmanager
@@ -262,7 +266,9 @@ def _foreign(name: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated: {shorten(error)}") from error
+        raise SourceError(
+            f"{shorten(name)} is not an ArrayRecord file, or is cut off: {shorten(error)}. Write it anew."
+        ) from error
 
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:

@@ -99,7 +99,7 @@ class ArrayRecordDataSource(FileSource[bytes]):
         array_record_library()
         self._storage = storage_options_of(storage_options)
         if reader_options is not None and not isinstance(reader_options, Mapping):
-            raise TypeError(f"reader_options={short_repr(reader_options)} must be a dict, {{name: value}}.")
+            raise TypeError(f"reader_options={short_repr(reader_options)} is not a dict. Pass one, {{name: value}}.")
         options = {**RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
         self._max_open_files = open_files_limit(max_open_files)
@@ -138,7 +138,9 @@ class ArrayRecordDataSource(FileSource[bytes]):
         self._identity = hex_digest("".join(map(repr, described))), index
         self._prepare()
         if not len(self):
-            raise NoRecordsError(f"no records in {first_few(self._paths)}")
+            raise NoRecordsError(
+                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one."
+            )
 
     def _prepare(self) -> None:
         # The pool holds no reference to this object, so that both die at once.
@@ -182,6 +184,10 @@ class ArrayRecordDataSource(FileSource[bytes]):
                 read_positions(reader, [position])
             except RuntimeError as single:
                 return SourceError(
-                    f"{path}: record key {key} (record {position} of the file) cannot be read: {shorten(single)}"
+                    f"{path}: record key {key} (record {position} of the file) cannot be read: {shorten(single)}. "
+                    'Write the file anew, or pass on_error="skip".'
                 )
-        return SourceError(f"{path}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}")
+        return SourceError(
+            f"{path}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}. Write the file "
+            'anew, or pass on_error="skip".'
+        )

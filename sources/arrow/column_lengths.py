@@ -28,7 +28,9 @@ def column_named(name: str, names: Sequence[str], whose: str) -> str:
     for column in (name, name.split("/")[0]):
         if column in names:
             return column
-    raise LengthsError(f"lengths={short_repr(name)}: {whose} no such column; there are {first_few(names, 8)}.")
+    raise LengthsError(
+        f"lengths={short_repr(name)}: {whose} no such column. Name one of its columns: {first_few(names, 8)}."
+    )
 
 
 def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]:
@@ -63,8 +65,8 @@ def lengths_of_column(column: Any, name: str, own: str) -> npt.NDArray[np.int64]
         found = column
     else:
         raise LengthsError(
-            f"lengths={short_repr(name)}: the column has values of type {shorten(kind, 80)}, which have no length; name one of "
-            "lists, texts, bytes or whole numbers, or pass a function of a record."
+            f"lengths={short_repr(name)}: the values of this column, of type {shorten(kind, 80)}, have no "
+            "length. Name a column of lists, texts, bytes or whole numbers, or pass a function of a record."
         )
     return np.asarray(pc.fill_null(found, 0).cast(pa.int64()).to_numpy()).astype(np.int64, copy=False)
 
@@ -86,7 +88,9 @@ def _field(column: Any, path: Sequence[str], name: str) -> Any:
     for part in path:
         known = [field.name for field in column.type] if kinds.is_struct(column.type) else []
         if part not in known:
-            there = f"there are {first_few(known, 8)}" if known else f"there is {shorten(column.type, 80)}"
-            raise LengthsError(f"lengths={short_repr(name)}: the column has no such field; {there}.")
+            there = (
+                f"Name one of its fields: {first_few(known, 8)}" if known else f"Its type is {shorten(column.type, 80)}"
+            )
+            raise LengthsError(f"lengths={short_repr(name)}: the column has no such field. {there}.")
         column = pc.struct_field(column, [known.index(part)])
     return column

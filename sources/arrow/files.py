@@ -51,7 +51,9 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
     if isinstance(filesystem, fs.FileSystem):
         return filesystem, name
     if not hasattr(filesystem, "info"):
-        raise TypeError(f"filesystem={short_repr(filesystem)} is no file system; pass one of pyarrow.fs or of fsspec.")
+        raise TypeError(
+            f"filesystem={short_repr(filesystem)} is not a file system. Pass one of pyarrow.fs or of fsspec."
+        )
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), name
 
 

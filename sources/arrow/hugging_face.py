@@ -54,12 +54,15 @@ class HuggingFaceDataSource:
 
     def __init__(self, dataset: Any) -> None:
         if not is_hugging_face(dataset):
-            raise TypeError(f"HuggingFaceDataSource takes a datasets.Dataset, not {a_kind_of(dataset)}.")
+            raise TypeError(
+                f"HuggingFaceDataSource takes a datasets.Dataset, not {a_kind_of(dataset)}. Pass one, such as "
+                'load_dataset(…, split="train").'
+            )
         form = dataset.format["type"]
         if form in _TABLE_FORMATS:
             raise TypeError(
-                f'a datasets.Dataset with_format("{form}") gives tables, not rows; pass dataset.with_format("numpy"), or '
-                "with_format(None) for Python objects."
+                f'a datasets.Dataset with_format("{form}") gives tables, not rows. Pass '
+                'dataset.with_format("numpy"), or with_format(None) for Python objects.'
             )
         self.dataset = dataset
         self._length = len(dataset)
@@ -96,8 +99,8 @@ class HuggingFaceDataSource:
         except (ValueError, LookupError, OverflowError) as error:  # `UnicodeError` and Arrow's are among them
             files = first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
             raise SourceError(
-                f"{files}: column {short_repr(name)} of record key {keys[0]}, or of one read with it, cannot be read, as the "
-                f"file is damaged: {shorten(error)}"
+                f"{files}: column {short_repr(name)} cannot be read at record key {keys[0]}, or at one that was "
+                f"read with it, because the file is damaged: {shorten(error)}. Write the file anew."
             ) from error
 
     @property

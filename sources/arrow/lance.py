@@ -84,7 +84,9 @@ class LanceSource:
         self._table, self._process = table, os.getpid()
         if not self._count:
             what = "no rows" if filter is None else f"no row for which filter={short_repr(filter)} is true"
-            raise NoRecordsError(f"{what} in {shorten(self._uri)}, version {self._version}.")
+            raise NoRecordsError(
+                f"there is {what} in {shorten(self._uri)}, version {self._version}. Pass another filter= or version=."
+            )
 
     def _prepare(self) -> None:
         self._table = self._process = None
@@ -126,8 +128,9 @@ class LanceSource:
     def _open(self) -> Any:
         if self._process not in (None, os.getpid()):
             raise SourceError(
-                f"{shorten(self._uri)}: this process was forked from one that had read the table, where Lance does not work; "
-                "start it with multiprocessing's 'spawn', or make the source there."
+                f"{shorten(self._uri)}: this process was forked from a process that had read the table, and Lance "
+                'does not work after a fork. Start the process with multiprocessing\'s "spawn", or make the '
+                "source in it."
             )
         with self._lock:
             if self._table is None:
@@ -142,7 +145,9 @@ class LanceSource:
         except (OSError, ValueError, RuntimeError) as error:
             which = "" if version is None else f" with version {short_repr(version)}"
             if "not found" in str(error):
-                raise SourceNotFoundError(f"{shorten(self._uri)}: there is no Lance table{which}.") from error
+                raise SourceNotFoundError(
+                    f"{shorten(self._uri)}: there is no Lance table{which}. Check the path and version=."
+                ) from error
             self._refuse(f"the Lance table{which} cannot be opened", error)
 
     def _refuse(self, what: str, error: Exception) -> NoReturn:
@@ -213,9 +218,10 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], uri: str) -> tu
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
     unknown = [name for name in chosen if name not in names]
     if not chosen:
-        raise ValueError(f"columns is empty; name at least one column of {shorten(uri)}: {first_few(names, 8)}.")
+        raise ValueError(f"columns=[] is empty. Name at least one column of {shorten(uri)}: {first_few(names, 8)}.")
     if unknown:
         raise ValueError(
-            f"{shorten(uri)} has no column {first_few(list(map(short_repr, unknown)))}; it has {first_few(names, 8)}."
+            f"{shorten(uri)} has no column {first_few(list(map(short_repr, unknown)))}. Name some of its "
+            f"columns: {first_few(names, 8)}."
         )
     return chosen

@@ -104,8 +104,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         self._columns, storage, grows = columns, storage_options_of(storage_options), growing is not False
         if filesystem is not None and (grows or generation is not None):
             raise ValueError(
-                f"filesystem={short_repr(filesystem)} is not for a source that grows; pass paths of this machine, or URLs "
-                "such as s3://…, alone."
+                f"filesystem={short_repr(filesystem)} cannot be used with a growing source. Pass only paths of "
+                "this machine, or URLs such as s3://…."
             )
         self._filesystem, names = _resolved(paths, filesystem, storage)
         if grows or generation is not None:
@@ -140,7 +140,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         self._identity = hex_digest(repr((chosen, described))), hex_digest("".join(file.footer for file in files), 12)
         self._prepare()
         if not len(self):
-            raise NoRecordsError(f"no rows in {first_few(paths)}")
+            raise NoRecordsError(f"the files {first_few(paths)} contain no rows. Pass a file with at least one.")
 
     def _prepare(self) -> None:
         self._cache = BlockCache(self._groups.decode, self._cache_bytes)
@@ -160,7 +160,8 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             number, place = self._groups.place(group)
             path = self._groups.files[number].path
             raise SourceError(
-                f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: {shorten(error)}"
+                f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: {shorten(error)}. "
+                "Write the file anew."
             ) from error
 
     def file_place(self, key: int) -> FilePlace:
@@ -195,7 +196,10 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
             try:
                 lengths = self._groups.lengths(number, name)
             except unreadable() as error:
-                raise SourceError(f"{shorten(file.path)}: column {short_repr(name)}: {shorten(error)}") from error
+                raise SourceError(
+                    f"{shorten(file.path)}: column {short_repr(name)} cannot be read: {shorten(error)}. Leave it out "
+                    "with columns=, or write the file anew."
+                ) from error
             return FoundRecords(len(lengths), {"lengths": lengths})
 
         if not is_local(self._groups.filesystem):
@@ -229,7 +233,9 @@ def _resolved(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[A
     resolved = [resolve(filesystem, path, storage) for path in path_list(paths)]
     found = resolved[0][0]
     if any(other != found for other, _ in resolved):
-        raise ValueError("all paths of a ParquetDataSource must lie on one file system")
+        raise ValueError(
+            "all paths of a ParquetDataSource must be on one file system. Make one source for each, and mix them."
+        )
     return found, [path for _, path in resolved]
 
 
@@ -243,7 +249,7 @@ def _inspect(filesystem: Any, path: str) -> Inspected:
         with open_handle(filesystem, path) as handle:
             stamp = stamp_of_open(filesystem, path, handle)
             if not stamp.size:
-                raise SourceError(f"{shorten(path)}: the file is empty (0 bytes)")
+                raise SourceError(f"{shorten(path)}: the file is empty (0 bytes). Remove it, or write it anew.")
             file = parquet_library().ParquetFile(handle)
             counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
             schema = file.schema_arrow.remove_metadata()
@@ -253,7 +259,9 @@ def _inspect(filesystem: Any, path: str) -> Inspected:
             footer = hashlib.sha256(handle.read_at(length, stamp.size - 8 - length)).hexdigest()[:16]
             return ParquetPart(path, stamp, counts, footer), schema
     except unreadable() as error:
-        raise SourceError(f"{shorten(path)}: not a Parquet file, or truncated: {shorten(error)}") from error
+        raise SourceError(
+            f"{shorten(path)} is not a Parquet file, or is cut off: {shorten(error)}. Write it anew."
+        ) from error
 
 
 def schema_of_file(path: str) -> Any:
@@ -274,7 +282,8 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
     if len(set(names)) < len(names):
         twice = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
         raise SourceError(
-            f"{shorten(path)}: several columns have one name: {twice}; write the file with names of their own."
+            f"{shorten(path)}: several columns have the same name, {twice}. Write the file with a different "
+            "name for each column."
         )
     for field in fields:
         _check_names([field.type.field(number) for number in range(field.type.num_fields)], path)
@@ -297,7 +306,8 @@ def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[
             difference += [f"{name!r} besides" for name in other.names if name not in columns]
         if difference:
             raise SourceError(
-                f"{shorten(file.path)}: other columns than in {shorten(first.path)}: {first_few(difference)}"
+                f"{shorten(file.path)} has other columns than {shorten(first.path)}: {first_few(difference)}. "
+                "Pass columns= that all files have, or make one source for each schema."
             )
 
 
@@ -312,10 +322,11 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], path: str) -> t
         return tuple(names)
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
     if not chosen:
-        raise ValueError(f"columns is empty; name at least one column of {shorten(path)}: {first_few(names, 8)}")
+        raise ValueError(f"columns=[] is empty. Name at least one column of {shorten(path)}: {first_few(names, 8)}.")
     unknown = [name for name in chosen if name not in names]
     if unknown:
         raise ValueError(
-            f"{shorten(path)} has no column {first_few(list(map(short_repr, unknown)))}; there are {first_few(names, 8)}"
+            f"{shorten(path)} has no column {first_few(list(map(short_repr, unknown)))}. Name some of its "
+            f"columns: {first_few(names, 8)}."
         )
     return chosen

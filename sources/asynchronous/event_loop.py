@@ -54,8 +54,8 @@ class EventLoop:
         if self.is_current_thread:
             coroutine.close()
             raise RuntimeError(
-                "a coroutine of an asynchronous source reads from a source in a way that waits, so that it would wait for "
-                "itself; await that source's own methods in place of it."
+                "a coroutine of an asynchronous source calls a blocking read of a source, and would wait for "
+                "itself. Await the asynchronous method of that source instead."
             )
         # `asyncio.run_coroutine_threadsafe` takes twice as long, and adds frames before the user's.
         outcome = _Outcome(coroutine)
@@ -111,8 +111,8 @@ class _Outcome:
 def _own_cancellation() -> SourceError:
     """Return the error for a coroutine that raised CancelledError although it was not cancelled here."""
     return SourceError(
-        "a coroutine of the source raised CancelledError, though its read was not cancelled: a task that it awaits was. Catch "
-        "that there, and raise another exception."
+        "a coroutine of the source raised CancelledError although its read was not cancelled: a task "
+        "that it awaits was cancelled. Catch this error there, and raise another one."
     )
 
 

@@ -38,7 +38,7 @@ class Subset(ByOtherKeys):
         self.source = as_source(source)
         self.keys = check_keys(keys, len(self.source), "Subset")
         if not len(self.keys):
-            raise ValueError("the subset has no records; pass the keys of some.")
+            raise ValueError("the subset is empty. Pass at least one key.")
 
     def __len__(self) -> int:
         return len(self.keys)

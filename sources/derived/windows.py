@@ -72,15 +72,18 @@ class Windows(OnSource):
             self.stride = whole_number("stride", stride, 1, None, "frames from one window to the next, at least 1")
         self._of_frames = episodes is not None
         if lengths is not None and episodes is not None:
-            raise TypeError("pass lengths=, where records are episodes, or episodes=, where they are frames; not both.")
+            raise TypeError(
+                "lengths= and episodes= cannot be combined. Pass lengths= if each record is an episode, or "
+                "episodes= if each record is a frame."
+            )
         found = _runs(episodes, len(self.source)) if self._of_frames else lengths_of(self.source, lengths)
         self._lengths: Int64s = found
         counts = np.where(found < self.length, 0, (found - self.length) // self.stride + 1)
         self._ends = np.cumsum(counts)
         if not self._ends[-1]:
             raise ValueError(
-                f"no episode is as long as a window: the longest of {len(found)} has {found.max()} frames, and "
-                f"length={self.length}; pass a smaller one."
+                f"no episode is as long as a window: the longest of {len(found)} has {found.max()} frames, but "
+                f"length={self.length}. Pass a smaller length=."
             )
 
     def __len__(self) -> int:
@@ -167,8 +170,8 @@ class Windows(OnSource):
         if not sliced:
             found = sorted({len(leaf) for leaf in _leaves(record) if isinstance(leaf, np.ndarray) and leaf.ndim})
             raise LengthsError(
-                f"record {episode} has arrays of {short_repr(found)} frames, and its length was said to be {length}; make its "
-                "length known as it is."
+                f"record {episode} has arrays of {short_repr(found)} frames, but its length was given as "
+                f"{length}. Pass the real lengths."
             )
         return window
 
@@ -243,15 +246,17 @@ def _runs(episodes: Any, frames: int) -> Int64s:
     if array.ndim == 0:
         array = np.broadcast_to(array, frames)
     if array.shape != (frames,):
-        raise ValueError(f"episodes have shape {array.shape} for {frames} frames; pass one for each frame.")
+        raise ValueError(
+            f"episodes= has shape {array.shape}, but there are {frames} frames. Pass one episode for each frame."
+        )
     if array.dtype.kind not in "iubUS":
-        raise TypeError(f"episodes={short_repr(episodes)} have dtype {array.dtype}; pass integers or strings.")
+        raise TypeError(f"episodes={short_repr(episodes)} has dtype {array.dtype}. Pass integers or strings.")
     starts = np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]]))
     values, counts = np.unique(array[starts], return_counts=True)
     if counts.max() > 1:
         raise ValueError(
-            f"frames of episode {values[counts > 1][0]} do not follow one another; sort the records by episode, or give "
-            "each run of frames an episode of its own."
+            f"the frames of episode {values[counts > 1][0]} are not next to each other. Sort the records by "
+            "episode, or give each run of frames its own episode."
         )
     return np.diff(np.append(starts, frames))
 

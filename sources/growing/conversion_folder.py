@@ -63,7 +63,7 @@ def finished_shards(folder: str, storage: StorageOptions) -> FinishedShards | No
         plan = _json(f"{folder}/{PLAN}", storage)
     except ValueError as error:
         raise SourceError(
-            f"{shorten(f'{folder}/{PLAN}')} cannot be read: {shorten(error)}; remove it, and convert anew."
+            f"{shorten(f'{folder}/{PLAN}')} cannot be read: {shorten(error)}. Remove it, and convert again."
         ) from error
     try:
         there = set(files.names_in(f"{folder}/{WORKPLACE}"))

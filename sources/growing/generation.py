@@ -57,7 +57,7 @@ class Generation:
             ValueError, TypeError, LookupError: the values are not a generation.
         """
         if values["kind"] != KIND or values["version"] != VERSION:
-            raise ValueError(f"kind {values['kind']}, version {values['version']}")
+            raise ValueError(f"it is of kind {values['kind']}, version {values['version']}")
         files = tuple(
             GrownFile(str(name), int(size), int(records), str(digest))
             for name, size, records, digest in values["files"]

@@ -161,7 +161,10 @@ class GrowingFiles(Generic[FoundT]):
             time.sleep(_PAUSE_SECONDS)
         while not self._record_new_files(growth, strict=True) and growth.newest < 0:
             if listing.complete:
-                raise NoRecordsError(f"no records in {first_few(growth.selection.paths)}")
+                raise NoRecordsError(
+                    f"the files {first_few(growth.selection.paths)} contain no records. Write at least one before the "
+                    "run begins."
+                )
             if not is_reported:
                 _LOGGER.info(
                     "waiting for the first file of the conversion to %s; if none runs there, begin the same one again",
@@ -297,5 +300,5 @@ class GrowingFiles(Generic[FoundT]):
 
     def _grown(self) -> Growth:
         if self._growth is None:
-            raise SourceError(f"{self!r} does not grow; pass growing=True.")
+            raise SourceError(f"{self!r} was made without growing=. Pass growing=True.")
         return self._growth

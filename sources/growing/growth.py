@@ -101,9 +101,12 @@ class Growth:
         if number >= len(self._generations):
             self.refresh()
         if not 0 <= number < len(self._generations):
-            there = f"there are 0 to {self.newest}" if self._generations else "there is none yet"
+            there = (
+                f"there are only generations 0 to {self.newest}" if self._generations else "there is no generation yet"
+            )
             raise SourceError(
-                f"generation={number}: {there} in {shorten(self._log.folder)}; pass one of these, or leave it out."
+                f"generation={number}: {there} in {shorten(self._log.folder)}. Pass one of these, or leave "
+                "generation= out."
             )
 
     @property
@@ -178,7 +181,7 @@ class Growth:
         except SourceNotFoundError as error:
             if complete and self.newest < 0:
                 raise SourceNotFoundError(
-                    f"{error}; a source that grows needs a first file, or a conversion that has begun to write there."
+                    f"{error} A growing source needs a first file, or a conversion that has begun to write there."
                 ) from error
             return []
         return [_normal(each) for each in found if not each.endswith(self.selection.left_out)]
@@ -199,9 +202,10 @@ class Growth:
             (each.number for each in self._generations for file in each.files if self._path(file.name) == path), 0
         )
         return SourceError(
-            f"{shorten(path)} {how}: generation {number} of a growing source has it, and its files stay as they are. Bring it "
-            "back, and write new data under new names; or remove "
-            f"{shorten(self._log.folder)} to begin a new history, which old states do not fit."
+            f"{shorten(path)} {how}, but generation {number} of the growing source contains it, and files of "
+            "a generation must not change. Restore the file, and write new data under new names. Or remove "
+            f"{shorten(self._log.folder)}: this begins a new history, and older checkpoints cannot be "
+            "restored."
         )
 
     def check(self, path: str, file: GrownFile, found: FileFacts) -> None:
@@ -268,13 +272,13 @@ def growth_of(
     folder = None if isinstance(growing, bool) else text_of(growing)
     if folder == "":
         raise ValueError(
-            'growing="" names no folder; pass True, to write generations beside the data, or the path of a folder.'
+            'growing="" is not a folder. Pass True to write generations beside the data, or the path of a folder.'
         )
     texts = tuple(_normal(text_of(path)) for path in path_list(paths))
     if is_remote(folder or texts[0]):
         raise ValueError(
-            f"{shorten(folder or texts[0])} is in a store, and the generations of a source that grows are written to a folder "
-            'of this machine, or one that all machines share; pass growing="such a folder".'
+            f"{shorten(folder or texts[0])} is in an object store, but the generations of a growing source "
+            'are written to a local folder, or one that all machines share. Pass growing="such a folder".'
         )
     growth = Growth(FileSelection(texts, tuple(patterns), left_out, storage, settles), kind, folder)
     if generation is not None:

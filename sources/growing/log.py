@@ -55,8 +55,8 @@ class GenerationLog:
         except (OSError, ValueError, TypeError, LookupError) as error:
             reason = getattr(error, "strerror", None) or shorten(error)  # without the path
             raise SourceError(
-                f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}; bring it back, or "
-                "remove its folder to begin a new history, which old states do not fit."
+                f"{shorten(path)}: the list of files of generation {number} cannot be read: {reason}. Restore it. "
+                "Or remove its folder: this begins a new history, and older checkpoints cannot be restored."
             ) from error
 
     def add(self, generation: Generation) -> None:
@@ -72,8 +72,8 @@ class GenerationLog:
             return
         except OSError as error:
             raise SourceError(
-                f"{shorten(self.folder)}: generation {generation.number} cannot be written down: {shorten(error)}; mend that, "
-                "or pass growing=, another folder for the lists of files."
+                f"{shorten(self.folder)}: generation {generation.number} cannot be written: {shorten(error)}. "
+                "Solve this, or pass growing=, another folder for the lists of files."
             ) from error
 
     def _path(self, number: int) -> str:

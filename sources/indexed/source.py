@@ -95,7 +95,9 @@ class IndexedSource(FileSource[RecordT]):
         digest = hex_digest("".join(each.digest for each in facts), 12)
         self._identity = hex_digest(repr((files, self._described()))), digest
         if not facts or not self._ends[-1]:
-            raise NoRecordsError(f"no records in {first_few(self._paths)}")
+            raise NoRecordsError(
+                f"the files {first_few(self._paths)} contain no records. Pass a file with at least one."
+            )
         self._prepare()
 
     def _prepare(self) -> None:

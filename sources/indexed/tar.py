@@ -138,8 +138,8 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         stated = self._stated_counts.get(path)
         if stated is not None and stated != count:
             raise SourceError(
-                f"{shorten(path)} has {count} samples, and the list of files says {stated}. Write the list anew, or pass "
-                "the files without it."
+                f"{shorten(path)} has {count} samples, but the list of files says {stated}. Write the list anew, or "
+                "pass the files without it."
             )
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
@@ -165,7 +165,10 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         there = np.add.reduceat(own, arrays["firsts"][:-1], dtype=np.int64)
         if not there.all():
             missing, known = first + int(np.argmin(there)), first_few(index.words)
-            raise LengthsError(f"record {missing} has no member {short_repr(name)}; members of the file are {known}.")
+            raise LengthsError(
+                f"record {missing} has no member {short_repr(name)}. Name a member that all samples have; this "
+                f"file has {known}."
+            )
         return np.add.reduceat(np.where(own, arrays["sizes"], 0), arrays["firsts"][:-1], dtype=np.int64)
 
     def _note(self, number: int, place: int) -> str:

@@ -228,13 +228,14 @@ def _named(parts: Any) -> dict[str, Any]:
         parts = {str(number): part for number, part in enumerate(parts)}
     if not isinstance(parts, Mapping):
         raise TypeError(
-            f"the parts of a mix, {short_repr(parts)}, are {a_kind_of(parts)}; pass a dict of sources by name, or a list."
+            f"the parts of a mix, {short_repr(parts)}, are {a_kind_of(parts)}. Pass a dict of sources by "
+            "name, or a list."
         )
     wrong = [name for name in parts if not isinstance(name, str)]
     if wrong:
-        raise TypeError(f"the part {short_repr(wrong[0])} of a mix is named by {a_kind_of(wrong[0])}; use a str.")
+        raise TypeError(f"the name of part {short_repr(wrong[0])} of a mix is {a_kind_of(wrong[0])}. Use a str.")
     if not parts:
-        raise ValueError("a mix needs at least one part; there are none.")
+        raise ValueError("a mix needs at least one part, but there are none. Pass a dict or a list of sources.")
     return dict(parts)
 
 
@@ -245,7 +246,7 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
     except (TypeError, ValueError) as error:
         raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
     if not length:
-        raise ValueError(f"part {short_repr(name)} of the mix is empty; leave it out, from the weights too.")
+        raise ValueError(f"part {short_repr(name)} of the mix is empty. Leave it out, and its weight too.")
     return source
 
 

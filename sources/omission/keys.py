@@ -35,7 +35,7 @@ Omit: TypeAlias = Iterable[int] | PathLike | FileAndRow
 OmitOfParts: TypeAlias = Omit | Mapping[str, Omit]
 """Type of `omit=` for a mix: as `Omit`, or a dict of these by the name of a part."""
 
-REMEDY = "pass an array of record keys, the path of a file of them, or a function of file and row"
+REMEDY = "Pass an array of record keys, the path of a file of them, or a function of file and row"
 
 
 def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = None) -> Int64s:
@@ -61,12 +61,12 @@ def keys_to_omit(source: Any, omit: Any, storage_options: StorageOptionsLike = N
     if isinstance(omit, (str, bytes, os.PathLike)):
         name = text_of(omit)
         if os.path.isdir(name):
-            raise SourceError(f"omit={short_repr(name, TEXT)} is a folder; {REMEDY}.")
+            raise SourceError(f"omit={short_repr(name, TEXT)} is a folder. {REMEDY}.")
         try:
             keys = keys_in_file(name, storage_options)
         except SourceNotFoundError as error:
             raise SourceNotFoundError(
-                f"omit={short_repr(name, TEXT)} is no file of keys: {shorten(error)}; {REMEDY}."
+                f"omit={short_repr(name, TEXT)} is not a file of keys: {shorten(error)}. {REMEDY}."
             ) from None
         return checked(keys, len(source), shorten(name))
     return checked(_listed(omit), len(source), "omit")
@@ -87,9 +87,9 @@ def checked(keys: Any, records: int, whose: str) -> Int64s:
     try:
         return np.unique(check_keys(keys, records, whose))
     except TypeError as error:
-        raise TypeError(f"{shorten(error, 300)}; {REMEDY}.") from None
+        raise TypeError(f"{shorten(error, 300)}. {REMEDY}.") from None
     except RecordKeyError as error:
-        raise RecordKeyError(f"{shorten(error, 300)}. Pass keys of the source that the loader reads.") from None
+        raise RecordKeyError(f"{shorten(error, 300)}.") from None
 
 
 def _listed(omit: Any) -> Any:
@@ -102,7 +102,7 @@ def _listed(omit: Any) -> Any:
         return omit
     if isinstance(omit, (set, frozenset)) or (hasattr(omit, "__iter__") and not hasattr(omit, "keys")):
         return list(omit)
-    raise TypeError(f"omit={short_repr(omit)} is {a_kind_of(omit)}; {REMEDY}.")
+    raise TypeError(f"omit={short_repr(omit)} is {a_kind_of(omit)}. {REMEDY}.")
 
 
 def keys_in_file(name: str, storage_options: StorageOptionsLike = None) -> Any:
@@ -129,8 +129,8 @@ def _keys_of_lines(lines: Iterable[bytes], name: str) -> Iterator[int]:
             yield int(text) if not text.startswith(b"{") else _key_of(json.loads(text))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise SourceError(
-                f"{shorten(name)}: line {number}, {short_repr(text)}, is no record key; write an int a line, or a JSON object "
-                'with an int as "key".'
+                f"{shorten(name)}: line {number}, {short_repr(text)}, is not a record key. Write one int in each "
+                'line, or a JSON object with an int as "key".'
             ) from None
 
 

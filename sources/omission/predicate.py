@@ -95,8 +95,8 @@ def _is_true(predicate: FileAndRow, file: str, row: int) -> bool:
     if isinstance(told, (bool, np.bool_)):
         return bool(told)
     raise TypeError(
-        f"the predicate omit= gave {short_repr(told)}, {a_kind_of(told)}, for row {row} of {short_repr(file)}; return True to "
-        "leave out the record, or False."
+        f"the function omit= returned {short_repr(told)}, {a_kind_of(told)}, for row {row} of "
+        f"{short_repr(file)}. Return True to omit the record, or False."
     )
 
 
@@ -112,8 +112,8 @@ def _places(source: Any, key: int) -> list[FilePlace]:
         place = None if find_place is None else find_place(used.key)
         if place is None:
             raise SourceError(
-                f"omit= is a function of file and row, and {type(used.source).__name__} does not tell in which files its "
-                "records are (file_place); pass record keys."
+                f"omit= is a function of file and row, but {type(used.source).__name__} has no file_place(key), "
+                "so the files of its records are unknown. Pass record keys."
             )
         places.append(FilePlace(*place))
     return places

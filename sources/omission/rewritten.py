@@ -145,7 +145,8 @@ def _read(folder: str, entry: Mapping[str, Any]) -> FormerSource:
         return FormerSource(int(entry["records"]), keys, dict(entry["source"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SourceError(
-            f"{shorten(folder)}: the keys that convert left out cannot be read ({shorten(error)}); write the files anew."
+            f"{shorten(folder)}: the list of keys that the conversion omitted cannot be read "
+            f"({shorten(error)}). Write the files anew."
         ) from error
 
 
@@ -178,8 +179,9 @@ class FormerKeys(ByOtherKeys):
             found = former_sources(source)
             if not found:
                 raise SourceError(
-                    f"{type(source).__name__} does not read all files of a folder that headrace.convert(…, omit=…) wrote, in "
-                    "the order of its manifest.json; make it of the folder, or of the manifest's shards in their order."
+                    f"{type(source).__name__} does not read all files of a folder that headrace.convert(…, omit=…) "
+                    "wrote, in the order of its manifest.json. Make it from the folder, or from the manifest's "
+                    "shards in their order."
                 )
             former = found[0]
         self.source, self._former = source, former
@@ -193,8 +195,8 @@ class FormerKeys(ByOtherKeys):
         there = self._former.has(checked)
         if not there.all():
             raise RecordKeyError(
-                f"record key {int(checked[~there][0])} was left out when the files were written anew; a DataLoader on "
-                "FormerKeys leaves it out of its order."
+                f"record key {int(checked[~there][0])} was omitted when the files were written. Use FormerKeys in "
+                "a DataLoader, which does not read omitted keys."
             )
         return self._former.key_after(checked)
 

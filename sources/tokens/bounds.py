@@ -107,24 +107,24 @@ class Offsets:
         offsets = self._offsets
         if not len(offsets):
             raise SourceError(
-                f"{shorten(self._name)}: there are no offsets; document k is tokens[offsets[k]:offsets[k + 1]], so that n "
-                "documents have n + 1."
+                f"{shorten(self._name)}: the file of offsets is empty. Document k is tokens[offsets[k]:offsets[k "
+                "+ 1]], so n documents have n + 1 offsets. Write them anew."
             )
         place = first_descent(offsets)
         if place is not None:
             raise SourceError(
-                f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than the {offsets[place - 1]} before it; "
-                "offsets must ascend."
+                f"{shorten(self._name)}: offset {place} is {offsets[place]}, less than {offsets[place - 1]}, the "
+                "offset before it. Pass offsets in ascending order."
             )
         if offsets[0] < 0 or offsets[-1] > tokens:
             raise SourceError(
-                f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but there are {tokens} tokens; "
-                "they count tokens, not bytes, and belong to one file."
+                f"{shorten(self._name)}: the offsets go from {offsets[0]} to {offsets[-1]}, but there are "
+                f"{tokens} tokens. Pass offsets that count tokens, not bytes, of this file."
             )
         if self._whole and offsets[-1] != tokens:
             raise SourceError(
-                f"{shorten(self._name)}: the documents end at token {offsets[-1]}, but there are {tokens} tokens; the two "
-                "files belong to different runs. Write both anew."
+                f"{shorten(self._name)}: the documents end at token {offsets[-1]}, but there are {tokens} tokens, "
+                "so the two files were not written together. Write both anew."
             )
 
     def sample(self) -> bytes:
@@ -149,8 +149,9 @@ class OffsetsBeside(NamedTuple):
                 return tokens, Offsets(integers_of(copy, path), path, whole=True)
         except SourceNotFoundError as error:
             raise SourceError(  # the file itself was found
-                f"{shorten(file.path)}: where do documents begin? There is no file {shorten(path)}, which TokenWriter writes; "
-                "pass offsets=, end_of_text=, or document_length= for documents of one length."
+                f"{shorten(file.path)}: it is unknown where documents begin, because there is no file "
+                f"{shorten(path)}, which TokenWriter writes. Pass offsets=, end_of_text=, or document_length= for "
+                "documents of equal length."
             ) from error
 
 

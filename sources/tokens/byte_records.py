@@ -67,8 +67,8 @@ class BytesSource(DocumentSource):
         super()._take(paths)
         if self._dtype != np.uint8:
             raise SourceError(
-                f"{shorten(paths[0])} has integers of dtype {self._dtype}, and records of bytes have uint8; if it has tokens, "
-                "read it by headrace.TokenSource."
+                f"{shorten(paths[0])} contains integers of dtype {self._dtype}, but records of bytes have dtype "
+                "uint8. If it contains tokens, read it with headrace.TokenSource."
             )
 
     def _records_of(self, documents: list[Array]) -> list[Any]:

@@ -87,7 +87,10 @@ class DocumentSource(FileSource[Any]):
             kind: JSON values that the number of records in a file depends on.
         """
         if name is not None and not isinstance(name, str):
-            raise TypeError(f"name={short_repr(name)} must be a string, or None for records that are bare arrays.")
+            raise TypeError(
+                f"name={short_repr(name)} is not a string. Pass one, or None for records that are arrays without "
+                "a name."
+            )
         self._name, self._split, self._storage = name, split, storage_options_of(storage_options)
         self._begin(paths, patterns, self._storage, growing, generation, kind)
 
@@ -112,7 +115,7 @@ class DocumentSource(FileSource[Any]):
         if other:
             raise _unlike(paths[other], _dtype_of(int(dtypes[other])), paths[0], self._dtype)
         if not self._ends[-1]:
-            raise NoRecordsError(f"no documents in {first_few(paths)}{self._why_none()}")
+            raise NoRecordsError(f"the files {first_few(paths)} contain no documents.{self._why_none()}")
         self._prepare()
 
     def _numbers(self) -> Int64s:
@@ -258,6 +261,6 @@ def _dtype_of(number: int) -> DType:
 
 def _unlike(path: str, dtype: DType, first: str, of_first: DType) -> SourceError:
     return SourceError(
-        f"{shorten(path)} has tokens of dtype {dtype}, and {shorten(first)} of {of_first}; write all files of a "
-        "source with one dtype."
+        f"{shorten(path)} has tokens of dtype {dtype}, but {shorten(first)} has {of_first}. Write all "
+        "files of a source with one dtype."
     )

@@ -43,8 +43,8 @@ class MarkedByToken(NamedTuple):
         limits = np.iinfo(dtype)
         if not limits.min <= self.token <= limits.max:
             raise ValueError(
-                f"{self.argument} is no {dtype}, {limits.min} to {limits.max}, as the tokens of {shorten(file.path)} are; pass "
-                "the ID of one of them."
+                f"{self.argument} is not a token of dtype {dtype}, {limits.min} to {limits.max}, as in "
+                f"{shorten(file.path)}. Pass the ID of a token."
             )
 
         def fits(found: FoundRecords, size: int) -> bool:

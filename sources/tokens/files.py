@@ -63,7 +63,9 @@ def integer_dtype(dtype: Any) -> DType:
     except TypeError:
         found = np.dtype(object)
     if found.kind not in "iu":
-        raise TypeError(f"dtype={short_repr(dtype)} is no integer type; pass that of the tokens, such as np.uint16.")
+        raise TypeError(
+            f"dtype={short_repr(dtype)} is not an integer type. Pass the type of the tokens, such as np.uint16."
+        )
     return found
 
 
@@ -80,7 +82,7 @@ def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
         return found
     found.close()
     raise SourceError(
-        f"{shorten(name)} is an archive of arrays (.npz), whatever its name says; save each of them by np.save, and pass those."
+        f"{shorten(name)} is an archive of arrays (.npz). Save each array with np.save, and pass these files."
     )
 
 
@@ -93,7 +95,9 @@ def _npy_errors(name: str) -> Iterator[None]:
     except (FileNotFoundError, SourceError):
         raise
     except Exception as error:  # besides ValueError, errors of Python's parser, which reads the header, and overflows
-        raise SourceError(f"{shorten(name)} cannot be read as .npy: {shorten(error)}") from error
+        raise SourceError(
+            f"{shorten(name)} cannot be read as .npy: {shorten(error)}. Save it again with np.save."
+        ) from error
 
 
 # NumPy uses Python's parser, which sometimes fails on two threads at once (3.11).
@@ -144,13 +148,13 @@ def layout_of(
             raise ValueError("it has Python objects" if found.hasobject else f"it is cut off after {file.size} bytes")
     if len(shape) != 1:
         raise SourceError(
-            f"{shorten(name)} has an array of shape {shape}; tokens have one axis. Save array.reshape(-1), and pass "
-            "document_length= if all documents are of one length."
+            f"{shorten(name)} contains an array of shape {shape}, but tokens have one axis. Save "
+            "array.reshape(-1), and pass document_length= if all documents have the same length."
         )
     if found.kind not in "iu":
-        raise SourceError(f"{shorten(name)} has values of dtype {found}; tokens are integers.")
+        raise SourceError(f"{shorten(name)} has values of dtype {found}, but tokens are integers. Save the token IDs.")
     if dtype is not None and dtype != found:
-        raise SourceError(f"{shorten(name)} has values of dtype {found}, not {dtype}; leave out dtype=.")
+        raise SourceError(f"{shorten(name)} has values of dtype {found}, not {dtype}. Leave dtype= out.")
     return ArrayLayout(found, shape[0], start)
 
 
@@ -176,15 +180,15 @@ def _header(head: bytes) -> tuple[tuple[int, ...], DType, int]:
 
 def _raw(size: int, name: str, dtype: DType | None) -> ArrayLayout:
     if not size:
-        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes)")
+        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes). Remove it, or write it anew.")
     if dtype is None:
         raise SourceError(
-            f"{shorten(name)} is no .npy file; if it has bare tokens, pass their dtype=, such as np.uint16."
+            f"{shorten(name)} is not a .npy file. If it contains bare tokens, pass their dtype=, such as np.uint16."
         )
     if size % dtype.itemsize:
         raise SourceError(
-            f"{shorten(name)} has {size} bytes, which is no multiple of the {dtype.itemsize} of {dtype}; the file is cut off, "
-            "or dtype= is another one."
+            f"{shorten(name)} has {size} bytes, which is not a multiple of {dtype.itemsize}, the size of "
+            f"{dtype}. The file is cut off, or has another type: pass the right dtype=."
         )
     return ArrayLayout(dtype, size // dtype.itemsize, 0)
 
@@ -267,4 +271,6 @@ def _mapped(path: str, layout: ArrayLayout, name: str) -> Array:
     try:
         return np.ndarray(layout.length, layout.dtype, map_readable(path), layout.start)
     except (OSError, ValueError, TypeError) as error:
-        raise SourceError(f"{shorten(name)} cannot be read: {shorten(error)}") from error
+        raise SourceError(
+            f"{shorten(name)} cannot be read: {shorten(error)}. Check the file and its permissions."
+        ) from error

@@ -121,8 +121,8 @@ class IndexBeside(NamedTuple):
                 index = _read_index(copy, path)
         except SourceNotFoundError as error:
             raise SourceError(  # the file itself was found
-                f"{shorten(file.path)}: there is no index {shorten(path)}, which Megatron writes beside it; bare tokens are "
-                "read by TokenSource(path, dtype=…, end_of_text=…)."
+                f"{shorten(file.path)}: its index {shorten(path)}, which Megatron writes beside it, is missing. "
+                "Copy it there. To read bare tokens, use TokenSource(path, dtype=…, end_of_text=…)."
             ) from error
         tokens = file.tokens(index.dtype, may_be_empty=True)
         return tokens, SequenceBounds(index) if self.sequences else DocumentBounds(index)
@@ -155,9 +155,9 @@ class MegatronIndex(NamedTuple):
             if wrong.any():
                 place = int(places[wrong.argmax()])
                 raise SourceError(
-                    f"{shorten(self.path)}: sequence {place} lies at byte {self.pointers[place]} and has "
-                    f"{self.lengths[place]} tokens of {self.dtype}, but the .bin beside it has {tokens}; the .bin is "
-                    "cut off, or of another run."
+                    f"{shorten(self.path)}: sequence {place} should be at byte {self.pointers[place]} with "
+                    f"{self.lengths[place]} tokens of {self.dtype}, but the .bin file has {tokens}. The .bin file is "
+                    "cut off, or was not written with this index. Write both anew."
                 )
 
 
@@ -199,12 +199,13 @@ class DocumentBounds:
         fall = first_descent(documents)
         if fall is not None:
             raise SourceError(
-                f"{name}: document {fall} begins at sequence {documents[fall]}, before the one before it."
+                f"{name}: document {fall} begins at sequence {documents[fall]}, before the previous document. The "
+                "index is damaged: write it anew."
             )
         if documents[0] != 0 or documents[-1] != count:
             raise SourceError(
-                f"{name}: documents are the sequences {documents[0]} to {documents[-1]} of {count}; its writer did not end the "
-                "last one. Pass sequences=True to read all sequences."
+                f"{name}: the documents are sequences {documents[0]} to {documents[-1]} of {count}, so the last "
+                "one was not finished. Pass sequences=True to read all sequences."
             )
         for first in range(0, count - 1, _AT_ONCE):
             places = np.arange(first, min(first + _AT_ONCE + 1, count))
@@ -213,8 +214,8 @@ class DocumentBounds:
             inside = apart[documents[np.searchsorted(documents, apart)] != apart]
             if len(inside):
                 raise SourceError(
-                    f"{name}: sequence {inside[0]} does not follow the one before it in the .bin, but is of the same document. "
-                    "Pass sequences=True to read sequences."
+                    f"{name}: sequence {inside[0]} belongs to the same document as the sequence before it, but is not "
+                    "next to it in the .bin file. Pass sequences=True to read single sequences."
                 )
 
     def sample(self) -> bytes:
@@ -239,25 +240,29 @@ def _read_index(place: str, path: str) -> MegatronIndex:
         head = bytes(file.read(0, min(file.size, _HEADER.size)))
     if len(head) < _HEADER.size and (head + MAGIC[len(head) :]).startswith(MAGIC):
         raise SourceError(
-            f"{shorten(path)} has {len(head)} bytes, and the header of an index of Megatron's takes {_HEADER.size}; it is cut "
-            "off, or still being written."
+            f"{shorten(path)} has {len(head)} bytes, but the header of a Megatron index has {_HEADER.size}. "
+            "It is cut off, or still being written. Wait for it, or write it anew."
         )
     head = head.ljust(_HEADER.size, b"\0")
     magic, version, code, sequences, documents = _HEADER.unpack(head)
     if magic != MAGIC:
-        raise SourceError(f"{shorten(path)} is no index of Megatron's: it begins with {magic!r}, not with {MAGIC!r}.")
+        raise SourceError(
+            f"{shorten(path)} is not a Megatron index: it begins with {magic!r}, not with {MAGIC!r}. Pass the "
+            ".bin file whose index is beside it."
+        )
     if version != _VERSION or code not in _DTYPES:
         raise SourceError(
-            f"{shorten(path)} has version {version} and the dtype code {code}; version 1 with codes 1 to {max(_DTYPES)} "
-            "is read."
+            f"{shorten(path)} has version {version} and dtype code {code}, but only version 1 with codes 1 to "
+            f"{max(_DTYPES)} can be read. Write it with Megatron's MMapIndexedDataset."
         )
     memory = map_readable(place)
     layout: list[tuple[Any, int]] = [("<i4", sequences), ("<i8", sequences), ("<i8", documents)]
     whole = _HEADER.size + sequences * 12 + documents * 8
     if len(memory) not in (whole, whole + sequences) or not documents:  # with modes, or without
         raise SourceError(
-            f"{shorten(path)} has {len(memory)} bytes, and {sequences} sequences in {documents - 1} documents take {whole}, or "
-            f"{whole + sequences} with modes; it is cut off, or still being written."
+            f"{shorten(path)} has {len(memory)} bytes, but {sequences} sequences in {documents - 1} documents "
+            f"need {whole} bytes, or {whole + sequences} with modes. It is cut off, or still being written. "
+            "Wait for it, or write it anew."
         )
     arrays, start = [], _HEADER.size
     for dtype, count in layout:

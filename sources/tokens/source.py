@@ -103,14 +103,17 @@ class TokenSource(TokenDocuments):
         how = document_length or (split.argument if isinstance(split, MarkedByToken) else None)
         kind = [how, str(raw)] if how else None
         if offsets is not None and (growing is not False or generation is not None):
-            raise ValueError("offsets= are those of one file, and growing= is for several; give each <path>.offsets.")
+            raise ValueError(
+                "offsets= belongs to a single file, but growing= is for several. Write the offsets of each file "
+                "to <path>.offsets."
+            )
         self._read_from(paths, _PATTERNS, split, name, storage_options, growing, generation, kind)
 
     def _check_paths(self, paths: Sequence[str]) -> None:
         if isinstance(self._split, OffsetsGiven) and len(paths) > 1:
             raise ValueError(
-                f"offsets= are those of one file, and there are {len(paths)}: {first_few(paths)}; give each its own, "
-                "in <path>.offsets."
+                f"offsets= belongs to a single file, but there are {len(paths)} files: {first_few(paths)}. Write "
+                "the offsets of each to <path>.offsets."
             )
 
     def _why_none(self) -> str:
@@ -135,7 +138,7 @@ def _split(given: dict[str, Any], raw: DType | None, index_dir: PathLike | None)
         return OffsetsBeside(raw)
     (name, value), *more = given.items()
     if more:
-        raise ValueError(f"{name}= and {more[0][0]}= both say where documents begin; pass one of them.")
+        raise ValueError(f"{name}= and {more[0][0]}= both say where documents begin. Pass only one of them.")
     if name == "offsets":
         return OffsetsGiven(_offsets(value), raw)
     if name == "document_length":
@@ -149,6 +152,9 @@ def _offsets(offsets: Any) -> str | Array:
         return text_of(offsets)
     array = np.asarray(offsets).view()
     if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise TypeError(f"offsets={short_repr(offsets)} must be integers with one axis: n + 1 of them for n documents.")
+        raise TypeError(
+            f"offsets={short_repr(offsets)} must be integers with one axis: n + 1 offsets for n documents. "
+            "Pass such an array."
+        )
     array.flags.writeable = False
     return array

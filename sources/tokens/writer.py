@@ -65,7 +65,10 @@ class TokenWriter:
     def __init__(self, path: PathLike, dtype: npt.DTypeLike = np.uint32, *, may_be_empty: bool = False) -> None:
         self._path, self._dtype, self._may_be_empty = text_of(path), integer_dtype(dtype), may_be_empty
         if not self._path.endswith(".npy"):
-            raise ValueError(f"path={short_repr(self._path)} must end in .npy, which is the format that is written.")
+            raise ValueError(
+                f"path={short_repr(self._path)} does not end in .npy, the format that is written. Pass a path "
+                "that does."
+            )
         self._check_free()
         os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
         tokens = _NpyFile(self._path, self._dtype)
@@ -86,7 +89,7 @@ class TokenWriter:
             ClosedError: the writer was closed.
         """
         if self._parts is None:
-            raise ClosedError(f"the writer of {shorten(self._path)} was closed; make a new one, with another path.")
+            raise ClosedError(f"the writer of {shorten(self._path)} was closed. Make a new one, with another path.")
         values = _fitting(tokens, self._dtype)
         written, offsets = self._parts
         try:
@@ -114,8 +117,8 @@ class TokenWriter:
         try:
             if offsets.count == 1 and not self._may_be_empty:
                 raise ValueError(
-                    f"{shorten(self._path)}: no document was written; a source needs at least one, in any of its files "
-                    "(may_be_empty=True)."
+                    f"{shorten(self._path)}: no document was written, but a source needs at least one. Write one, or "
+                    "pass may_be_empty=True if another file of the source has some."
                 )
             self._check_free()
             tokens.finish()
@@ -135,7 +138,7 @@ class TokenWriter:
 
     def _check_free(self) -> None:
         if os.path.lexists(self._path):
-            raise FileExistsError(f"{shorten(self._path)} is there already; remove it, or write to another path.")
+            raise FileExistsError(f"{shorten(self._path)} exists already. Remove it, or write to another path.")
 
     def __enter__(self) -> Self:
         return self
@@ -180,7 +183,8 @@ def _fitting(tokens: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
         if not limits.min <= least <= largest <= limits.max:
             wrong = least if least < limits.min else largest
             raise ValueError(
-                f"the token {wrong} does not fit {dtype}, {limits.min} to {limits.max}; pass a wider dtype= to TokenWriter."
+                f"token {wrong} does not fit {dtype}, which holds {limits.min} to {limits.max}. Pass a wider "
+                "dtype= to TokenWriter."
             )
     return np.ascontiguousarray(array, dtype)
 
@@ -192,7 +196,8 @@ def _one_axis(tokens: Any) -> Array:
         array = np.empty((), object)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(
-            f"a document must be integers with one axis, not {type(tokens).__name__} ({short_repr(tokens)}); make tokens of "
-            "text first (np.frombuffer(text.encode(), np.uint8) for bytes), and write several documents with extend."
+            f"a document must be integers with one axis, not {type(tokens).__name__} ({short_repr(tokens)}). "
+            "Turn text into tokens first (np.frombuffer(text.encode(), np.uint8) for bytes), and write "
+            "several documents with extend."
         )
     return array if array.size else np.empty(0, np.uint8)

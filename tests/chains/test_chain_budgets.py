@@ -130,7 +130,7 @@ def test_an_element_of_a_chain_that_is_longer_than_its_length_says_is_named_by_i
     index = next(index for index, element in enumerate(elements) if element["id"] == 23)
     lengths[index] -= 1
     with pytest.raises(
-        LengthsError, match=rf"element {index} \(record 23 of b\) is {LENGTHS[23]} long, and its length was"
+        LengthsError, match=rf"element {index} \(record 23 of b\) is {LENGTHS[23]} long, but its length was"
     ):
         list(elements.budget_batch(128, pad_to=(64,), lengths=lengths, seed=0))
 
@@ -145,7 +145,7 @@ def test_a_chain_takes_lengths_that_were_measured(tmp_path):
     for chain, name in ((dataset, "source"), (dataset[3:].shuffle(seed=1), "source"), (twice, "elements")):
         batches = list(chain.budget_batch(24, pad_to=2, lengths=tmp_path / name, seed=0))
         assert sum(int(batch["lengths"].sum()) for batch in batches) == sum(map(len, chain))
-    with pytest.raises(LengthsError, match="elements does not exist, or has the lengths of another source"):
+    with pytest.raises(LengthsError, match="does not exist, or contains the lengths of another source"):
         dataset.budget_batch(24, lengths=tmp_path / "elements")
-    with pytest.raises(LengthsError, match="source does not exist, or has the lengths of another source"):
+    with pytest.raises(LengthsError, match="does not exist, or contains the lengths of another source"):
         twice.budget_batch(24, lengths=tmp_path / "source")

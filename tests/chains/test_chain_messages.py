@@ -55,9 +55,12 @@ def test_an_error_in_a_property_of_ones_own_dataset_is_told_as_it_is():
 def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
     """To repeat it again, to pack it, or to shuffle it."""
     endless = MapDataset.mix([NUMBERS, NUMBERS], when_exhausted="repeat")
-    with pytest.raises(ValueError, match=r"repeat: the dataset never ends, .*; repeat it once"):
+    with pytest.raises(
+        ValueError,
+        match=r"repeat: the dataset never ends, because of repeat\(\) without num_epochs= or a mix .*\. Repeat it once",
+    ):
         NUMBERS.repeat().repeat()
-    with pytest.raises(ValueError, match=r"shuffle: .* when_exhausted=\"repeat\"; shuffle first, then repeat"):
+    with pytest.raises(ValueError, match="shuffle: the dataset never"):
         endless.shuffle(seed=0)
     with pytest.raises(ValueError, match=r"pack: .* to_iter_dataset\(\).pack"):
         endless.pack(8)
@@ -66,7 +69,7 @@ def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
 @pytest.mark.parametrize("joined", [MapDataset.mix, IterDataset.mix, IterDataset.zip])
 def test_names_of_datasets_are_text(joined):
     """Numbers would be other names in weights and elements than were given."""
-    with pytest.raises(TypeError, match=r"the name 1 is an int; pass a dict with names of type str"):
+    with pytest.raises(TypeError, match=r"the name 1 is an int\. Pass a dict whose names are of type str"):
         joined({1: NUMBERS, 2: NUMBERS})
 
 
@@ -90,20 +93,23 @@ def test_a_dataset_is_not_left_out_of_what_it_is_joined_with():
         (NUMBERS.to_iter_dataset(), "interleave"),
     ):
         with pytest.raises(
-            AttributeError, match=rf"{name} joins the datasets in its list, .*; write \w+Dataset.{name}\(\[dataset, …\]"
+            AttributeError, match=rf"{name} joins the datasets of a list, .* Write \w+Dataset.{name}\(\[dataset, …\]"
         ):
             getattr(dataset, name)([NUMBERS])
 
 
 def test_streams_are_not_joined_as_datasets_with_random_access():
     """The error says whose method does it."""
-    with pytest.raises(TypeError, match=r"dataset 1 is an IterDataset, not a MapDataset; .* IterDataset.mix"):
+    with pytest.raises(
+        TypeError,
+        match=r"dataset 1 is an IterDataset, not a MapDataset\. Pass what",
+    ):
         MapDataset.mix([NUMBERS, NUMBERS.to_iter_dataset()])
 
 
 def test_the_length_of_streams_that_come_together_is_said_to_be_unknown():
     """With the reason."""
-    with pytest.raises(TypeError, match=r"streams that come together \(mix, zip, limit"):
+    with pytest.raises(TypeError, match=r"streams \(mix, zip, limit"):
         len(IterDataset.zip([NUMBERS, NUMBERS]))
 
 
@@ -129,17 +135,21 @@ def test_a_schedule_counts_as_many_elements_for_a_step_as_it_is_told(mix):
 @pytest.mark.parametrize(
     ("weights", "error", "message"),
     [
-        ({"web": 1, "books": -1}, ValueError, "weight of 'books' is -1; pass a finite number of at least 0"),
+        ({"web": 1, "books": -1}, ValueError, r"weight of 'books' is -1\. Pass a finite number of at least 0"),
         ({"web": 1, "books": float("nan")}, ValueError, "weight of 'books' is nan"),
         ({"web": float("inf"), "books": 1}, ValueError, "weight of 'web' is inf"),
-        ({"web": 0, "books": 0}, ValueError, "all weights are 0, .*; give some part a weight above 0"),
-        ({"web": 1, "news": 1}, ValueError, "weights name news; there are parts web, books"),
-        ({"web": 1}, ValueError, "weights leave out books; give every part one"),
-        ({"web": "a", "books": 1}, TypeError, "weight of 'web' is 'a'; pass a number"),
-        ([1, 2, 3], ValueError, "3 weights for 2 parts"),
-        (3, TypeError, r"weights=3 is an int; pass a list of numbers"),
-        ([(5, {"web": 1, "books": 1})], ValueError, "begins at step 5; its first stage begins at step 0"),
-        ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, must ascend"),
+        (
+            {"web": 0, "books": 0},
+            ValueError,
+            r"all weights are 0, so nothing could be drawn\. Give at least one part a weight above 0",
+        ),
+        ({"web": 1, "news": 1}, ValueError, "news, but the parts are web, books"),
+        ({"web": 1}, ValueError, r"books\. Give every part"),
+        ({"web": "a", "books": 1}, TypeError, r"weight of 'web' is 'a'\. Pass a number"),
+        ([1, 2, 3], ValueError, "3 weights, but 2 parts"),
+        (3, TypeError, r"weights=3 is an int\. Pass a list of numbers"),
+        ([(5, {"web": 1, "books": 1})], ValueError, r"begins at step 5\. Give it a stage that begins at step 0"),
+        ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, do not ascend"),
         ([(0, [1, 1]), (9, [0, 0])], ValueError, "all weights are 0"),
     ],
 )
@@ -178,7 +188,7 @@ def test_datasets_whose_elements_do_not_fit_together_are_both_named(together, un
         *([lambda: dataset.batch(4)[0]] if hasattr(dataset, "to_iter_dataset") else ()),
     ]
     for take in takes:
-        with pytest.raises(BatchError, match=r"differ in structure|has shape") as caught:
+        with pytest.raises(BatchError, match=r"different structures|has shape") as caught:
             take()
         (note,) = caught.value.__notes__
         assert one in note
@@ -189,12 +199,13 @@ def test_documents_of_datasets_that_do_not_fit_together_are_told_by_both_names()
     """Before anything is read, where lengths are known; in a stream, and where they are passed, with a note."""
     web, books = UNLIKE["leaves"]
     with pytest.raises(
-        PackError, match=r"dataset web have the leaves \['x'\], \['y'\], those of dataset books \['x'\]; map"
+        PackError,
+        match=r"dataset web have the leaves \['x'\], \['y'\], but elements of dataset books have \['x'\]\. Map",
     ):
         MapDataset.mix({"web": web, "books": books}).pack(16)
     mixed = MapDataset.mix({"web": books, "books": web})
     for packed in (mixed.to_iter_dataset().pack(16), mixed.map(dict).pack(16, lengths={"x": [3] * 16})):
-        with pytest.raises(PackError, match="differ: the first has") as caught:
+        with pytest.raises(PackError, match="the first has") as caught:
             list(packed)
         assert all(name in caught.value.__notes__[0] for name in ("web", "books"))
 
@@ -202,23 +213,23 @@ def test_documents_of_datasets_that_do_not_fit_together_are_told_by_both_names()
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (lambda x: x, "leaf .'tokens'. is 0, an int, and only arrays can be packed: map it to one"),
-        (lambda x: [x], "is .0., a list, and only arrays can be packed"),
-        (str, "is '0', a str, and only arrays"),
+        (lambda x: x, r"leaf \['tokens'\] is 0, an int, but only arrays can be packed\. Map it to one"),
+        (lambda x: [x], r"is \[0\], a list, but only arrays can be packed"),
+        (str, "is '0', a str, but only arrays"),
         (lambda x: None, "is None, a NoneType"),
-        (lambda x: np.array(x), r"dtype int64 and shape \(\), and packing needs numbers along a first axis"),
+        (lambda x: np.array(x), r"dtype int64 and shape \(\), but packing needs numbers along a first axis"),
         (lambda x: np.array([None]), "dtype object and shape"),
         (
             lambda x: {"text": np.arange(x)},
-            r"which is no leaf to pack; these are: \['text'\]",
+            r"which is not packed. .*: \['text'\]",
         ),
         (lambda x: np.arange(x + 3), r"5 tokens in leaf \['tokens'\], over length=4.*'split' or 'cut'"),
         (lambda x: {"tokens" if x % 2 else "text": np.arange(2)}, "'text'"),
         (
             lambda x: np.arange(2, dtype=[np.int32, np.int64][x % 2]),
-            r"int64\[2\] in one document, and int32\[…\] in the first",
+            r"int64\[2\] in one document, but int32\[…\] in the first",
         ),
-        (lambda x: np.zeros((2, 3) if x % 2 else 2), r"float64\[2, 3\] in one document, and float64\[…\] in the first"),
+        (lambda x: np.zeros((2, 3) if x % 2 else 2), r"float64\[2, 3\] in one document, but float64\[…\] in the first"),
     ],
 )
 def test_what_cannot_be_packed_is_told(document, message):
@@ -233,10 +244,18 @@ def test_what_cannot_be_packed_is_told(document, message):
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
-        (lambda x: {"a": x}, lambda x: {"b": x}, r"\{'a': \*\}.*\{'b': \*\}.*map them to one structure"),
+        (
+            lambda x: {"a": x},
+            lambda x: {"b": x},
+            r"\{'b': \*\} \(\* is a leaf, None is none\)\. Map them to one structure",
+        ),
         (lambda x: {"a": x}, lambda x: x, r"\{'a': \*\}, this one \*"),
-        (lambda x: np.arange(2), lambda x: np.arange(3), r"shape \(2,\).*\(3,\).*make them equal before Batch"),
-        (lambda x: x, str, "dtype int64.*dtype object .str."),
+        (
+            lambda x: np.arange(2),
+            lambda x: np.arange(3),
+            r"shape \(2,\) in one element of the batch and \(3,\) in another\. Make the shapes equal before Batch",
+        ),
+        (lambda x: x, str, r"dtype int64 in one element of the batch and object \(str\)"),
     ],
 )
 @pytest.mark.parametrize("as_streams", [False, True])

@@ -226,7 +226,7 @@ def test_a_changed_mix_is_refused_where_its_parts_cannot_go_on(within):
     next(former)
     state = former.get_state()
     for changed in (run(a=1, b=2), run(a=1, c=1)):
-        with pytest.raises(CheckpointError, match="its parts cannot go on with their next elements"):
+        with pytest.raises(CheckpointError, match="so some records would come twice or never"):
             changed.set_state(state, strict=False)
     rest, before = (
         list(former),
@@ -241,7 +241,7 @@ def test_a_changed_mix_is_refused_where_its_parts_cannot_go_on(within):
 def test_what_cannot_be_mixed_is_refused():
     """With the name of the part, or what is wrong with the weights."""
     some = parts()
-    with pytest.raises(ValueError, match="dataset b: it is empty"):
+    with pytest.raises(ValueError, match="dataset b is empty"):
         MapDataset.mix({**some, "b": some["b"][:0]})
     with pytest.raises(ValueError, match="weight"):
         MapDataset.mix(some, {"a": 1, "b": -1, "c": 1})
@@ -251,7 +251,7 @@ def test_what_cannot_be_mixed_is_refused():
         MapDataset.mix(some, when_exhausted="never")
     with pytest.raises(TypeError, match="dataset 1 is a list"):
         MapDataset.mix([some["a"], [1, 2]])
-    with pytest.raises(ValueError, match="can not follow"):
+    with pytest.raises(ValueError, match=r"follow `MapDataset\.filter`, which"):
         MapDataset.mix([some["a"].filter(bool), some["b"]]).batch(2)
-    with pytest.raises(IndexError, match="before its first"):
+    with pytest.raises(IndexError, match="no last element to count from"):
         MapDataset.mix(some, when_exhausted="repeat")[-1]

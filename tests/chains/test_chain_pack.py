@@ -108,7 +108,7 @@ def test_apply_packs():
 def test_lengths_are_as_many_as_there_are_documents(count):
     """Fewer would leave documents out, and more would ask for some that are not there."""
     documents = MapDataset.source([np.arange(3)] * 3).map(np.negative)
-    with pytest.raises(PackError, match=f"tells {count} lengths, and the dataset has 3 elements"):
+    with pytest.raises(PackError, match=f"{count} lengths, but the dataset has 3 elements"):
         documents.pack(4, lengths=[3] * count)
 
 
@@ -131,8 +131,8 @@ def test_lengths_may_be_a_function_a_field_or_a_file(tmp_path):
         ([3, 1.5, 1], LengthsError, "record 1 has length 1.5"),
         ([3, -1, 1], LengthsError, "record 1 has length -1"),
         ([[3], [1], [1]], LengthsError, r"shape \(3, 1\)"),
-        (["a", "b", "c"], TypeError, "other things than numbers"),
-        ({"x": [3, 1, 1], "y": [1]}, PackError, r"1 lengths of leaf \['y'\], and 3 of \['x'\]"),
+        (["a", "b", "c"], TypeError, r"numbers\. Pass an"),
+        ({"x": [3, 1, 1], "y": [1]}, PackError, "1 lengths, but leaf"),
     ],
 )
 def test_lengths_that_cannot_be_are_refused(lengths, error, match):
@@ -144,5 +144,5 @@ def test_lengths_that_cannot_be_are_refused(lengths, error, match):
 
 def test_a_pack_after_a_filter_is_refused():
     """Nobody knows which documents come."""
-    with pytest.raises(PackError, match="which leaves elements out; pack the stream"):
+    with pytest.raises(PackError, match=r"which leaves elements out\. Pack the stream"):
         MapDataset.source(DOCUMENTS).filter(len).pack(16, lengths=len)

@@ -59,7 +59,7 @@ def test_a_chain_without_some_records_keeps_its_order_and_goes_on(name):
         assert rest == expected[: len(rest)]
         assert len(rest) >= min(27, len(expected))
     _, state = _stream(some.batch(3), steps=2)
-    with pytest.raises(CheckpointError, match="left out 3 records, and now 0"):
+    with pytest.raises(CheckpointError, match="3 records, but now 0"):
         _stream(dataset.batch(3), state)
     assert [dataset.omit([5]).omit({2, 17})[index] for index in range(9)] == left[:9]
     assert not headrace.find_omitted(some.batch(3))
@@ -90,7 +90,7 @@ def test_what_is_no_order_of_records_is_refused():
     """Batches, parts of a source, mixes, and maps that look at the index, with the remedy."""
     source = MapDataset.source(range(20))
     for dataset in (source.batch(2), source.map_with_index(lambda index, key: key), MapDataset.mix([source, source])):
-        with pytest.raises(ValueError, match="put it right after the source, or after its shuffle"):
+        with pytest.raises(ValueError, match=r"after the source, or after its shuffle\(\)"):
             dataset.omit([1])
     for dataset in (
         source[:9],
@@ -98,7 +98,7 @@ def test_what_is_no_order_of_records_is_refused():
         source.window_shuffle(3, seed=1),
         source.select([1, 4]),
     ):
-        with pytest.raises(ValueError, match="leave them out before slices"):
+        with pytest.raises(ValueError, match="before slices"):
             dataset.omit([1])
     with pytest.raises(RecordKeyError, match="77"):
         source.omit([77])
@@ -133,7 +133,7 @@ def test_a_stream_leaves_out_records_of_its_source(name):
         assert more == rest[: len(more)]
         assert len(more) == min(6, len(rest))
         assert _of_stream(made({*GONE, 9}, early), after, 2)[0] == _left(rest[len(more) :], [9])[:6]
-    with pytest.raises(CheckpointError, match="left out 3 records, and now 1"):
+    with pytest.raises(CheckpointError, match="3 records, but now 1"):
         _of_stream(made([9], True), after)
     assert _of_stream(stream.omit([5]).omit([2, 17]), steps=9)[0] == _left(whole)[:9]
     assert not headrace.find_omitted(stream.omit(GONE).batch(3))
@@ -181,9 +181,9 @@ def test_streams_without_a_source_of_their_own_are_refused():
     stream = dataset.to_iter_dataset()
     several = (IterDataset.mix([stream, stream]), stream.limit(3), stream.repeat(2), stream.cache())
     for each in (*several, dataset.random_map(lambda key, rng: key, seed=1).shuffle(seed=1).to_iter_dataset()):
-        with pytest.raises(ValueError, match="put omit\\(\\) before mix, zip"):
+        with pytest.raises(ValueError, match="before mix, zip, interleave"):
             each.omit([1])
-    with pytest.raises(ValueError, match="leave them out before slices"):
+    with pytest.raises(ValueError, match="before slices"):
         dataset[:9].to_iter_dataset().omit([1])
     with pytest.raises(RecordKeyError, match="77"):
         stream.omit([77])
@@ -223,7 +223,7 @@ def test_a_chain_that_grows_leaves_records_out(tmp_path, growth, early):
     assert {*keys} == {*range(15)} - {2, 5}
     (tmp_path / "a.jsonl").write_text("1\n2\n3\n")
     source = headrace.JsonLinesDataSource(tmp_path / "*.jsonl", growing=tmp_path / "generations")
-    with pytest.raises(ValueError, match="would not be asked of"):
+    with pytest.raises(ValueError, match="would not be"):
         MapDataset.source(source).omit(lambda file, row: row == 1).to_iter_dataset()
     stream = MapDataset.source(source).omit(lambda file, row: row == 1).to_iter_dataset(growth="hand")
     assert _of_stream(stream)[0] == [1, 3]
@@ -267,7 +267,7 @@ def test_streams_that_are_mixed_go_on_without_more_records(steps):
     again = _of_stream(_mix_of_streams([5, 17, 9], [3, 8]), after, 31)[0]
     left = [part[len(taken) :] for part, taken in zip(_parts(_left(whole[steps:], [5, 17, 103])), _parts(more))]
     _check_rest(again, [*left[0], *left[1]], [9], [108])
-    with pytest.raises(CheckpointError, match="left out 2 records of one, and now 0"):
+    with pytest.raises(CheckpointError, match="2 records of one, but now 0"):
         _of_stream(_mix_of_streams((), [3]), after)
     _, state_of_limited = _of_stream(_mix_of_streams().limit(90), steps=steps)
     limited = _of_stream(_mix_of_streams([5, 17]).limit(90), state_of_limited)[0]

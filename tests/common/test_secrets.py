@@ -288,7 +288,7 @@ def test_names_in_a_plan_or_manifest_stay_in_the_target(where, name, tmp_path):
         plan["shards"] = [{"name": name, "parts": parts}]
         (target / ".conversion" / "plan.json").write_text(json.dumps(plan))
     before = sorted(path for path in tmp_path.rglob("*") if target not in path.parents)
-    with pytest.raises(ConversionError, match="leads out of the folder"):
+    with pytest.raises(ConversionError, match="of the folder"):
         _convert(source, target)
     assert sorted(path for path in tmp_path.rglob("*") if target not in path.parents) == before
 
@@ -307,7 +307,7 @@ def test_a_plan_reads_no_other_files_than_the_source(tmp_path):
     plan = {"identity": {each: identity[each] for each in ("source", "options")}}
     plan["shards"] = [{"name": made.shards[0].name, "parts": parts}]
     (target / ".conversion" / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(ConversionError, match=r"the plan in .* is of .*private\.jsonl, which the source does not have"):
+    with pytest.raises(ConversionError, match=r"the plan of a conversion of .*but the source"):
         _convert(source, target)
 
 
@@ -392,6 +392,6 @@ def test_parameters_of_other_ways_to_sign_are_hidden(where):
 @pytest.mark.parametrize("options", [SECRET, [("token", SECRET)], {5: SECRET}, (SECRET,)])
 def test_options_of_a_wrong_type_are_not_shown(options):
     """What was given in their place may be a credential."""
-    with pytest.raises(TypeError, match="pass a dict") as raised:
+    with pytest.raises(TypeError, match="Pass a dict") as raised:
         storage_options_of(options)
     assert SECRET not in str(raised.value)

@@ -128,7 +128,7 @@ def test_without_workers_the_batches_are_grains(grain_runs):
         (b'{"version": 2, "last_seen_indices": {"0": Infinity}, "worker_count": 0}', _ours((0, 1)), "damaged"),
         (b'{"version": 2, "last_seen_indices": {"0": 3}, "worker_count": Infinity}', _ours((0, 1)), "damaged"),
         (b'{"version": 2, "last_seen_indices": {"0": 2.9}, "worker_count": 0}', _ours((0, 1)), "damaged"),
-        (b'{"version": 2, "last_seen_indices": {"0": 999}, "worker_count": 0}', _ours((0, 1)), "after the end"),
+        (b'{"version": 2, "last_seen_indices": {"0": 999}, "worker_count": 0}', _ours((0, 1)), "the end"),
         (
             b'{"version": 2, "last_seen_indices": {"0": 1}, "worker_count": 0, '
             b'"sampler": "IndexSampler(num_records=62, shuffle=True, seed=6)"}',

@@ -199,10 +199,10 @@ def test_one_worker_of_grain_is_as_none():
     [
         ("plain", {"next_index": 31}, "out of range for dataset of length"),
         ("plain", {"next_index": -1}, "out of range for dataset of length"),
-        ("plain", {"parents": []}, "no state that this dataset goes on from"),
-        ("batches of batches", workers({"next_index": 2}, {"next_index": 1}), "unequal places"),
-        ("map after that", workers({"next_index": 2}, {"next_index": 1}), "2 workers"),
-        ("plain", {**workers({"next_index": 2}), "iterators_in_use_indices": [3]}, "not one of workers"),
+        ("plain", {"parents": []}, "state that Grain returned"),
+        ("batches of batches", workers({"next_index": 2}, {"next_index": 1}), r"places, \[2, 1\]"),
+        ("map after that", workers({"next_index": 2}, {"next_index": 1}), "2 Grain workers"),
+        ("plain", {**workers({"next_index": 2}), "iterators_in_use_indices": [3]}, "workers cannot be"),
     ],
 )
 def test_states_that_cannot_be_gone_on_with_are_refused(name, state, message):

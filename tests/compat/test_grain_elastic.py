@@ -89,7 +89,7 @@ def test_a_shard_of_a_stream_goes_on_in_the_same_order():
     for each in other:
         each.set_states([json.dumps(one.get_state()).encode() for one in first])
     assert sorted(flat(other)) == sorted(flat(first))
-    with pytest.raises(CheckpointError, match="is no state of an ElasticIterator over a stream"):
+    with pytest.raises(CheckpointError, match="state of an ElasticIterator over a stream"):
         other[0].set_states([{"x": 1}])
     with pytest.raises(CheckpointError, match="states of the datasets 1, 3, 5 are missing"):
         elastic(2)[1].set_shard_states({"0": None})
@@ -117,7 +117,7 @@ def test_the_states_of_all_shards_of_a_map_dataset_are_one():
     whole.set_states([shard.get_state() for shard in shards])
     assert next(whole).tolist() == [4, 5, 6, 7]
     next(shards[1])
-    with pytest.raises(CheckpointError, match="2 states are not of one step"):
+    with pytest.raises(CheckpointError, match="2 states were not saved at one step"):
         whole.set_states([shard.get_state() for shard in shards])
 
 
@@ -131,7 +131,7 @@ def test_an_elastic_iterator_refuses_what_it_cannot_divide():
         experimental.ElasticIterator(stream.batch(2), 4, shard)
     with pytest.raises(NotImplementedError, match="no workers"):
         experimental.ElasticIterator(stream, 4, shard, multiprocessing_options=grain.MultiprocessingOptions(1))
-    with pytest.raises(NotImplementedError, match="get_shard_states is for streams"):
+    with pytest.raises(NotImplementedError, match="get_shard_states is only for streams"):
         experimental.ElasticIterator(grain.MapDataset.range(9), 4, shard).get_shard_states()
     with pytest.raises(TypeError, match="takes a MapDataset or an IterDataset, not a list"):
         experimental.ElasticIterator([1], 4, shard)

@@ -440,6 +440,7 @@ def test_a_thread_prefetch_leaves_actors_and_seeded_globals_as_they_are():
     assert list(experimental.ThreadPrefetchIterDataset(seeded.seed(1), prefetch_buffer_size=2)) == [*range(8)]
 
 
+@pytest.mark.slow
 def test_a_thread_prefetch_takes_the_work_from_no_process():
     """Before it, after it, and in a mix with it."""
     numbers = (

@@ -155,7 +155,7 @@ def test_states_of_grains_loader_go_on_inside_flat_maps(shard):
     copies, batch = transforms(grain)["copies"], grain.transforms.Batch(2, batch_fn=sum)
     batched = iter(loader(grain, [*copies, batch, *copies], shard))
     for iterator, refused in ((ours, workers), (batched, state)):
-        with pytest.raises(CheckpointError, match="no FlatMap after a batch"):
+        with pytest.raises(CheckpointError, match="no FlatMap follows a batch"):
             iterator.set_state(refused)
 
 
@@ -243,7 +243,7 @@ def test_transforms_need_something_to_do():
     """A function may be passed to any of them; with neither a function nor a method they cannot be made."""
     assert pygrain.MapTransform(lambda x: x + 1).map(1) == 2
     for name in ("Map", "RandomMap", "MapWithIndex", "Filter", "FlatMap"):
-        with pytest.raises(TypeError, match="nothing to do"):
+        with pytest.raises(TypeError, match=r"to call\. Pass"):
             getattr(grain.transforms, name)() if name != "FlatMap" else pygrain.experimental.FlatMapTransform()
 
 
@@ -325,6 +325,7 @@ class Unchanged:
 
 
 @pytest.mark.parametrize("kind", ["loader", "workers", "operation", "chain", "mix", "defaults"])
+@pytest.mark.slow
 def test_sources_are_called_from_numbered_threads_alone(kind):
     """However quick they are, with num_threads > 0: from threads whose names end with their number, below that of threads."""
     options = None if kind == "defaults" else grain.ReadOptions(num_threads=3, prefetch_buffer_size=12)

@@ -5,6 +5,7 @@ import json
 
 import both
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 from pipelines import tries
 
@@ -61,6 +62,7 @@ numbers = st.integers(0, 20)
     st.lists(st.tuples(st.sampled_from([*ITER_STEPS]), numbers), max_size=3),
 )
 @tries(100)
+@pytest.mark.slow
 def test_random_chains_give_grains_elements(length, map_steps, iter_steps):
     """Of up to seven methods."""
 

@@ -86,7 +86,7 @@ def test_a_slice_that_wraps_around_has_the_first_epoch_again(part):
 @pytest.mark.parametrize("wrong", [5, "abc", [1.5], [[1]], np.array(3)])
 def test_what_are_no_indices_is_a_type_error(wrong):
     """It says what was passed."""
-    with pytest.raises(TypeError, match="are no list of whole numbers"):
+    with pytest.raises(TypeError, match="list of whole numbers"):
         MapDataset.range(10).slice(wrong)
 
 

@@ -19,6 +19,7 @@ BY_HAND = ("prefetch", "process_prefetch")
         if name not in BY_HAND
     ],
 )
+@pytest.mark.slow
 def test_grains_own_tests_hold_but_for_those_that_the_docs_list(name, tmp_path):
     """Of each file; a line of the table whose tests hold is one too many."""
     outcome = grain_suite.run(name, tmp_path)

@@ -61,9 +61,9 @@ def test_verify_has_an_exit_status(tfrecords, tmp_path, capsys):
     ("arguments", "named"),
     [
         (["--shards", "0"], "shards=0 must be at least 1"),
-        (["--from", "xml"], "use one of tfrecord"),
-        (["--to", "tokens", "--tokenizer", "nowhere.json"], "no file 'nowhere.json' of a tokenizer"),
-        (["--", "--project", "x"], "go with runner="),
+        (["--from", "xml"], "Use one of tfrecord"),
+        (["--to", "tokens", "--tokenizer", "nowhere.json"], "there is no tokenizer file 'nowhere.json'"),
+        (["--", "--project", "x"], "without a runner"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(arguments, named, tfrecords, tmp_path, capsys):
@@ -155,7 +155,7 @@ def test_a_word_that_is_no_format_is_told(tmp_path):
     for source, message in (
         (tmp_path / "in", "files of several formats: json_lines, tfrecord"),
         (tmp_path / "in" / "c.xyz", "unknown"),
-        (tmp_path / "tabs.csv", "has tabs and no commas"),
+        (tmp_path / "tabs.csv", "tabs, not by commas"),
         (
             tmp_path / "none",
             r"none' holds no file whose name says its format .*by a glob, such as .*none/\*.*\(--from\)",

@@ -75,7 +75,7 @@ def test_former_keys_find_the_records_that_are_left(tmp_path, form):
     assert (len(now), now.fingerprint, now.omitted_keys.tolist()) == (50, before.fingerprint, [0, 7, 49])
     for key in set(range(50)) - {0, 7, 49}:
         assert str(now[key]) == str(before[key])
-    with pytest.raises(RecordKeyError, match="record key 7 was left out when the files were written anew"):
+    with pytest.raises(RecordKeyError, match="record key 7 was omitted when the files were written"):
         now.__getitems__([6, 7])
 
 
@@ -131,7 +131,7 @@ def test_a_map_that_was_changed_is_refused(records, tmp_path):
     source = headrace.ArrayRecordDataSource(tmp_path / "out")
     np.save(tmp_path / "keys.npy", np.array([1]))
     (tmp_path / "keys.npy").rename(tmp_path / "out" / "omitted-0.keys")
-    with pytest.raises(SourceError, match="the keys that convert left out cannot be read"):
+    with pytest.raises(SourceError, match="keys that the conversion omitted cannot be read"):
         FormerKeys(source)
 
 
@@ -142,7 +142,7 @@ def test_another_list_is_another_conversion(records, tmp_path):
     convert(records, tmp_path / "out", omit=OMITTED[::-1])
     assert content(tmp_path / "out") == before
     for other in (OMITTED[1:], None):
-        with pytest.raises(ConversionError, match="holds another conversion, which differs in: omitted"):
+        with pytest.raises(ConversionError, match="another conversion, which differs in: omitted"):
             convert(records, tmp_path / "out", omit=other)
 
 
@@ -152,13 +152,13 @@ def test_another_list_is_another_conversion(records, tmp_path):
         (
             {"omit": range(100)},
             ConversionError,
-            "omit= names all 100 records, and leaves none to write; pass fewer keys",
+            r"omit= contains all 100 records, so no record is left to convert\. Omit fewer",
         ),
-        ({"omit": [100]}, RecordKeyError, "record key 100 is out of range; there are 100 records"),
+        ({"omit": [100]}, RecordKeyError, r"record key 100 is out of range\. The source has 100 records"),
         (
             {"omit": [1], "on_error": "skip"},
             ConversionError,
-            'damaged ones that are left out would change; pass on_error="raise"',
+            r'damaged records out would change the count\. Pass on_error="raise"',
         ),
     ],
 )

@@ -146,7 +146,7 @@ def kept(values, output):
         message = str(error)
         found = None
     if found is None:
-        assert "column 'a' is " in message
+        assert "column 'a' has type " in message
         assert len(message) < 500
         return False
     assert list(map(meaning, found)) == list(map(meaning, values)), f"{values!r} became {found!r}"
@@ -243,7 +243,7 @@ def test_a_conversion_names_record_and_column_of_a_later_value_that_would_change
     monkeypatch.setattr(prepare, "LOOKED_AT", 2)
     records = [{"a": first}, {"a": first}, {"a": first}, {"a": later}, {"a": None}]
     with pytest.raises(
-        ConversionError, match=r"record 3: column 'a' is .*, as the first records are, and .* is not; pass"
+        ConversionError, match=r"record 3: column 'a' has type.*in the first records, but a later record has.*Pass"
     ):
         convert(records, tmp_path / "out", "parquet")
     made = convert(records, tmp_path / "out", "parquet", on_error="skip")
@@ -255,9 +255,9 @@ def test_a_conversion_names_record_and_column_of_a_later_value_that_would_change
 def test_times_beside_numbers_of_numpy_have_no_one_type(form):
     """Arrow itself ends the process, with a segmentation fault."""
     for number in (np.int8(3), np.float32(3), np.bool_(True), np.str_(3)):
-        with pytest.raises(ConversionError, match="column 'a' of the first 2 records has no one type"):
+        with pytest.raises(ConversionError, match="the first 2 records"):
             schema_of([{"a": FORMS[form](value)} for value in (np.datetime64("2026-01-02", "s"), number)])
-        with pytest.raises(ConversionError, match="column 'a' of the first 2 records has no one type"):
+        with pytest.raises(ConversionError, match="the first 2 records"):
             schema_of([{"a": FORMS[form](np.array([value]))} for value in (np.datetime64("2026-01-02", "s"), number)])
 
 

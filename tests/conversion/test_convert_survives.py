@@ -65,7 +65,7 @@ def test_a_source_that_was_changed_is_told(tfrecords, tmp_path):
     """A finished conversion, and one that was stopped, are not mixed with other data, options or damage."""
     convert(tfrecords, tmp_path / "out")
     for options in ({"shards": 2}, {"options": {"group_size": 4}}, {"transform": len}):
-        with pytest.raises(ConversionError, match="holds another conversion, which differs in: "):
+        with pytest.raises(ConversionError, match="another conversion, which differs in"):
             convert(tfrecords, tmp_path / "out", **options)
     os.utime(tfrecords / "a.tfrecord", (1, 1))
     with pytest.raises(ConversionError, match=r"differs in: files\. Remove it"):
@@ -103,7 +103,7 @@ def test_two_processes_do_not_write_to_one_folder(tfrecords, tmp_path):
     """The second one is told, at once."""
     with (
         target_at(str(tmp_path / "out")).locked(),
-        pytest.raises(ConversionError, match="another process converts to"),
+        pytest.raises(ConversionError, match="another process"),
     ):
         convert(tfrecords, tmp_path / "out")
     assert convert(tfrecords, tmp_path / "out").records == 100
@@ -201,6 +201,7 @@ def killed_after(target, lines):
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
 @pytest.mark.parametrize("stride", chosen([1, 37], 37))
+@pytest.mark.slow
 def test_a_conversion_that_is_killed_at_a_line_leaves_what_is_whole(stride, tmp_path):
     """Killed before any line of our code: files have all their bytes or are not there, and another run makes the same."""
     convert(DOCUMENTS, tmp_path / "whole" / "out", "tokens", shards=2)
@@ -232,7 +233,7 @@ def test_a_worker_that_is_killed_is_told_and_what_was_whole_stays(tmp_path):
         return record
 
     write_tfrecords(tmp_path / "in")
-    with pytest.raises(WorkerCrashedError, match=r"signal SIGKILL .* run the same again"):
+    with pytest.raises(WorkerCrashedError, match="Run the same command"):
         convert(tmp_path / "in", tmp_path / "out", workers=1, transform=kill_once)
     assert (tmp_path / "out" / "a.array_record").exists()
     convert(tmp_path / "in", tmp_path / "out", workers=1, transform=kill_once)

@@ -83,7 +83,7 @@ def test_an_archive_of_numpy_under_the_name_of_an_array_is_told_as_such(tmp_path
     with open(tmp_path / "a.npy", "wb") as file:
         np.savez(file, x=np.arange(3))
     for to in ("array_record", "parquet", "tokens"):
-        with pytest.raises(SourceError, match=r"a\.npy is an archive of arrays \(\.npz\).*save each of them"):
+        with pytest.raises(SourceError, match=r"is an archive of arrays \(\.npz\)\. Save each"):
             convert(tmp_path / "a.npy", tmp_path / "out", to)
 
 
@@ -102,7 +102,7 @@ def test_columns_of_one_name_are_an_error(tmp_path):
             lambda path: convert(path, tmp_path / "out"),
             lambda path: convert(path, tmp_path / "out", "parquet"),
         ):
-            with pytest.raises(SourceError, match=rf"{name}\.parquet: several columns have one name: 'a'"):
+            with pytest.raises(SourceError, match=rf"{name}\.parquet: several columns have the same name, 'a'"):
                 use(path)
 
 
@@ -112,7 +112,7 @@ def test_a_parquet_file_that_is_cut_off_is_an_error_where_its_columns_are_asked_
     pq.write_table(pa.table({"a": list(range(100))}), tmp_path / "a.parquet")
     data = (tmp_path / "a.parquet").read_bytes()
     (tmp_path / "a.parquet").write_bytes(data[:kept])
-    with pytest.raises(SourceError, match=r"a\.parquet: "):
+    with pytest.raises(SourceError, match=r"a\.parquet(:| is not a Parquet file)"):
         convert(tmp_path / "a.parquet", tmp_path / "out", "parquet")
 
 
@@ -134,7 +134,7 @@ def test_descriptions_of_a_hugging_face_dataset_that_are_none_are_errors(content
     try:
         assert convert(saved[0], tmp_path / "out", "parquet").records == 50
     except SourceError as error:
-        assert "no Hugging Face dataset on disk, or is damaged" in str(error)  # noqa: PT017
+        assert "cannot be read as a Hugging Face dataset on disk" in str(error)  # noqa: PT017
 
 
 def test_bytes_of_a_hugging_face_file_that_were_changed_are_errors_or_values(saved, tmp_path):
@@ -143,7 +143,7 @@ def test_bytes_of_a_hugging_face_file_that_were_changed_are_errors_or_values(sav
     data = path.read_bytes()
     for kept in (0, 4, 100, len(data) // 2, len(data) - 100):
         path.write_bytes(data[:kept])
-        with pytest.raises(SourceError, match="is no Hugging Face dataset on disk, or is damaged"):
+        with pytest.raises(SourceError, match="Hugging Face dataset on disk"):
             convert(folder, tmp_path / "cut", "parquet")
     for place in range(0, len(data), 97):
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x80]) + data[place + 1 :])
@@ -235,7 +235,7 @@ def test_a_signature_that_a_store_repeats_is_hidden():
     def refuse(_, key):
         raise OSError(f"{key}: the signature {secret} is over")
 
-    with pytest.raises(SourceError, match=r"given up after 1 tries: OSError: x\.jsonl: the signature") as caught:
+    with pytest.raises(SourceError, match=r"1 tries to read it failed: OSError: x\.jsonl: the signature") as caught:
         store.ask(f"https://a/x.jsonl?X-Amz-Signature={secret}", storage_options_of({"tries": 1}), refuse)
     told = "".join(traceback.format_exception(caught.value))
     assert secret not in told

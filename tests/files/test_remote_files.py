@@ -154,7 +154,7 @@ def test_paths_in_a_store_give_the_same_files_as_local_ones(to_store, path, name
 
 def test_a_url_that_was_made_a_path_is_told(to_store):
     """It is no URL any more: `s3:/data`."""
-    with pytest.raises(SourceNotFoundError, match="pass a URL as a string, as Path takes a slash out of it"):
+    with pytest.raises(SourceNotFoundError, match="Pass a URL as a string, because Path removes a slash"):
         find_files(Path("s3://data/one.bin"), (), to_store)
 
 
@@ -184,7 +184,7 @@ def test_another_version_is_an_error(upstream, store, to_store):
     file = open_file(f"s3://{BUCKET}/changed.bin", to_store)
     assert file.read(0, 9) == DATA[:9]
     put(upstream, "changed.bin", DATA[::-1])
-    with pytest.raises(SourceError, match=r"changed\.bin: the file was changed after the source was made"):
+    with pytest.raises(SourceError, match="the file changed after the source was made"):
         file.read(3 * MIB, 9)
     assert open_file(f"s3://{BUCKET}/changed.bin", to_store).read(0, 9) == DATA[::-1][:9]
 
@@ -199,7 +199,7 @@ def test_errors_say_what_and_what_to_do(store, to_store, monkeypatch):
         find_files(f"s3://{BUCKET}/none", ("*",), to_store)
     with pytest.raises(SourceError, match="there is no such bucket"):
         find_files("s3://nobody/none/", ("*",), to_store)
-    with pytest.raises(SourceError, match="no store has this scheme, nope://"):
+    with pytest.raises(SourceError, match="scheme nope://"):
         open_file("nope://a/b", to_store)
     with pytest.raises(SourceError, match=r"cannot be opened with these storage_options: .*regio"):
         open_file(URL, {"regio": "x"})
@@ -211,7 +211,7 @@ def test_errors_say_what_and_what_to_do(store, to_store, monkeypatch):
         open_file(URL, to_store)
     store.faults = Faults(error=1)
     asked = len(store.asked)
-    with pytest.raises(SourceError, match=r"train/a\.bin: given up after 3 tries: .*503") as found:
+    with pytest.raises(SourceError, match="3 tries to read") as found:
         open_file(URL, {**to_store, "tries": 3})
     assert len(store.asked) == asked + 3
     assert len(str(found.value)) < 500
@@ -220,11 +220,11 @@ def test_errors_say_what_and_what_to_do(store, to_store, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([1], "pass a dict"),
-        ({1: 2}, "pass a dict"),
+        ([1], "Pass a dict"),
+        ({1: 2}, "Pass a dict"),
         ({"cache_bytes": -1}, "cache_bytes=-1 must be at least 0"),
         ({"tries": 0}, "tries=0"),
-        ({"timeout": 0}, "timeout=0 must be a positive number"),
+        ({"timeout": 0}, "timeout=0 is not a positive number"),
     ],
 )
 def test_wrong_options_are_errors(options, message):
@@ -267,7 +267,7 @@ def test_a_forked_child_says_that_it_cannot_read(to_store):
             assert file.read(0, 9) == DATA[:9]
             file.read(3 * MIB, 9)
         except SourceError as error:
-            code = 0 if "was forked from one that had read remote files" in str(error) else 2
+            code = 0 if "was forked from a process that had read remote files" in str(error) else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -296,7 +296,7 @@ def test_the_budget_is_kept_and_what_was_used_last_stays(store, to_store):
     assert store.reads == asked
     assert files[0].read(0, len(DATA)) == DATA  # more than the whole cache, at once
     with (
-        pytest.raises(SourceError, match=r"bytes are to be kept at once in .*, whose budget is 4194304 bytes"),
+        pytest.raises(SourceError, match=r"bytes must be in the cache .*at once, but its limit is .*bytes"),
         local_copy(URL, to_store),
     ):
         pass
@@ -409,7 +409,9 @@ def test_a_damaged_block_in_a_cache_that_cannot_be_written_is_an_error(store, to
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr("headrace.files.remote.cache.os.remove", refuse)
-    with pytest.raises(SourceError, match=r"the cache of remote files in .* cannot be used: .*Permission denied"):
+    with pytest.raises(
+        SourceError, match=r"the cache of remote files .*cannot be used: \[Errno 13\] Permission denied"
+    ):
         open_file(URL, to_store).read(0, 9)
 
 
@@ -511,7 +513,8 @@ def test_a_cache_that_cannot_be_written_is_an_error(store, to_store, tmp_path):
     """A folder that is a file, and a disk that is full: folder and remedy."""
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(
-        SourceError, match=r"the cache of remote files in .*file/x cannot be used: .*; choose another folder"
+        SourceError,
+        match=r"the cache of remote files .*cannot be used: \[Errno 20\] Not a directory: .*Choose another folder",
     ):
         open_file(URL, {**to_store, "cache_dir": str(tmp_path / "file" / "x")}).read(0, 9)
     assert open_file(URL, {**to_store, "cache_bytes": 0, "cache_dir": "/proc/x"}).read(0, 9) == DATA[:9]

@@ -130,12 +130,12 @@ def test_features_say_what_comes():
 @pytest.mark.parametrize(
     ("features", "text"),
     [
-        ({"label": np.int64, "x": bytes}, "has no x; it has box, label, text"),
-        ({"label": bytes}, "'label' has numbers"),
-        ({"text": np.int64}, "'text' has bytes"),
-        ({"text": bytes}, "has 2 byte strings, not one"),
-        ({"box": np.int64}, "has 3 numbers, not one"),
-        ({"box": (np.int64, (2, None))}, r"has 3 numbers, not the shape \(2, -1\)"),
+        ({"label": np.int64, "x": bytes}, r"x\. Its features are box, label, text"),
+        ({"label": bytes}, "'label' contains numbers"),
+        ({"text": np.int64}, "'text' contains bytes"),
+        ({"text": bytes}, "2 byte strings, not one"),
+        ({"box": np.int64}, "3 numbers, not one"),
+        ({"box": (np.int64, (2, None))}, r"3 numbers, not the shape \(2, -1\)"),
     ],
 )
 def test_features_that_are_otherwise_are_an_error(features, text):
@@ -148,14 +148,14 @@ def test_features_that_are_otherwise_are_an_error(features, text):
 @pytest.mark.parametrize(
     ("stored", "wanted", "text"),
     [
-        (2**40, np.int32, "the number 1099511627776, which int32 cannot hold; .*np.int64"),
-        ([1, -1], (np.uint8, (2,)), "the number -1, which uint8 cannot hold"),
-        (-1, np.uint64, "the number -1, which uint64 cannot hold"),
-        (2, np.bool_, "the number 2, which bool cannot hold"),
-        (1.5, np.int32, "the number 1.5, which int32 cannot hold; .*np.float32"),
-        (1e30, np.int64, "the number 1.0.*e.30, which int64 cannot hold"),
-        (float("nan"), np.int32, "the number nan, which int32 cannot hold"),
-        (1e6, np.float16, "the number 1000000.0, which float16 cannot hold"),
+        (2**40, np.int32, "the number 1099511627776, which does not fit int32. .*np.int64"),
+        ([1, -1], (np.uint8, (2,)), "the number -1, which does not fit uint8"),
+        (-1, np.uint64, "the number -1, which does not fit uint64"),
+        (2, np.bool_, "the number 2, which does not fit bool"),
+        (1.5, np.int32, "the number 1.5, which does not fit int32. .*np.float32"),
+        (1e30, np.int64, "the number 1.0.*e.30, which does not fit int64"),
+        (float("nan"), np.int32, "the number nan, which does not fit int32"),
+        (1e6, np.float16, "the number 1000000.0, which does not fit float16"),
     ],
 )
 def test_a_number_that_the_wanted_dtype_cannot_hold_is_an_error(tmp_path, stored, wanted, text):
@@ -165,7 +165,7 @@ def test_a_number_that_the_wanted_dtype_cannot_hold_is_an_error(tmp_path, stored
     (tmp_path / "a.tfrecord").write_bytes(records)
     source = TFRecordDataSource(str(tmp_path / "a.tfrecord"), features={"a": wanted})
     assert np.all(source[1]["a"] == 1)
-    with pytest.raises(SourceError, match=f"feature 'a' has {text}") as caught:
+    with pytest.raises(SourceError, match=f"feature 'a' contains {text}") as caught:
         list(load(source, num_epochs=1))
     assert "record key 0" in "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
 
@@ -188,7 +188,7 @@ def test_features_that_mean_nothing_are_refused(features):
 @pytest.mark.parametrize("data", [b"hello", b"\x0a\xff", b"\x0a\x03\x0a\x01", bytes(20), b"\xff" * 20])
 def test_other_bytes_are_an_error(data):
     """Bytes that are no example, and those of one that is cut off."""
-    with pytest.raises(SourceError, match=r"are no tf\.train\.Example"):
+    with pytest.raises(SourceError, match=r"tf\.train\.Example\. Leave features="):
         decode_example(data)
 
 

@@ -133,7 +133,7 @@ def test_a_file_that_is_cut_off_is_an_error(cut):
     data = tar_of(FILES)
     end = data.index(b"y" * 1000) + 1024
     data = data[: end - cut]
-    with pytest.raises(SourceError, match=r"x\.tar: the file ends at byte \d+ without the mark of its end"):
+    with pytest.raises(SourceError, match=r"x\.tar: the file ends at byte .*without an end mark"):
         samples_of(data)
     told = []
     assert samples_of(data, told.append) == SAMPLES[: 3 if cut == 1 else 2]
@@ -172,7 +172,7 @@ def test_the_rest_of_a_member_of_another_volume_is_refused():
         info = tarfile.TarInfo("1.jpg")
         info.type, info.size = b"M", 4
         tar.addfile(info, io.BytesIO(b"rest"))
-    with pytest.raises(SourceError, match=r"'1\.jpg' is the rest of a member of another volume"):
+    with pytest.raises(SourceError, match=r"'1\.jpg' continues a member of another volume"):
         samples_of(out.getvalue() + tar_of({"2.jpg": b"a"}))
 
 

@@ -75,7 +75,9 @@ def test_a_damaged_record_is_named_or_left_out():
         read(bytes(data))
     told = []
     assert read(bytes(data), told.append) == [RECORDS[0], *RECORDS[2:]]
-    assert [str(error) for error in told] == ["x.tfrecord: the record at byte 16 is damaged: its checksum is wrong."]
+    assert [str(error) for error in told] == [
+        "x.tfrecord: the record at byte 16 is damaged, because its checksum is wrong. Write the file anew."
+    ]
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 1000, bytes(range(256)) * 50, framed(b"inner")[:15] * 9])
@@ -96,7 +98,7 @@ def test_after_a_damaged_length_one_goes_on_at_the_next_record(content, at_once,
 
 def test_a_damaged_first_length_is_an_error_whatever_is_asked_for():
     """Most often the file is of another format: it would be gone through for nothing."""
-    with pytest.raises(SourceError, match="not a TFRecord file, or damaged at its beginning"):
+    with pytest.raises(SourceError, match="not a TFRecord file, or its first record is damaged"):
         read(b"\1" + WHOLE, print)
 
 

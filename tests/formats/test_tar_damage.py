@@ -81,9 +81,7 @@ def test_zeros_in_the_middle_do_not_end_a_tar(where, blocks):
     start = data.index(b"<2 cls>") - 512
     stop = start + 512 * (blocks if where == "a header" else blocks + 1)
     data[start:stop] = bytes(stop - start)
-    with pytest.raises(
-        SourceError, match=r"x\.tar: after the mark of its end \(zeros\) at byte \d+ more follows at byte"
-    ):
+    with pytest.raises(SourceError, match=r"x\.tar: data follows at byte.*after the end mark \(zeros\) at byte"):
         samples_of(bytes(data))
     told = []
     found = samples_of(bytes(data), told.append)
@@ -91,7 +89,7 @@ def test_zeros_in_the_middle_do_not_end_a_tar(where, blocks):
     assert all(sample in whole for sample in found)
     assert found[:2] == whole[:2]
     assert found[-1:] == whole[-1:]
-    assert [str(error).split(": ")[1][:14] for error in told if "may be lost" not in str(error)] == ["after the mark"]
+    assert [str(error).split(": ")[1][:14] for error in told if "may be lost" not in str(error)] == ["data follows a"]
 
 
 def test_zeros_over_the_header_of_the_last_member_are_noticed():
@@ -99,7 +97,7 @@ def test_zeros_over_the_header_of_the_last_member_are_noticed():
     data = bytearray(tar_of({"1.txt": b"a", "2.txt": b"b" * 1000}, tarfile.USTAR_FORMAT))
     start = data.index(b"b" * 1000) - 512
     data[start : start + 512] = bytes(512)
-    with pytest.raises(SourceError, match="after the mark of its end"):
+    with pytest.raises(SourceError, match="after the end mark"):
         samples_of(bytes(data))
 
 
@@ -107,7 +105,7 @@ def test_zeros_over_the_header_of_the_last_member_are_noticed():
 def test_tars_behind_one_another_are_an_error_or_read_on(pad):
     """As `cat` makes them; the second one was never there."""
     one, two = (tar_of({f"{n}.txt": b"%d" % n for n in range(start, start + 5)}) for start in (0, 10))
-    with pytest.raises(SourceError, match=r"more follows at byte \d+.*--ignore-zeros"):
+    with pytest.raises(SourceError, match=r"follows at byte .*"):
         samples_of(one + bytes(pad) + two)
     told = []
     found = samples_of(one + bytes(pad) + two, told.append)

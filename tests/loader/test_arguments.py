@@ -46,9 +46,9 @@ def test_arguments_of_other_libraries_are_told_as_ours(arguments, remedy):
 
 def test_positional_arguments_as_in_pytorch_say_how_to_name_them():
     """DataLoader(dataset, 32) and load(dataset, 32) show the call with names."""
-    with pytest.raises(TypeError, match=r"by name: DataLoader\(data_source=…, sampler=…"):
+    with pytest.raises(TypeError, match=r"by name only\. Write DataLoader\(data_source=…, sampler=…"):
         DataLoader([1, 2, 3], 32)
-    with pytest.raises(TypeError, match=r"by name: load\(source, batch_size="):
+    with pytest.raises(TypeError, match=r"by name only\. Write load\(source"):
         load([1, 2, 3], 32)
 
 
@@ -151,7 +151,7 @@ def test_a_dict_of_hugging_face_datasets_is_no_source():
     import datasets
 
     train = datasets.Dataset.from_dict({"x": [1, 2, 3]})
-    with pytest.raises(TypeError, match=r"pass one of them, data\['train'\]"):
+    with pytest.raises(TypeError, match=r"Pass one of them, data\['train'\]"):
         load(datasets.DatasetDict({"train": train, "test": train}))
     with pytest.raises(TypeError, match="streaming=True"):
         load(train.to_iterable_dataset())
@@ -171,7 +171,7 @@ def test_samplers_that_can_only_be_run_through_are_refused():
     class DistributedSampler(Mine):
         pass
 
-    with pytest.raises(TypeError, match=r"any place; pass headrace\.IndexSampler"):
+    with pytest.raises(TypeError, match=r"any position\. Pass"):
         make(sampler=Mine())
     with pytest.raises(TypeError, match=r"ShardOptions\(rank, world_size\)"):
         make(sampler=DistributedSampler())
@@ -284,7 +284,7 @@ def test_metadata_prints_no_address():
 def test_a_batch_of_nothing_is_refused(function):
     """batch_and_pad([]) and pad_batch()([]) say that there is no element, also for an array without rows."""
     for nothing in ([], np.zeros((0, 2))):
-        with pytest.raises(ValueError, match="got no elements"):
+        with pytest.raises(ValueError, match=r"elements\. Pass at"):
             function(nothing)
 
 
@@ -296,5 +296,5 @@ def test_load_takes_a_sampler():
     parts = [list(load(range(6), sampler=sampler, shard_options=ShardOptions(shard, 2))) for shard in range(2)]
     assert sorted(parts[0] + parts[1]) == list(range(6))
     for other in ({"shuffle": True}, {"seed": 0}, {"num_epochs": 2}, {"balance": True}, {"lengths": [1] * 6}):
-        with pytest.raises(TypeError, match=f"sampler= and {next(iter(other))}=.* give it to the sampler"):
+        with pytest.raises(TypeError, match=f"sampler= and {next(iter(other))}=.* pass it to the sampler"):
             load(range(6), sampler=sampler, **other)

@@ -139,7 +139,9 @@ def test_other_weights_come_between_two_global_batches():
         assert _keys(left) == sorted(expected)
     iterator = iter(loader(WEIGHTS, 0, 3, batches=2))
     next(iterator)
-    with pytest.raises(CheckpointError, match="weights are others, and the state stands inside 84 records"):
+    with pytest.raises(
+        CheckpointError, match="weights are others, and the checkpoint was saved inside a global batch of 84 records"
+    ):
         iter(loader(new, 0, 3, batches=2)).set_states([iterator.get_state()], strict=False, equal_steps=True)
 
 
@@ -164,11 +166,11 @@ def test_balance_is_a_part_of_the_identity():
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_what_cannot_be_balanced_is_refused(name):
     """Other things than a balance, and lengths that are too few; a part of a mix is balanced by the mix."""
-    with pytest.raises(TypeError, match=r"pass headrace.Balance\(lengths, cost\)"):
+    with pytest.raises(TypeError, match=r"Pass headrace\.Balance\(lengths, cost\)"):
         SAMPLERS[name](balance=True)
-    with pytest.raises(LengthsError, match="49 lengths, and there are 50 records"):
+    with pytest.raises(LengthsError, match="49 lengths, but there are 50 records"):
         SAMPLERS[name](balance=Balance(LENGTHS[1:]))
-    with pytest.raises(ValueError, match="part 'a' of the mix has a balance of its own"):
+    with pytest.raises(ValueError, match="part 'a' of the mix has its own"):
         MixSampler({"a": SAMPLERS[name](balance=Balance(LENGTHS)), "b": 5})
     mix = MixSampler(
         {"a": SAMPLERS[name](num_epochs=1), "b": 5},
@@ -188,10 +190,10 @@ def test_each_record_has_one_weight(count):
         (BalancedSampler(WEIGHTS), "labels"),
     ]
     for sampler, what in weighted:
-        with pytest.raises(ValueError, match=f"the sampler has 50 {what}, and the source has {count} records"):
+        with pytest.raises(ValueError, match=f"the sampler has 50 {what}, but the source has {count} records"):
             DataLoader(data_source=range(count), sampler=sampler)
         sources = {"web": range(count), "books": range(9)}
-        with pytest.raises(ValueError, match=f"50 {what}, and part 'web' has {count} records"):
+        with pytest.raises(ValueError, match=f"50 {what}, but part 'web' has {count} records"):
             DataLoader(data_source=sources, sampler=MixSampler({"web": sampler, "books": 9}))
     keys = next(iter(DataLoader(data_source=range(RECORDS), sampler=weighted[0][0], operations=[Batch(2000)])))
     assert set(Counter(keys.tolist())) == set(np.flatnonzero(WEIGHTS).tolist())

@@ -257,7 +257,7 @@ def test_a_state_of_a_dealt_run_needs_its_balance():
     plain = DataLoader(data_source=np.arange(RECORDS), sampler=sampler, operations=[Batch(12)])
     with pytest.raises(CheckpointError, match="balance"):
         iter(plain).set_state(state)
-    with pytest.raises(CheckpointError, match="batches of 24 records were dealt to 2 shards"):
+    with pytest.raises(CheckpointError, match="batches of 24 records were divided among 2 shards"):
         iter(plain).set_state(state, strict=False)
 
 
@@ -334,11 +334,11 @@ def test_mixes_of_chains_are_balanced():
 def test_chains_whose_source_tells_no_lengths_need_them():
     """As an array, or the name of a field."""
     numbers = headrace.MapDataset.source(list(range(6)))
-    with pytest.raises(headrace.errors.LengthsError, match="does not tell the lengths"):
+    with pytest.raises(headrace.errors.LengthsError, match="does not know the lengths"):
         numbers.to_iter_dataset(balance=True)
     stream = numbers.to_iter_dataset(balance=True, lengths=[1, 2, 3, 4, 5, 6]).batch(6)
     assert [batch.tolist() for batch in stream] == [[0, 1, 2, 3, 4, 5]]
-    with pytest.raises(headrace.errors.LengthsError, match="5 lengths, and there are 6 records"):
+    with pytest.raises(headrace.errors.LengthsError, match="5 lengths, but there are 6 records"):
         numbers.to_iter_dataset(balance=Balance([1, 2, 3, 4, 5]))
 
 
@@ -418,20 +418,25 @@ def test_a_balanced_mix_is_changed_between_global_batches():
     next(iterators[0])
     uneven = [iterator.get_state() for iterator in iterators]
     other = iter(_mix(0, 3, {"web": 0.1, "books": 0.9}))
-    with pytest.raises(CheckpointError, match="inside 24 records that were dealt to 2 shards by cost; take it between"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"inside a global batch of 24 records that were divided among 2 shards",
+    ):
         other.set_states(uneven, strict=False)
 
 
 def test_a_mix_needs_the_lengths_of_its_parts():
     """By name, one for each record."""
     for lengths, message in (
-        (LENGTHS, "lengths of one array, and the mix has the parts web, books; pass Balance a dict"),
-        ({"web": LENGTHS}, "lengths of parts web, and the mix has the parts web, books"),
-        ({"web": LENGTHS, "books": LENGTHS[:50]}, "50 lengths of part 'books', and there are 60 records"),
+        (LENGTHS, r"lengths of one array, but the mix has the parts web, books\. Pass Balance a dict"),
+        ({"web": LENGTHS}, "lengths of parts web, but the mix has the parts web, books"),
+        ({"web": LENGTHS, "books": LENGTHS[:50]}, "50 lengths of part 'books', but there are 60 records"),
     ):
         with pytest.raises(headrace.errors.LengthsError, match=message):
             headrace.MixSampler({"web": RECORDS, "books": 60}, balance=Balance(lengths))
-    with pytest.raises(headrace.errors.LengthsError, match="lengths of parts web, books, and this is no mix"):
+    with pytest.raises(
+        headrace.errors.LengthsError, match="lengths of the parts web, books, but the source is not a mix"
+    ):
         IndexSampler(5, balance=Balance(PARTS))
 
 

@@ -19,6 +19,7 @@ def _played(seeds, **options):
 
 
 @pytest.mark.parametrize("of_streams", [False, True])
+@pytest.mark.slow
 def test_each_token_comes_once_or_the_change_is_refused(of_streams):
     """Of other weights, new parts and more omitted records, each with other shards in between; reasons are documented."""
     refused = _played(range(24), of_streams=of_streams)

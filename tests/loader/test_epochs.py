@@ -251,7 +251,7 @@ def test_closed_epochs_stay_closed():
         next(next(epochs))
         assert repr(epochs).startswith("Epochs(count=3, DataLoaderIterator(step=1, epoch=0")
     assert epochs.get_state()
-    with pytest.raises(ClosedError, match="take new ones"):
+    with pytest.raises(ClosedError, match="new ones"):
         next(epochs)
 
 

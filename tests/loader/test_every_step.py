@@ -101,12 +101,12 @@ def test_a_file_that_holds_no_state_is_named_and_the_iterator_unharmed(content, 
 
 def test_a_folder_and_a_closed_file_are_refused(tmp_path):
     """The errors say what to do."""
-    with pytest.raises(headrace.errors.CheckpointError, match="pass the path of a file in it"):
+    with pytest.raises(headrace.errors.CheckpointError, match="Pass the path of a file in it"):
         StateFile(tmp_path)
     file = StateFile(tmp_path / "state.json")
     file.close()
     file.close()
-    with pytest.raises(headrace.errors.ClosedError, match="make a new one"):
+    with pytest.raises(headrace.errors.ClosedError, match="Make a new one"):
         file.save(iter(_loader()))
 
 
@@ -130,7 +130,7 @@ def test_a_second_writer_is_told_and_harms_nothing(tmp_path):
         first.save(batches)
         next(batches)
         second.save(batches)
-        with pytest.raises(headrace.errors.CheckpointError, match=r"state\.json: another file has taken the place"):
+        with pytest.raises(headrace.errors.CheckpointError, match="another file has"):
             for _ in range(64):
                 first.save(batches)
         next(batches)

@@ -161,20 +161,20 @@ def test_what_cannot_grow_in_a_mix_is_refused(folder):
     """An order that cannot change, one of some records, a part made of what grows, a loop per epoch; with the remedy."""
     parts = _parts(folder)
     weighted = {"a": headrace.WeightedSampler([1.0] * 4, seed=1), "b": 6}
-    with pytest.raises(ValueError, match="part 'a' of the mix: WeightedSampler does not go"):
+    with pytest.raises(ValueError, match="part 'a' of the mix: WeightedSampler"):
         DataLoader(data_source=parts, sampler=MixSampler(weighted))
     DataLoader(data_source=parts, sampler=MixSampler(weighted), growth="hand")
     with pytest.raises(ValueError, match=r"part 'a' of the mix: .*num_records=len"):
         DataLoader(data_source=parts, sampler=MixSampler({"a": 3, "b": 6}))
     subset = {"a": headrace.sources.Subset(parts["a"], [1, 2]), "b": parts["b"]}
-    with pytest.raises(ValueError, match=r'subset.*pass growth="hand"'):
+    with pytest.raises(ValueError, match='Pass growth="hand" to accept'):
         DataLoader(data_source=subset, sampler=MixSampler(subset))
     loader = DataLoader(data_source=parts, sampler=MixSampler(parts), operations=[Batch(2)])
     with pytest.raises(ValueError, match='pass growth="hand"') as raised:
         loader.epochs(2)
     assert len(str(raised.value)) < 500
     shared = {**parts, "a": GrowingKeys(folder / "a.json", writable=False)}
-    with pytest.raises(ValueError, match=r"pass growth=headrace\.GrowthOptions"):
+    with pytest.raises(ValueError, match=r'Pass growth=headrace\.GrowthOptions\(log="a folder'):
         DataLoader(data_source=shared, sampler=MixSampler(shared), shard_options=ShardOptions(0, 2))
 
 
@@ -337,6 +337,6 @@ def test_records_that_are_appended_after_a_shard_had_ended_and_shards_changed_ar
         seen = [*_take(first, 3), *_take(second, 1), *_take(third, 1)]
         whole.set_states([iterator.get_state() for iterator in (first, second, third)])
         append(folder / "c.json", 7)
-        with pytest.raises(CheckpointError, match=r'14 positions now, in place of 7.*growth="epoch"'):
+        with pytest.raises(CheckpointError, match="14 positions instead of"):
             seen += [batch[0] for batch in whole]
     assert seen == [0, 3, 6, 1, 2]

@@ -204,7 +204,7 @@ def test_a_source_that_shrank_is_an_error_at_its_place(path):
 def test_the_log_needs_a_place_that_all_shards_can_write_to(path):
     """Without one, several shards are refused; one shard needs none."""
     source = GrowingKeys(path, writable=False)
-    with pytest.raises(ValueError, match=r"pass growth=headrace\.GrowthOptions"):
+    with pytest.raises(ValueError, match=r'Pass growth=headrace\.GrowthOptions\(log="a folder'):
         load(source, shard_options=ShardOptions(0, 2))
     load(source, shard_options=ShardOptions(0, 2), growth="hand")
     load(source, shard_options=ShardOptions(0, 2), growth=GrowthOptions(log=path.parent))
@@ -215,9 +215,9 @@ def test_what_does_not_grow_is_refused():
     """A plain source; values that are none; samplers without such an order, or of a part of the records."""
     with pytest.raises(ValueError, match="growing=True"):
         load(range(10), growth="now")
-    with pytest.raises(ValueError, match="is unknown"):
+    with pytest.raises(ValueError, match="is not a"):
         load(range(10), growth="later")
-    with pytest.raises(TypeError, match="must be"):
+    with pytest.raises(TypeError, match="growth=3 is not a known value"):
         load(range(10), growth=3)
 
 
@@ -262,15 +262,15 @@ def test_a_folder_of_files_grows(tmp_path, name, workers):
 def test_subsets_chains_and_planned_batches_read_one_generation(path):
     """With growth="hand" they are read as they are; else an error says so."""
     source = GrowingKeys(path)
-    with pytest.raises(ValueError, match="keeps the records that it began with"):
+    with pytest.raises(ValueError, match="the records that existed when it began"):
         load(source, batch_size=5, growth="now").epochs(2)
     epochs = load(source, batch_size=5, growth="hand").epochs(2)
     assert [[batch.tolist() for batch in epoch] for epoch in epochs] == [[[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]] * 2
     parts = {"a": source, "b": range(5)}
     for growth in (None, "now"):
-        with pytest.raises(ValueError, match=r'subset.*pass growth="hand"'):
+        with pytest.raises(ValueError, match='Pass growth="hand" to accept'):
             load(headrace.sources.Subset(source, [1, 2]), growth=growth)
-        with pytest.raises(ValueError, match=r'chain.*pass growth="hand"'):
+        with pytest.raises(ValueError, match='Pass growth="hand" to accept'):
             load(headrace.MapDataset.source(source), growth=growth)
     DataLoader(data_source=parts, sampler=headrace.MixSampler(parts), growth="hand")
     load(headrace.MapDataset.source(source), growth="hand")
@@ -377,9 +377,9 @@ def test_a_difference_tells_the_generation(path):
 
 def test_an_empty_path_is_no_folder_for_what_a_run_finds(tmp_path):
     """It neither counts as True nor as the current folder."""
-    with pytest.raises(ValueError, match=r'growing="" names no folder; pass True'):
+    with pytest.raises(ValueError, match=r'growing="" is not a folder\. Pass True'):
         headrace.TokenSource(tmp_path, growing="")
-    with pytest.raises(ValueError, match=r'log="" names no folder'):
+    with pytest.raises(ValueError, match='log="" is not a folder'):
         GrowthOptions(log="")
 
 

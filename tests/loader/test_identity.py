@@ -263,7 +263,7 @@ def test_a_fingerprint_of_a_later_version_is_refused():
     for version in (3, "2", None, [1]):
         state = json.loads(iterator.get_state())
         state["fingerprint"]["version"] = version
-        with pytest.raises(CheckpointError, match=r"version .*, this headrace reads versions \(1, 2\)"):
+        with pytest.raises(CheckpointError, match=r"version .*, but this headrace reads versions \(1, 2\)"):
             iterator.set_state(sealed(state))
 
 

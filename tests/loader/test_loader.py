@@ -270,7 +270,7 @@ def test_keyboard_interrupt_goes_through():
         ({"data_source": (x for x in [1])}, TypeError, "__len__"),
         ({"data_source": []}, ValueError, "empty"),
         ({"sampler": [0, 1]}, TypeError, "IndexSampler"),
-        ({"sampler": IndexSampler(3)}, ValueError, "3 records but the source has 2"),
+        ({"sampler": IndexSampler(3)}, ValueError, "3 records, but the source has 2"),
         ({"worker_count": -1}, ValueError, "worker_count=-1"),
         ({"worker_count": "2"}, TypeError, "str"),
         ({"worker_buffer_size": 0}, ValueError, "worker_buffer_size=0"),
@@ -486,7 +486,7 @@ class EndlessZero:
 @pytest.mark.parametrize("source", [list(range(8)), {"x": np.arange(8)}])
 def test_a_key_outside_the_source_is_an_error_for_every_source(source):
     """A user's sampler that gives a key too large is told so, whether records or columns are read."""
-    with pytest.raises(IndexError, match=r"record key 8, outside \[0, 8\)") as caught:
+    with pytest.raises(IndexError, match=r"record key 8, outside of \[0, 8\)") as caught:
         list(DataLoader(data_source=source, sampler=Shifted(3), operations=[Batch(4)]))
     assert "at position 5" in caught.value.__notes__[0]
 
@@ -579,7 +579,7 @@ def test_a_batch_that_is_larger_than_the_data_takes_no_more_memory():
         ({"sampler": IndexSampler}, "class IndexSampler"),
         ({"shard_options": (0, 2)}, "ShardOptions"),
         ({"read_options": {"num_threads": 2}}, "ReadOptions"),
-        ({"operations": [Filter(lambda x: True), FlatMap(lambda x: None)]}, "return a list"),
+        ({"operations": [Filter(lambda x: True), FlatMap(lambda x: None)]}, "Return a list"),
     ],
 )
 def test_more_wrong_kinds_name_the_right_one(arguments, message):

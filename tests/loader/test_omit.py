@@ -59,7 +59,7 @@ def test_lengths_and_places_are_those_of_what_is_left():
     for key, epoch in itertools.product({*range(20)} - {*GONE}, (0, 1)):
         step, row = loader.find(key, epoch)
         assert batches[step][row] == key
-    with pytest.raises(LookupError, match="record 5 never comes: omit= leaves it out"):
+    with pytest.raises(LookupError, match="record 5 is never read: omit="):
         loader.find(5, 0)
     assert [record.key for record in headrace.trace(loader, 3).records] == batches[3].tolist()
     for number, epoch in enumerate(loader.epochs()):
@@ -161,9 +161,9 @@ def test_a_loop_per_epoch_goes_on_between_two_epochs():
         rest = [[key for batch in epoch for key in batch.tolist()] for epoch in loop]
         assert rest == [[key for key in keys if key not in GONE] for keys in whole[1:]]
         for strict in (True, False):
-            with pytest.raises(CheckpointError, match="take the state between two epochs"):
+            with pytest.raises(CheckpointError, match="between two epochs, or"):
                 loop.set_state(inside, strict)
-    with epochs([3]) as loop, pytest.raises(CheckpointError, match="left out 1 records"):
+    with epochs([3]) as loop, pytest.raises(CheckpointError, match="1 records"):
         loop.set_state(state)
 
 
@@ -171,7 +171,7 @@ def test_fewer_records_left_out_than_the_state_knows_are_refused():
     """A program that forgot the list would read what was deleted."""
     _, state = _keys(load(range(20), batch_size=4, omit=GONE), steps=2)
     for others in (None, [3], [3, 5, 18]):
-        with pytest.raises(CheckpointError, match=r"left out 3 records, and now .* Pass omit= all of them"):
+        with pytest.raises(CheckpointError, match=r"omitted 3 records, but now .* Pass omit= with all of them"):
             _keys(load(range(20), batch_size=4, omit=others), state, 1)
 
 
@@ -232,11 +232,11 @@ def test_what_cannot_leave_out_records_is_refused_when_the_loader_is_made():
     """With the remedy."""
     with pytest.raises(ValueError, match="do not go with balance="):
         load(range(20), batch_size=4, balance=headrace.Balance(np.ones(20)), omit=GONE)
-    with pytest.raises(ValueError, match="A WeightedSampler leaves out records of weight 0"):
+    with pytest.raises(ValueError, match="out records of a WeightedSampler, give them weight 0"):
         DataLoader(data_source=range(20), sampler=headrace.WeightedSampler(np.ones(20), seed=0), omit=GONE)
     with pytest.raises(RecordKeyError, match="20"):
         load(range(20), omit=[20])
-    with pytest.raises(EmptyStreamError, match="leaves out all 20 records"):
+    with pytest.raises(EmptyStreamError, match="all 20 records"):
         load(range(20), omit=range(20))
     with pytest.raises(TypeError, match="omit="):
         load(range(20), omit=3)
@@ -348,7 +348,7 @@ def test_a_mix_goes_on_with_any_shards_and_refuses_fewer():
         assert max(map(len, came)) - min(map(len, came)) <= 1
     _, state = _keys(_mix("for ever", omit), steps=2)
     for others in (None, {"a": [2, 5, 6]}, {**omit, "a": [2]}):
-        with pytest.raises(CheckpointError, match=r"records of part '[ab]', and now"):
+        with pytest.raises(CheckpointError, match=r"records of part.*but now"):
             _keys(_mix("for ever", others), state, 1)
 
 
@@ -369,9 +369,9 @@ def test_what_is_left_out_of_a_mix_is_named_by_part():
     """Anything else is refused, with the parts that there are; so are parts of other orders."""
     with pytest.raises(TypeError, match="pass a dict by part"):
         _mix("for ever", [1])
-    with pytest.raises(ValueError, match="names part 'c', and the mix has"):
+    with pytest.raises(ValueError, match="names part 'c', but the mix has"):
         _mix("for ever", {"c": [1]})
-    with pytest.raises(EmptyStreamError, match="part 'b' of the mix: omit= leaves out all 9"):
+    with pytest.raises(EmptyStreamError, match="part 'b' of the mix: omit= contains all 9"):
         _mix("for ever", {"b": range(9)})
     parts = {"a": range(5), "b": range(5)}
     drawn = headrace.MixSampler({"a": headrace.WeightedSampler(np.ones(5), seed=0), "b": 5})

@@ -252,6 +252,7 @@ class Reports(Tracked):
 
 
 @pytest.mark.parametrize("operations", [[_first, Batch(4)], [Filter(len), _first, Batch(4)], [Pack(8, window=16)]])
+@pytest.mark.slow
 def test_workers_free_their_records_without_the_garbage_collector(operations):
     """A worker process holds the records that it works on, and those that it reads ahead; no more with time."""
     source = Reports(4000)

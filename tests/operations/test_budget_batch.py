@@ -329,7 +329,7 @@ def test_a_record_that_is_too_long_is_refused_dropped_or_cut():
         assert ids(cut) == Counter(range(60))
         assert max(batch["lengths"].max() for batch in cut) == 32
     with pytest.raises(
-        LengthsError, match="over 30, the largest length of batches of max_tokens=128 and multiple_of=4;"
+        LengthsError, match="over 30, the largest length of batches of max_tokens=128 and multiple_of=4"
     ):
         batches_of(multiple_of=4)
 
@@ -339,7 +339,7 @@ def test_a_record_that_is_longer_than_its_length_says_is_named():
     lengths = LENGTHS.copy()
     lengths[17] -= 1
     with pytest.raises(
-        LengthsError, match=rf"record 17 is {LENGTHS[17]} long, and its length was said to be {lengths[17]}"
+        LengthsError, match=rf"record 17 is {LENGTHS[17]} long, but its length was given as {lengths[17]}"
     ):
         list(batches_of(lengths=lengths))
 
@@ -379,10 +379,10 @@ def test_planned_batches_are_not_balanced():
     operation = headrace.BudgetBatch(18, pad_to=(3, 9), lengths=lengths)
     planned = headrace.MapDataset.source(records).budget_batch(18, pad_to=(3, 9))
     for balance in (True, headrace.attention(0, 1), headrace.Balance(lengths, global_batch=4)):
-        with pytest.raises(ValueError, match="balance= has no effect beside BudgetBatch"):
+        with pytest.raises(ValueError, match="balance= has no effect with BudgetBatch"):
             headrace.load(records, transformations=[operation], num_epochs=1, balance=balance)
         for dataset in (planned, planned.repeat(2), planned.map(len)):
-            with pytest.raises(ValueError, match="balance= has no effect beside BudgetBatch"):
+            with pytest.raises(ValueError, match="balance= has no effect with BudgetBatch"):
                 dataset.to_iter_dataset(balance=balance)
 
 
@@ -394,7 +394,7 @@ def test_arguments_that_cannot_be_are_refused():
         BudgetBatch(128, pad_to=(8,), max_records=2, multiple_of=4)
     with pytest.raises(ValueError, match=r"\(512,\)"):
         BudgetBatch(1024, pad_to=512)
-    with pytest.raises(ValueError, match="has no length"):
+    with pytest.raises(ValueError, match="is empty"):
         BudgetBatch(128, pad_to=())
     with pytest.raises(TypeError, match="meta_features"):
         BudgetBatch(128, meta_features="id")
@@ -402,7 +402,7 @@ def test_arguments_that_cannot_be_are_refused():
         BudgetBatch(128, pad_value="x")
     with pytest.raises(ValueError, match="Leave balance= out"):
         batches_of(balance=headrace.attention(1, 1))
-    with pytest.raises(LengthsError, match="changes which there are"):
+    with pytest.raises(LengthsError, match="changes the number"):
         batches_of(operations=[Filter(lambda record: True)])
 
 
@@ -445,10 +445,10 @@ def test_records_may_have_several_arrays_text_and_features():
 def test_records_that_cannot_be_in_one_batch_are_told():
     """Of another structure, with lists, or with a key that a batch has."""
     for records, words in (
-        ([{"x": np.ones(2)}, {"y": np.ones(2)}], "differ in structure"),
+        ([{"x": np.ones(2)}, {"y": np.ones(2)}], "structure before BudgetBatch"),
         ([{"x": [1, 2]}, {"x": [1, 2]}], "is a list"),
-        ([{"mask": np.ones(2)}, {"mask": np.ones(2)}], "adds one of that name"),
-        ([{"x": np.ones((2, 3))}, {"x": np.ones((2, 4))}], "map them to one shape"),
+        ([{"mask": np.ones(2)}, {"mask": np.ones(2)}], r"adds\. Rename the"),
+        ([{"x": np.ones((2, 3))}, {"x": np.ones((2, 4))}], "Map all records to one shape"),
     ):
         with pytest.raises(BatchError, match=words):
             list(MapDataset.source(records).budget_batch(16, pad_to=(4,), lengths=[2, 2]))
@@ -552,7 +552,7 @@ def test_another_budget_is_refused_deliberately_too():
     """Positions count batches of the plan, so records would come twice or never; but between two epochs it is taken."""
     iterator = iter(batches_of())
     iterator_state = [next(iterator), iterator.get_state()][1]
-    with pytest.raises(CheckpointError, match=r"the plan is not the one of the state .* loader\.epochs\(\)"):
+    with pytest.raises(CheckpointError, match="the plan differs from"):
         iter(batches_of(max_tokens=256)).set_state(iterator_state, strict=False)
     epochs = batches_of(num_epochs=2).epochs()
     first = list(next(epochs))
@@ -583,11 +583,11 @@ def test_failures_are_not_left_out_where_shards_have_equal_numbers_of_batches():
         return headrace.load(records, transformations=[operation, batches], num_epochs=1, shard_options=options, **more)
 
     assert len(list(on(1, fails, on_error="skip"))) < len(list(on(1, empty)))
-    with pytest.raises(ShardingError, match="takes its batch with it"):
+    with pytest.raises(ShardingError, match="its whole batch"):
         on(2, fails, on_error="skip")
     chain = headrace.MapDataset.source(records).budget_batch(8, pad_to=(2, 4))
     chain = chain.to_iter_dataset(shard_options=ShardOptions(0, 2))
-    with pytest.raises(ShardingError, match="takes its batch with it"):
+    with pytest.raises(ShardingError, match="its whole batch"):
         next(iter(chain.with_options(on_error="skip")))
     assert len(list(on(2, empty))) == len(on(2, empty))
 
@@ -619,14 +619,17 @@ def test_batches_of_several_shapes_are_not_stacked():
                 operations=[*transformations, headrace.Batch(batch_size)],
             ),
         ):
-            with pytest.raises(ValueError, match=r"stack batches of 2 shapes, .* leave batch_size= .*pad_to=\(8,\)"):
+            with pytest.raises(
+                ValueError,
+                match=r"stack finished batches of 2 different shapes\. Leave batch_size= \(or",
+            ):
                 make(transformations=[batches], batch_size=2)
             assert len(list(make(transformations=[batches], batch_size=1))) == 2
     dataset = headrace.MapDataset.source(records)
-    with pytest.raises(ValueError, match="stack batches of 2 shapes"):
+    with pytest.raises(ValueError, match="stack finished batches of 2 different shapes"):
         dataset.budget_batch(16, pad_to=(4, 8)).batch(2)
     stream = dataset.to_iter_dataset().budget_batch(16, pad_to=(4, 8)).batch(2)
-    with pytest.raises(ValueError, match="stack batches of 2 shapes"):
+    with pytest.raises(ValueError, match="stack finished batches of 2 different shapes"):
         next(iter(stream))
     one_shape = headrace.load(
         records, num_epochs=1, transformations=[headrace.BudgetBatch(16, pad_to=(8,))], batch_size=2

@@ -75,7 +75,7 @@ def test_paths_and_all_kinds_of_bytes_are_decoded(tmp_path):
         assert (batch["image"].shape, batch["label"].tolist()) == ((4, *PHOTO.shape), [0, 1, 2, 3])
     with pytest.raises(SourceNotFoundError, match=r"nowhere\.png"):
         decode.map(str(tmp_path / "nowhere.png"))
-    with pytest.raises(ImageError, match=r"takes bytes, not int 3; .* or its path"):
+    with pytest.raises(ImageError, match=r"takes bytes, not int 3\. Pass the bytes of an image file, or its path"):
         decode.map(3)
 
 
@@ -273,13 +273,13 @@ class DecodesNothing(DecodeImage):
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"", "0 bytes, which begin b'', cannot be decoded"),
-        (b"no image", "8 bytes, which begin b'no image', cannot be decoded"),
+        (b"", "0 bytes, which begin with b'', cannot be decoded"),
+        (b"no image", "8 bytes, which begin with b'no image', cannot be decoded"),
         (JPEG[:-200], "cannot be decoded as an image: Premature end of JPEG"),
         (JPEG[:30], "30 bytes"),
         (PNG[: len(PNG) // 2], "cannot be decoded"),
         (np.zeros((2, 2, 3)), "takes bytes, not ndarray"),
-        ({"jpg": JPEG}, r"the element has no 'image', but \['jpg'\]; pass key="),
+        ({"jpg": JPEG}, r"the element has no key 'image', but \['jpg'\]\. Pass key="),
     ],
 )
 def test_what_cannot_be_decoded_is_an_error(data, text):
@@ -383,7 +383,9 @@ def test_a_loader_gives_the_same_clips_with_any_workers():
 
 def test_frames_that_make_no_clip_are_refused():
     """Of several sizes; and what is neither an image nor a clip."""
-    with pytest.raises(ImageError, match=r"\(201, 300, 3\) and \(100, 300, 3\); DecodeImage\(size=…\) gives all one"):
+    with pytest.raises(
+        ImageError, match=r"\(201, 300, 3\) and \(100, 300, 3\)\. Pass DecodeImage\(size=…\) to give all"
+    ):
         DecodeImage().map([PNG, encoded(PHOTO[:100], "PNG")])
     assert DecodeImage((8, 9)).map([PNG, encoded(PHOTO[:100], "PNG")]).shape == (2, 8, 9, 3)
     with pytest.raises(ImageError, match="frames × height × width × channels, not shape"):
@@ -411,9 +413,7 @@ def claiming(kind, height, width):
 @pytest.mark.parametrize("kind", ["jpeg", "png"])
 def test_an_image_that_says_it_has_too_many_pixels_is_not_decoded(kind):
     """It would take gigabytes; what is within the limit is decoded, and the limit is an option."""
-    with pytest.raises(
-        ImageError, match=r"says that it has 60000 × 50000 pixels, more than max_pixels=268435456; pass a larger"
-    ):
+    with pytest.raises(ImageError, match=r"has .*× .*pixels, more than max_pixels=268435456\. Pass a larger"):
         DecodeImage().map(claiming(kind, 60000, 50000))
     for size in (None, 4):
         with pytest.raises(ImageError, match=r"has 8 × 8 pixels, more than max_pixels=63"):

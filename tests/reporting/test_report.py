@@ -213,7 +213,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(tmp_path, 
     Path("program.py").write_text(PROGRAM)
     for option in ("--html", "--timeline"):
         assert main(["bench", "program.py:loader", option, "nowhere/file"]) == 2
-        assert "nowhere/file cannot be written: No such file or directory; name a file" in capsys.readouterr().err
+        assert "nowhere/file cannot be written: No such file or directory. Name a file" in capsys.readouterr().err
     with pytest.raises(OutputError):
         headrace.write_report(iter(load(range(3))), tmp_path)
     assert not Path("it_ran").exists()

@@ -107,7 +107,7 @@ def test_a_run_goes_on_as_with_any_other_shuffle(worker_count):
     ("arguments", "message"),
     [
         ({"shuffle": BlockShuffle()}, "needs a seed"),
-        ({"shuffle": BlockShuffle(), "seed": 1, "algorithm": "grain"}, "leave out algorithm"),
+        ({"shuffle": BlockShuffle(), "seed": 1, "algorithm": "grain"}, "Leave out"),
     ],
 )
 def test_arguments_that_do_not_go_together(arguments, message):

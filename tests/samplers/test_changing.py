@@ -253,11 +253,11 @@ def test_former_omissions_need_only_the_place():
     """A state tells the digest of the keys that were left out, not the keys: positions before cannot be told any more."""
     made = ChangingSampler(IndexSampler(9), OmittedKeys([2]))
     now = ChangingSampler(IndexSampler(9), OmittedKeys([2, 5]))
-    with pytest.raises(CheckpointError, match="a digest of these keys alone"):
+    with pytest.raises(CheckpointError, match="a digest of the keys"):
         now.going_on(made.fingerprint, 3)
     went_on = now.going_on(made.fingerprint, 3, made.place(3))
     assert went_on.record_keys(np.arange(3, 8)).tolist() == [4, 6, 7, 8, 0]
-    with pytest.raises(CheckpointError, match="position 0"):
+    with pytest.raises(CheckpointError, match="0 on were"):
         went_on.record_keys(np.arange(3))
     again = ChangingSampler(IndexSampler(9), OmittedKeys([2, 5])).going_on(went_on.fingerprint, 6)
     assert again.fingerprint == went_on.fingerprint
@@ -266,7 +266,7 @@ def test_former_omissions_need_only_the_place():
 def test_what_cannot_change_is_refused_with_a_remedy():
     """Fewer records, none left, shards with orders of their own, damaged fingerprints."""
     made = ChangingSampler(IndexSampler(9))
-    with pytest.raises(CheckpointError, match="has 8 records, and the run has seen 9"):
+    with pytest.raises(CheckpointError, match="has 8 records, but the run has read a source of 9"):
         ChangingSampler(IndexSampler(8)).going_on(made.fingerprint, 3)
     with pytest.raises(EmptyStreamError, match="all 2 records"):
         ChangingSampler(IndexSampler(2), OmittedKeys([0, 1]))
@@ -290,6 +290,7 @@ def test_many_omitted_keys_take_little_memory():
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.slow
 def test_a_thousand_growths_join_one_epoch(shuffle):
     """Each record comes once in it, its position is found, and the order is pickled."""
     growths = 1200

@@ -208,7 +208,7 @@ def test_a_mix_of_maps_has_the_same_elements_at_every_index():
         ({"books": 0}, ValueError, "max_epochs"),
         ({"books": 1.5}, TypeError, "max_epochs"),
         ({"maps": 1}, ValueError, "names maps"),
-        ([1], ValueError, "1 numbers for 3 parts"),
+        ([1], ValueError, "1 numbers, but there are 3 parts"),
         (2, TypeError, "a dict by name"),
     ],
 )

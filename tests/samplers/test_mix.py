@@ -247,7 +247,7 @@ def test_a_part_that_is_still_to_be_delivered_cannot_be_removed():
     first = shards(2, when_exhausted="all")
     run(first, [20, 0])
     sizes, weights = {"web": 60, "books": 25}, {"web": 1, "books": 1}
-    with pytest.raises(CheckpointError, match=r"part 'code' was removed .* keep it among the parts, with weight 0"):
+    with pytest.raises(CheckpointError, match="part 'code' was removed"):
         shards(1, states_of(first), strict=False, sizes=sizes, weights=weights, when_exhausted="all")
     kept = {"sizes": SIZES, "weights": {**weights, "code": 0}}
     (second,) = shards(1, states_of(first), strict=False, **kept, when_exhausted="all")
@@ -392,34 +392,42 @@ def test_a_damaged_history_is_told(damage):
     ("make", "error", "message"),
     [
         (lambda: MixSampler({}), ValueError, "at least one part"),
-        (lambda: MixSampler(7), TypeError, "pass a dict by name, or a list"),
-        (lambda: MixSampler({"a": 0}), TypeError, "part 'a' of the mix is 0; pass its source"),
+        (lambda: MixSampler(7), TypeError, "Pass a dict by name, or a list"),
+        (lambda: MixSampler({"a": 0}), TypeError, r"part 'a' of the mix is 0\. Pass its source"),
         (lambda: MixSampler({"a": []}), TypeError, "part 'a' of the mix"),
-        (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "weights name b; there are parts a"),
-        (lambda: MixSampler({"a": 3}, ramp=True), ValueError, "ramp=True goes from one stage of weights to the next"),
+        (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "b, but the"),
+        (
+            lambda: MixSampler({"a": 3}, ramp=True),
+            ValueError,
+            "ramp=True changes the weights gradually from one stage to the next",
+        ),
         (lambda: MixSampler({"a": 3}, when_exhausted="never"), ValueError, "when_exhausted='never'"),
         (lambda: MixSampler({"a": 3}, shuffle=True), ValueError, "shuffle=True needs a seed"),
         (lambda: MixSampler({"a": 3}, seed=-1), ValueError, "seed=-1"),
-        (lambda: MixSampler({"a": IndexSampler(3, ShardOptions(0, 2))}), ValueError, "part 'a' of the mix has shards"),
+        (
+            lambda: MixSampler({"a": IndexSampler(3, ShardOptions(0, 2))}),
+            ValueError,
+            "part 'a' of the mix has its own shards",
+        ),
         (lambda: MixedSource({"a": []}), ValueError, "part 'a' of the mix"),
-        (lambda: MixedSource({3: [1]}), TypeError, "use a str"),
+        (lambda: MixedSource({3: [1]}), TypeError, "Use a str"),
         (lambda: MixedSource({"a": {1, 2}}), TypeError, "part 'a' of the mix"),
         (
             lambda: DataLoader(data_source={"a": [1]}, sampler=MixSampler({"a": 1, "b": 2})),
             ValueError,
-            "the mix is of parts a, b, but the source has a",
+            "the mix has the parts a, b, but the source has a",
         ),
         (
             lambda: DataLoader(data_source={"a": [1]}, sampler=MixSampler({"a": 2})),
             ValueError,
-            "part 'a': the sampler covers 2 records but the source has 1",
+            "part 'a': the sampler covers 2 records, but the source has 1",
         ),
         (
             lambda: DataLoader(data_source=MixedSource({"a": [1]}), sampler=IndexSampler(1)),
             TypeError,
-            "pass sampler=headrace.MixSampler",
+            r"Pass sampler=headrace\.MixSampler\(source, weights=…\)",
         ),
-        (lambda: mixed().find(0, 0), TypeError, "find does not work for mixes"),
+        (lambda: mixed().find(0, 0), TypeError, r"find\(\) does not work for"),
     ],
 )
 def test_bad_parts_are_refused(make, error, message):
@@ -520,7 +528,7 @@ def test_a_longer_mix_is_refused_where_shards_changed_at_its_former_end():
         third = [mixed({"a": 17, "b": 9}, index, 2) for index in range(2)]
         states = [former.get_state() for former in second]
         if is_refused:
-            with pytest.raises(CheckpointError, match="26 positions now, in place of 17, and the number of shards"):
+            with pytest.raises(CheckpointError, match="26 positions instead of 17, and the number of shards"):
                 third[0].set_states(states, strict=False)
             continue
         for iterator in third:

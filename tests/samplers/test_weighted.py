@@ -452,10 +452,10 @@ def test_what_is_no_file_of_weights_is_refused(tmp_path):
         ([], {}, ValueError, "shape"),
         ([1.5], {}, TypeError, "integers or strings"),
         ([[1]], {}, ValueError, "shape"),
-        ([1, 2], {"class_weights": {1: 1}}, ValueError, "leave out 2;"),
-        ([1, 2], {"class_weights": {1: 1, 2: 1, 3: 1}}, ValueError, "class_weights name 3, "),
+        ([1, 2], {"class_weights": {1: 1}}, ValueError, r"2\. Give each"),
+        ([1, 2], {"class_weights": {1: 1, 2: 1, 3: 1}}, ValueError, "3, but no"),
         ([1, 2], {"class_weights": [1, float("nan")]}, ValueError, "the weight of '2' is nan"),
-        ([1, 2], {"class_weights": [1]}, ValueError, "1 weights for 2"),
+        ([1, 2], {"class_weights": [1]}, ValueError, "1 weights"),
     ],
 )
 def test_labels_that_are_none_are_refused(labels, more, error, match):
@@ -517,7 +517,8 @@ def test_fewer_weights_above_0_without_replacement_than_a_run_has_read_are_refus
         next(first)
     fewer = np.arange(40) % 2
     with pytest.raises(
-        CheckpointError, match=r"draws 20 records in each of 1 epochs, 20 in all.*has read 30.*num_epochs"
+        CheckpointError,
+        match=r"draws 20 records in each of 1 epochs, 20 in all, but shard 0 of 1 has",
     ):
         run(fewer).set_state(first.get_state(), strict=False)
     longer = run(fewer, 2)

@@ -87,10 +87,10 @@ def test_lengths_may_be_a_function_of_a_record():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (None, "Bare does not tell the lengths of its records; pass lengths="),
-        ("x", "lengths='x': Bare does not tell lengths of that name; it tells none by name. Pass an array"),
-        ([1, 2, 3], r"an array of shape \(3,\) for 2 records; pass one length for each record, shape \(2,\)"),
-        ([1, -2], r"record 1 has length -2; lengths are whole numbers in \[0, 2\^62\)"),
+        (None, r"Bare does not know the lengths of its records\. Pass lengths="),
+        ("x", r"lengths='x': Bare does not know lengths of this name\. It knows no lengths by name\. Pass an array"),
+        ([1, 2, 3], r"array has shape \(3,\), but there are 2 records\. Pass one length for each record, shape \(2,\)"),
+        ([1, -2], r"record 1 has length -2, but lengths are whole numbers in \[0, 2\^62\)"),
         ([1, np.nan], "record 1 has length nan"),
         ([1, np.inf], "record 1 has length inf"),
         ([1.5, 1], "record 0 has length 1.5"),
@@ -109,15 +109,15 @@ def test_lengths_that_cannot_be_are_refused(given, message):
 @pytest.mark.parametrize("given", [["a", "b"], {"x": [1, 2]}, True, b"ab", [True, False], [[1], [2, 3]]])
 def test_what_is_no_length_at_all_is_refused(given):
     """By its kind."""
-    with pytest.raises(TypeError, match="pass an array"):
+    with pytest.raises(TypeError, match="Pass an array"):
         lengths_of(Bare(["a", "b"]), given)
 
 
 def test_several_arrays_of_a_record_must_be_chosen_from():
     """The message names them."""
-    with pytest.raises(LengthsError, match=r"lengths of 2 arrays of a record, x, y; pass lengths='x' or another"):
+    with pytest.raises(LengthsError, match=r"lengths of 2 arrays of a record: x, y\. Choose one, such as lengths='x'"):
         lengths_of([{"x": np.zeros(2), "y": np.zeros(3)}])
-    with pytest.raises(LengthsError, match="record 1 has no field 'x', it has y; name a field of all records"):
+    with pytest.raises(LengthsError, match=r"record 1 has no field 'x', it has y\. Name a field that all records"):
         lengths_of([{"x": 1}, {"y": 2}], "x")
     with pytest.raises(LengthsError, match="record 0 has no field 'x', it is an int"):
         length_of_field(3, "x", record=0)
@@ -143,11 +143,11 @@ def test_costs_are_a_function_of_lengths():
 @pytest.mark.parametrize(
     ("cost", "error", "message"),
     [
-        (3, TypeError, "cost=3 is an int; pass a function of an array of lengths"),
-        (lambda lengths: "x", TypeError, "it must give a number for each"),
+        (3, TypeError, r"cost=3 is an int\. Pass a function that takes an array of lengths"),
+        (lambda lengths: "x", TypeError, "It must return one number for each"),
         (lambda lengths: 1.0, LengthsError, r"an array of shape \(\) for lengths of shape \(2,\)"),
-        (lambda lengths: lengths * np.nan, LengthsError, "cost gave nan for length 1; costs are finite"),
-        (lambda lengths: -lengths, LengthsError, "cost gave -1.0 for length 1"),
+        (lambda lengths: lengths * np.nan, LengthsError, r"nan for the length 1\. It must return finite"),
+        (lambda lengths: -lengths, LengthsError, r"-1\.0 for the length 1"),
     ],
 )
 def test_costs_that_cannot_be_are_refused(cost, error, message):
@@ -162,7 +162,7 @@ def test_costs_that_cannot_be_are_refused(cost, error, message):
 )
 def test_attention_takes_two_numbers(numbers, error):
     """Neither negative, not both 0."""
-    with pytest.raises(error, match="attention: a="):
+    with pytest.raises(error, match=r"attention: .*Pass a"):
         headrace.attention(*numbers)
 
 
@@ -256,7 +256,10 @@ def test_members_of_tar_files_are_measured_by_the_index(tmp_path):
     source = headrace.TarDataSource(str(tmp_path / "a.tar"))
     assert lengths_of(source, "txt").tolist() == [0, 1, 2, 3, 4]
     assert lengths_of(source, "cls").tolist() == [1] * 5
-    with pytest.raises(LengthsError, match="record 3 has no member 'odd'; members of the file are txt, cls, odd"):
+    with pytest.raises(
+        LengthsError,
+        match=r"record 3 has no member 'odd'\. Name a member that all samples have; this file has txt, cls, odd",
+    ):
         lengths_of(source, "odd")
     with pytest.raises(LengthsError, match="record 0 has no member 'png'"):
         lengths_of(source, "png")
@@ -308,10 +311,10 @@ def test_any_column_of_parquet_files_has_lengths(tmp_path, columns):
         assert lengths_of(source, name).tolist() == expected * 2
     assert len(list(tmp_path.glob("*.headrace-index"))) == 2 * len(LENGTHS)
     assert len(headrace.ParquetDataSource(str(tmp_path))) == 8
-    with pytest.raises(LengthsError, match="type double, which have no length"):
+    with pytest.raises(LengthsError, match="type double, have no length"):
         lengths_of(source, "x")
     for name in ("y", "y/ids", "ids/n", "meta/y"):
-        with pytest.raises(LengthsError, match=f"lengths='{name}'.* no such (column|field); there (are|is) "):
+        with pytest.raises(LengthsError, match=rf"lengths='{name}'.* no such (column|field)\. (Name|Its)"):
             lengths_of(source, name)
 
 
@@ -331,7 +334,10 @@ def test_a_mix_has_the_lengths_of_its_parts_by_key():
     mixed = headrace.MixedSource({"a": [np.zeros(3), np.zeros(4)], "b": [np.zeros(9)]})
     assert lengths_of(mixed).tolist() == [3, 9, 4]
     assert lengths_of(mixed, len).tolist() == [3, 9, 4]
-    with pytest.raises(LengthsError, match=r"shape \(4,\) for a mix of a \(2 records\), b \(1 .* dict of arrays"):
+    with pytest.raises(
+        LengthsError,
+        match=r"shape \(4,\), but the source is a mix of a \(2 records\), b \(1",
+    ):
         lengths_of(mixed, [3, 4, 9, 0])
     other = headrace.MixedSource([[{"n": 2}], [{"n": 5}, {"n": 6}]])
     assert lengths_of(other, "n").tolist() == [2, 5, 0, 6]
@@ -351,5 +357,5 @@ def test_chains_pass_lengths_on_where_indices_are_arithmetic():
     for chain in made.values():
         assert lengths_of(chain).tolist() == [len(element) for element in chain]
     for chain in (dataset.map(np.sqrt), dataset.repeat()):
-        with pytest.raises(LengthsError, match="does not tell the lengths"):
+        with pytest.raises(LengthsError, match="does not know the lengths"):
             lengths_of(chain)

@@ -113,10 +113,12 @@ def test_keys_in_npy_files_have_any_integer_type(tmp_path):
     """They are checked as others are."""
     np.save(tmp_path / "keys.npy", np.array([7, 2, 7], np.uint32))
     assert keys_to_omit(range(10), tmp_path / "keys.npy").tolist() == [2, 7]
-    with pytest.raises(RecordKeyError, match=r"keys\.npy: record key 7 is out of range; there are 5 records"):
+    with pytest.raises(RecordKeyError, match=r"record key 7 is out of range\. The source has 5 records"):
         keys_to_omit(range(5), tmp_path / "keys.npy")
     np.save(tmp_path / "keys.npy", np.array([1.5]))
-    with pytest.raises(TypeError, match="must be integers, not float64; pass an array of record keys"):
+    with pytest.raises(
+        TypeError, match=r"must be integers, but are float64\. Pass integers\. Pass an array of record keys"
+    ):
         keys_to_omit(range(5), tmp_path / "keys.npy")
 
 
@@ -126,20 +128,24 @@ def test_keys_in_npy_files_have_any_integer_type(tmp_path):
         (
             [10],
             RecordKeyError,
-            "omit: record key 10 is out of range; there are 10 records, keys 0 to 9. Pass keys of the",
+            r"omit: record key 10 is out of range\. The source has 10 records: pass a key from 0 to 9\.$",
         ),
         ([-1], RecordKeyError, "record key -1 is out of range"),
         ([1 << 70], RecordKeyError, "out of range"),
-        ([1.5], TypeError, r"a record key must be an integer, not float \(1.5\); pass an array of record keys"),
+        (
+            [1.5],
+            TypeError,
+            r"a record key must be an integer, not float \(1\.5\)\. Pass an integer\. Pass an array of record keys",
+        ),
         ([True], TypeError, "must be an integer, not bool"),
-        ([[1]], TypeError, "must be one-dimensional"),
-        (3, TypeError, "omit=3 is an int; pass an array of record keys"),
-        ({"web": [1]}, TypeError, "is a dict; pass an array of record keys"),
+        ([[1]], TypeError, "must have one"),
+        (3, TypeError, r"omit=3 is an int\. Pass an array of record keys"),
+        ({"web": [1]}, TypeError, r"is a dict\. Pass an array of record keys"),
         ("nowhere.txt", SourceNotFoundError, "nowhere.txt"),
         (
             lambda file, row: True,
             SourceError,
-            r"range does not tell in which files its records are \(file_place\); pass record",
+            r"range has no file_place\(key\), so the files of its records are unknown\. Pass record",
         ),
     ],
 )
@@ -152,13 +158,16 @@ def test_what_names_no_record_is_an_error(omit, error, told):
 def test_a_line_that_is_no_key_is_told_by_its_number(tmp_path):
     """With the file."""
     (tmp_path / "keys.txt").write_text("1\n\nseven\n")
-    with pytest.raises(SourceError, match=r"keys\.txt: line 3, b'seven', is no record key; write an int a line"):
+    with pytest.raises(
+        SourceError,
+        match=r"line 3, b'seven', is not a record key\. Write one int in each line, or a JSON object with an int",
+    ):
         keys_to_omit(range(10), tmp_path / "keys.txt")
 
 
 def test_a_predicate_gives_truth_values(sources):
     """Another value, or an error of its own, is told for a single row."""
-    with pytest.raises(TypeError, match=r"gave 0, an int, for row 0 of .*0\.jsonl"):
+    with pytest.raises(TypeError, match="0, an int, for row 0 of"):
         keys_to_omit(sources["json lines"], lambda file, row: row * 1)
     with pytest.raises(ZeroDivisionError):
         keys_to_omit(sources["json lines"], lambda file, row: 1 / 0)
@@ -167,12 +176,12 @@ def test_a_predicate_gives_truth_values(sources):
 def test_a_file_of_keys_that_is_not_there_is_told_with_the_remedy(tmp_path):
     """Its name may have been meant as something else."""
     with pytest.raises(
-        SourceNotFoundError, match=r"omit='.*none\.txt' is no file of keys: .*pass an array of record keys"
+        SourceNotFoundError, match=r"is not a file of keys: .*Check the path\. Pass an array of record keys"
     ):
         keys_to_omit(range(10), tmp_path / "none.txt")
 
 
 def test_a_folder_is_no_file_of_keys(tmp_path):
     """It is told as such, with the remedy."""
-    with pytest.raises(SourceError, match=r"omit='.*' is a folder; pass an array of record keys"):
+    with pytest.raises(SourceError, match=r"is a folder\. Pass an array of record keys"):
         keys_to_omit(range(10), tmp_path)

@@ -291,6 +291,7 @@ class Cancelling(Counted):
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("operations", [[], [Batch(4)]])
+@pytest.mark.slow
 def test_a_cancelled_error_of_a_coroutine_is_the_failure_of_its_record(where, operations):
     """It is skipped or raised as any other, with workers and without."""
 

@@ -304,7 +304,7 @@ def test_other_formats_are_those_of_datasets():
 @pytest.mark.parametrize("form", ["arrow", "pandas"])
 def test_a_format_without_rows_is_refused(form):
     """Tables of pyarrow and pandas are an error that names the formats to use."""
-    with pytest.raises(TypeError, match=r'gives tables, not rows; pass dataset.with_format\("numpy"\)'):
+    with pytest.raises(TypeError, match=r'gives tables, not rows\. Pass dataset\.with_format\("numpy"\)'):
         as_source(in_chunks(numbers(3)).with_format(form))
 
 
@@ -316,12 +316,12 @@ def test_what_is_no_dataset_is_refused():
     for wrong in (stream, datasets.IterableDatasetDict({"train": stream})):
         with pytest.raises(TypeError, match="streaming=True"):
             as_source(wrong)
-    with pytest.raises(TypeError, match=r"pass one of them, data\['train'\]"):
+    with pytest.raises(TypeError, match=r"Pass one of them, data\['train'\]"):
         as_source(datasets.DatasetDict({"train": in_chunks(numbers(3))}))
 
 
 def test_subclasses_read_by_themselves():
-    """A subclass of Dataset may have a `__getitem__` of its own: it is a source as it is."""
+    """A subclass of Dataset may have a `__getitem__` of its own: it is a use headrace.load."""
 
     class Mine(datasets.Dataset):
         pass
@@ -334,7 +334,7 @@ def test_indices_outside_of_the_table_are_an_error():
     """Indices that do not fit the table are never read from memory."""
     rows = in_chunks(numbers(3))
     rows._indices = datasets.table.InMemoryTable.from_pydict({"indices": pa.array([0, 7], pa.uint64())})
-    with pytest.raises(RecordKeyError, match="record key 7 is out of range; there are 3"):
+    with pytest.raises(RecordKeyError, match=r"record key 7 is out of range\. The source has 3"):
         as_source(rows)[1]
 
 
@@ -348,6 +348,7 @@ def test_runs_resume_exactly(tmp_path):
     headrace.check_resume(whole, steps=3, worker_counts=[0])
 
 
+@pytest.mark.slow
 def test_workers_are_forked_from_one_process_that_has_the_dataset():
     """They give the batches of the calling thread, and none of them had to import `datasets` itself."""
 

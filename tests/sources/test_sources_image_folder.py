@@ -65,7 +65,7 @@ def test_classes_may_be_given(folder):
     """For folders that lack some: labels are those of the whole."""
     source = ImageFolderDataSource(f"{folder}/more", classes=["c", "a", "b"])
     assert told(source) == (("c", "a", "b"), [("more/b/2.jpg", 2), ("more/c/é.jpg", 0)])
-    with pytest.raises(SourceError, match=r"c/é\.jpg is of the class 'c', which classes= does not name: a, b"):
+    with pytest.raises(SourceError, match="is of the class 'c', but classes= has only a, b"):
         ImageFolderDataSource(folder / "more", classes=["a", "b"])
 
 
@@ -79,7 +79,7 @@ def test_labels_are_part_of_the_fingerprint(folder):
 def test_an_image_without_a_class_is_an_error(folder):
     """It is not left out in silence."""
     (folder / "train/lost.png").write_bytes(b"")
-    with pytest.raises(SourceError, match=r"lost\.png lies beside the folders of classes"):
+    with pytest.raises(SourceError, match="beside the folders of the classes"):
         ImageFolderDataSource(folder / "train")
 
 
@@ -96,10 +96,10 @@ def test_files_that_change_are_an_error(folder):
     source = ImageFolderDataSource(folder / "train")
     data = pickle.dumps(source)
     (folder / "train/a/1.jpg").write_bytes(b"another")
-    with pytest.raises(SourceError, match=r"record key 0 cannot be read: .*1\.jpg: the file was changed"):
+    with pytest.raises(SourceError, match=r"record key 0 cannot be read: .*the file changed after the source was"):
         _ = source[0]
     (folder / "train/b/1.jpg").unlink()
-    with pytest.raises(SourceNotFoundError, match=r"record key 1 cannot be read: no file .*1\.jpg"):
+    with pytest.raises(SourceNotFoundError, match="record key 1 cannot be read: there is no file"):
         _ = source[1]
     with pytest.raises(SourceError, match=r"train: files were added, removed or changed after the source was made"):
         pickle.loads(data)
@@ -180,20 +180,20 @@ def test_what_cannot_be_listed_is_an_error(folder):
     """An image that is a link to nowhere, and a folder that one may not read, whose images were left out."""
     link = folder / "train" / "a" / "nowhere.png"
     link.symlink_to("missing")
-    with pytest.raises(SourceError, match=r"nowhere\.png cannot be looked at: No such file"):
+    with pytest.raises(SourceError, match="cannot be read: No such file"):
         ImageFolderDataSource(folder / "train")
     link.unlink()
     (folder / "more" / "b").chmod(0)
     command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     said = subprocess.check_output([*command, sys.executable, "-c", WITHOUT_PRIVILEGES, folder / "more"], text=True)
     (folder / "more" / "b").chmod(0o700)
-    assert "more/b cannot be looked at: Permission denied" in said
+    assert "more/b cannot be read: Permission denied" in said
 
 
 def test_names_come_in_a_list_each_once(folder):
     """A string of one extension was one of each of its letters."""
     for argument in ("classes", "extensions"):
-        with pytest.raises(TypeError, match=f"{argument}='.jpg' must be a list of strings"):
+        with pytest.raises(TypeError, match=f"{argument}='.jpg' is not a list of strings"):
             ImageFolderDataSource(folder, **{argument: ".jpg"})
-    with pytest.raises(ValueError, match="names one twice"):
+    with pytest.raises(ValueError, match=r"twice\. Name each"):
         ImageFolderDataSource(folder, classes=["a", "b", "a"])

@@ -69,8 +69,8 @@ def _replaced(path, write):
 
 
 CHANGES = {
-    "replaced": (_replaced, "the file was changed after the source was made"),
-    "cut off": (lambda path, _: os.truncate(path, 9), "the file was changed after the source was made"),
+    "replaced": (_replaced, "the file changed after the source was made"),
+    "cut off": (lambda path, _: os.truncate(path, 9), "the file changed after the source was made"),
     "removed": (lambda path, _: path.unlink(), "no file '.*/x[.]"),
     "unreadable": (lambda path, _: (path.unlink(), path.symlink_to(path)), "cannot be opened: .*symbolic links"),
 }
@@ -304,13 +304,13 @@ def test_a_file_that_is_replaced_or_cut_off_while_it_is_read_is_an_error(kind):
     _ = opened[3]
     os.truncate(path, path.stat().st_size - 1)
     for source in (opened, unopened):
-        with pytest.raises(SourceError, match=rf"{path.name}: the file was changed after the source was made"):
+        with pytest.raises(SourceError, match=rf"{path.name}: the file changed after the source was made"):
             source.__getitems__([3, 4])
     path.write_bytes(write(range(20)))
     stamp = path.stat()
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
     for source in (opened, unopened):
-        with pytest.raises(SourceError, match="the file was changed after the source was made"):
+        with pytest.raises(SourceError, match="the file changed after the source was made"):
             _ = source[3]
 
 
@@ -354,7 +354,7 @@ def test_files_without_records_are_an_error_alone(kind, tmp_path):
     empty = path.with_name(f"empty{path.suffix}")
     empty.write_bytes(write([]) if make is TarDataSource else b"")
     assert len(make([empty, path, empty])) == 20
-    with pytest.raises(SourceError, match=r"no records in .*empty"):
+    with pytest.raises(SourceError, match="no records"):
         make(empty)
 
 
@@ -363,14 +363,14 @@ def test_a_damaged_record_is_named_by_key_file_and_offset(what, tmp_path):
     """Alone and among others; the others are read."""
     if what == "line":
         path, data = tmp_path / "x.jsonl", b'{"x": 1}\n{"x": ?}\n{"x": 3}\n'
-        make, bad, text = JsonLinesDataSource, data, "the line at byte 9 is no JSON"
+        make, bad, text = JsonLinesDataSource, data, "the line at byte 9 is not valid JSON"
     elif what == "bytes":
         path, data = tmp_path / "x.tfrecord", framed(b"one") + framed(b"two") + framed(b"three")
         make, bad, text = TFRecordDataSource, data.replace(b"two", b"2wo"), "the record at byte 19 is damaged"
     else:
         path = tmp_path / "x.tfrecord"
         bad = examples([1]) + framed(b"no example") + examples([3])
-        make, text = (lambda path: TFRecordDataSource(path, decode=True)), r"10 bytes, which begin .* are no tf"
+        make, text = (lambda path: TFRecordDataSource(path, decode=True)), r"10 bytes, which begin .* are not a tf"
     path.write_bytes(bad)
     source = make(path)
     for read in (lambda: source[1], lambda: source.__getitems__([2, 1, 0])):

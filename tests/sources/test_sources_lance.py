@@ -66,7 +66,7 @@ class TestTable(SourceConformance):
             try:
                 source[0]
             except SourceError as error:
-                told = "forked from one that had read the table" in str(error)
+                told = "forked from a process that had read the table" in str(error)
             finally:
                 os._exit(0 if told else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -146,7 +146,7 @@ def test_lengths_come_from_a_column(uri):
     assert headrace.lengths_of(source, "tokens").tolist() == [0, 1, 2, 3, 0, 1]
     assert headrace.lengths_of(source, "text").tolist() == [6] * 6
     assert headrace.lengths_of(source, "key").tolist() == list(range(6))
-    with pytest.raises(LengthsError, match="no such column; there are key"):
+    with pytest.raises(LengthsError, match=r"no such column\. Name one of its columns: key"):
         headrace.lengths_of(source, "weight")
 
 
@@ -164,14 +164,14 @@ def test_what_is_missing_is_told(uri, tmp_path):
         LanceSource(uri, version=9)
     with pytest.raises(ValueError, match="no column 'weight'"):
         LanceSource(uri, ["weight"])
-    with pytest.raises(ValueError, match="columns is empty"):
+    with pytest.raises(ValueError, match="is empty"):
         LanceSource(uri, [])
     with pytest.raises(NoRecordsError, match="no row for which filter='key > 99' is true"):
         LanceSource(uri, filter="key > 99")
     for wrong in ("weight > 3", "key >"):
         with pytest.raises(SourceError, match="filter="):
             LanceSource(uri, filter=wrong)
-    with pytest.raises(TypeError, match=r"pass headrace.LanceSource\(dataset.uri, version=dataset.version\)"):
+    with pytest.raises(TypeError, match=r"Pass headrace\.LanceSource\(dataset\.uri, version=dataset\.version\)"):
         headrace.sources.as_source(lance.dataset(uri))
     with pytest.raises(TypeError, match="LanceSource"):
         headrace.sources.as_source(str(uri))

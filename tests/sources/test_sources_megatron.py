@@ -180,7 +180,7 @@ def test_a_growing_source_leaves_out_what_megatron_still_writes(tmp_path):
     assert source.newest_generation() == 1
     assert [one.tolist() for one in source.at_generation(1)] == [[1, 2], [3], [4]]
     os.remove(tmp_path / "a.idx")
-    with pytest.raises(SourceError, match=r"a\.bin: there is no index"):
+    with pytest.raises(SourceError, match=r"there\. To read"):
         MegatronSource(tmp_path, growing=True)
 
 
@@ -190,24 +190,24 @@ def packed(kind, *numbers):
 
 
 SPOILT = {
-    "magic": ({"magic": b"MMIDIDY\x00\x00"}, r"x\.idx is no index of Megatron's: it begins with b'MMIDIDY"),
-    "version": ({"version": packed("Q", 2)}, r"x\.idx has version 2 and the dtype code 8; version 1"),
-    "dtype": ({"dtype": b"\x0b"}, r"dtype code 11; version 1 with codes 1 to 10 is read"),
-    "more sequences": ({"sequences": packed("Q", 4)}, r"x\.idx has 94 bytes, and 4 sequences in 2 documents take 106"),
+    "magic": ({"magic": b"MMIDIDY\x00\x00"}, "index: it begins with"),
+    "version": ({"version": packed("Q", 2)}, "has version 2 and dtype code 8, but only version 1"),
+    "dtype": ({"dtype": b"\x0b"}, "dtype code 11, but only version 1 with codes 1 to 10 can be read"),
+    "more sequences": ({"sequences": packed("Q", 4)}, "has 94 bytes, but 4 sequences in 2 documents need 106"),
     "too many": ({"sequences": packed("Q", 2**63)}, r"x\.idx has 94 bytes"),
     "no documents": ({"documents": packed("Q", 0)}, r"x\.idx has 94 bytes"),
-    "cut off": ({"ends": packed("q", 0, 1)}, r"x\.idx has 86 bytes.*it is cut off, or still being written"),
+    "cut off": ({"ends": packed("q", 0, 1)}, r"has 86 bytes, but 3 sequences in 2 documents need 94 bytes, or 97"),
     "cut off in the head": ({"dtype": b"", "sequences": b"", "documents": b"", "lengths": b"", "pointers": b"", "ends": b""},
-                            r"x\.idx has 17 bytes, and the header .* takes 34; it is cut off"),
+                            r"has 17 bytes, but the header of a Megatron index has 34\. It is cut off"),
     "empty": (dict.fromkeys(("magic", "version", "dtype", "sequences", "documents", "lengths", "pointers", "ends"), b""),
-              r"x\.idx has 0 bytes, and the header .* takes 34; it is cut off"),
-    "longer": ({"lengths": packed("i", 2, 1, 3)}, r"x\.idx: sequence 2 lies at byte 6 and has 3 tokens of uint16, .* has 5"),
-    "negative": ({"lengths": packed("i", 2, -1, 2)}, r"x\.idx: sequence 1 lies at byte 4 and has -1 tokens"),
-    "before": ({"pointers": packed("q", -2, 4, 6)}, r"x\.idx: sequence 0 lies at byte -2"),
-    "odd": ({"pointers": packed("q", 0, 3, 6)}, r"x\.idx: sequence 1 lies at byte 3"),
-    "apart": ({"pointers": packed("q", 0, 6, 6)}, r"x\.idx: sequence 1 does not follow .*sequences=True"),
+              r"has 0 bytes, but the header of a Megatron index has 34\. It is cut off"),
+    "longer": ({"lengths": packed("i", 2, 1, 3)}, r"sequence 2 should be at byte 6 with 3 tokens of uint16, but the \.bin"),
+    "negative": ({"lengths": packed("i", 2, -1, 2)}, "sequence 1 should be at byte 4 with -1 tokens"),
+    "before": ({"pointers": packed("q", -2, 4, 6)}, "sequence 0 should be at byte -2"),
+    "odd": ({"pointers": packed("q", 0, 3, 6)}, "sequence 1 should be at byte 3"),
+    "apart": ({"pointers": packed("q", 0, 6, 6)}, "sequence 1 belongs to"),
     "falling": ({"ends": packed("q", 0, 3, 2)}, r"x\.idx: document 2 begins at sequence 2, before"),
-    "not ended": ({"ends": packed("q", 0, 1, 2)}, r"x\.idx: documents are the sequences 0 to 2 of 3; .* sequences=True"),
+    "not ended": ({"ends": packed("q", 0, 1, 2)}, r"documents are sequences 0 to 2 of 3, so the last one was not"),
 }  # fmt: skip
 
 
@@ -235,25 +235,28 @@ def test_missing_and_changed_files_are_told(tmp_path):
     write(tmp_path / "x", [[[1, 2], [3]], [[4, 5]]])
     source = MegatronSource(tmp_path / "x")
     os.truncate(tmp_path / "x.bin", 8)
-    with pytest.raises(SourceError, match=r"x\.bin: the file was changed after the source was made \(10 → 8 bytes\)"):
+    with pytest.raises(SourceError, match=r"the file changed after the source was made \(10 → 8 bytes\)"):
         source[0]
-    with pytest.raises(SourceError, match=r"sequence 2 lies at byte 6 and has 2 tokens .* has 4; the \.bin is cut off"):
+    with pytest.raises(
+        SourceError,
+        match=r"sequence 2 should be at byte 6 with 2 tokens of uint16, but the \.bin file has 4\. The \.bin file is cut off",
+    ):
         MegatronSource(tmp_path / "x")
     os.truncate(tmp_path / "x.bin", 7)
-    with pytest.raises(SourceError, match=r"x\.bin has 7 bytes, which is no multiple of the 2 of uint16"):
+    with pytest.raises(SourceError, match="has 7 bytes, which is not a multiple of 2, the size of uint16"):
         MegatronSource(tmp_path / "x")
     os.remove(tmp_path / "x.idx")
-    with pytest.raises(SourceError, match=r"x\.bin: there is no index .*x\.idx, which Megatron writes .* TokenSource"):
+    with pytest.raises(SourceError, match=r"index .*which Megatron writes"):
         MegatronSource(tmp_path / "x")
 
 
 def test_files_that_do_not_fit_together_or_hold_nothing_are_told(tmp_path):
     """Files of several dtypes, and none but empty ones, are errors; a path of one is told what reads it."""
     write(tmp_path / "a", [], code=4)
-    with pytest.raises(NoRecordsError, match=r"no documents in .*a\.bin"):
+    with pytest.raises(NoRecordsError, match="no documents"):
         MegatronSource(tmp_path)
     write(tmp_path / "b", [[[1]]])
-    with pytest.raises(SourceError, match=r"b\.bin has tokens of dtype uint16, and .*a\.bin of int32"):
+    with pytest.raises(SourceError, match="has tokens of dtype uint16"):
         MegatronSource(tmp_path)
     for path in ("x.idx", "x.bin"):
         with pytest.raises(TypeError, match=r"MegatronSource\(path\)"):

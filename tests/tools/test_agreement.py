@@ -146,6 +146,7 @@ def test_a_machine_that_other_programs_keep_busy_is_told_as_such():
     assert "busy" not in str(Diagnosis.of(dataclasses.replace(LOOP, others=0.1, cores=2)))
 
 
+@pytest.mark.slow
 def test_what_this_program_and_its_workers_take_is_not_others():
     """Work in worker processes counts as our own, while they run and when they have ended."""
     before = processors()

@@ -97,7 +97,7 @@ def test_half_a_checkpoint_is_refused_by_the_names_of_what_it_lacks(tmp_path, ca
         ["trace", folder, tmp_path / "train.py", "--step", "4"],
     ):
         assert main(list(map(str, command))) == 2
-        assert f"{folder} lacks process_1-of-3.json: " in capsys.readouterr().err
+        assert f"{folder} has no process_1-of-3.json, " in capsys.readouterr().err
     _, out, _ = _run(capsys, "inspect", folder)
     assert "missing: process_1-of-3.json" in out
     assert "shard 2 of 3: step 3" in out

@@ -56,4 +56,4 @@ def test_without_shtab_the_extra_is_named(monkeypatch, capsys):
     """In one line."""
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
-    assert capsys.readouterr().err == 'headrace: headrace completion needs shtab; pip install "headrace[completion]".\n'
+    assert capsys.readouterr().err == 'headrace: headrace completion needs shtab: pip install "headrace[completion]"\n'

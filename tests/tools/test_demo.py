@@ -101,7 +101,7 @@ def test_without_jax_a_demo_says_what_to_install(monkeypatch, capsys):
     """In one line."""
     monkeypatch.setitem(sys.modules, "jax", None)
     assert main(["demo"]) == 2
-    assert capsys.readouterr().err == 'headrace: headrace demo needs jax; pip install "headrace[jax]".\n'
+    assert capsys.readouterr().err == 'headrace: headrace demo needs jax: pip install "headrace[jax]"\n'
 
 
 def test_a_training_that_fails_ends_the_demo_with_its_error(monkeypatch, capfd):
@@ -110,7 +110,7 @@ def test_a_training_that_fails_ends_the_demo_with_its_error(monkeypatch, capfd):
     assert main(["demo"]) == 2
     shown = capfd.readouterr()
     assert "KeyError" in shown.err
-    assert "headrace: the trainer of the demo ended with status 1" in shown.err
+    assert "headrace: the training process of the demo ended with status 1" in shown.err
     assert "Compared with" not in shown.out
 
 

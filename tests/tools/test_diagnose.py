@@ -284,6 +284,7 @@ def _twice(number):
 
 
 @pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.slow
 def test_operations_of_the_parts_of_a_mix_are_named(worker_count):
     """They are called where the mix is read; that is neither a disk nor a store."""
     web = headrace.MapDataset.range(1000).shuffle(seed=0).map(_twice)

@@ -197,9 +197,9 @@ def test_two_states_of_a_loop_per_epoch_are_of_one_stream():
 
 def test_what_is_neither_is_an_error():
     """A number is no loader, and a file that is not there no checkpoint."""
-    with pytest.raises(TypeError, match="an int describes no stream"):
+    with pytest.raises(TypeError, match="an int"):
         headrace.diff(7, _load())
-    with pytest.raises(CheckpointError, match="holds no process_"):
+    with pytest.raises(CheckpointError, match=r"no process_<i>-of-<n>\.json\. Pass"):
         headrace.diff("nothing.json", _load())
 
 

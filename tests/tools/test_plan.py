@@ -97,7 +97,7 @@ def test_the_command_measures_a_program_and_prints_a_plan(tmp_path, capsys):
     assert "hide the work of a step of 5.0 ms" in first
     assert second.startswith("Measured: a batch of 5 records (40 B) takes ")
     assert main(["plan", str(path) + ":nothing", "--step-seconds", "0.005"]) == 2
-    assert "has no nothing; name one of its loaders, loader" in capsys.readouterr().err
+    assert "has no nothing. Name one of its loaders, loader" in capsys.readouterr().err
     for option in (["--cores", "0"], ["--step-seconds", "-1"], ["--bandwidth", "x"]):
         with pytest.raises(SystemExit):
             main(["plan", str(path), "--step-seconds", "1", *option])
@@ -113,7 +113,10 @@ def test_numbers_that_mean_nothing_are_refused_by_their_unit(option, tmp_path, c
         with pytest.raises(SystemExit):
             main(["plan", str(tmp_path / "train.py"), "--step-seconds", "1", option, text])
         unit = "Gbit/s, such as 10" if option == "--bandwidth" else "seconds, such as 0.05"
-        assert f"argument {option}: '{text}' is no positive number of {unit}." in capsys.readouterr().err
+        assert (
+            f"argument {option}: '{text}' is not a positive number. Pass a number of {unit}, above 0."
+            in capsys.readouterr().err
+        )
 
 
 @pytest.mark.parametrize("option", ["--cores", "--cores-per-node", "--steps"])
@@ -122,7 +125,7 @@ def test_counts_that_mean_nothing_are_refused(option, tmp_path, capsys):
     for text in (*WRONG, "2.5"):
         with pytest.raises(SystemExit):
             main(["plan", str(tmp_path / "train.py"), "--step-seconds", "1", option, text])
-        assert f"pass {3 if option == '--steps' else 1} or more." in capsys.readouterr().err
+        assert f"Pass {3 if option == '--steps' else 1} or more." in capsys.readouterr().err
 
 
 def test_a_plan_comes_as_json(tmp_path, capsys):

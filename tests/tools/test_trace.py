@@ -242,7 +242,7 @@ def test_all_shards_of_a_checkpoint_are_told(tmp_path):
         later.append(iterator.get_state())
     again = headrace.trace(loader(0, 1), 5, later)
     assert again.records == found.records
-    with pytest.raises(TraceError, match="step 2 came before the checkpoint, at step 6, and the number of shards"):
+    with pytest.raises(TraceError, match="step 2 is before the checkpoint, at step 6, and the number of shards"):
         headrace.trace(loader(0, 1), 2, later)
 
 
@@ -260,7 +260,7 @@ def test_of_several_checkpoints_the_last_one_before_the_step_is_taken(tmp_path):
     (tmp_path / "9" / "other" / "process_0-of-1.json").write_bytes(
         (tmp_path / "9/loader/process_0-of-1.json").read_bytes()
     )
-    with pytest.raises(CheckpointError, match=r"holds 2 checkpoints .* pass the path of one"):
+    with pytest.raises(CheckpointError, match=r"2 checkpoints .*Pass the path of one"):
         headrace.trace(loader, 10, tmp_path)
 
 
@@ -377,7 +377,7 @@ def test_steps_that_are_left_out_have_no_records():
     loader = _loader(Batch(7, batch_fn=_listed)).skip([(2, 4)])
     batches = list(loader)
     assert _expected(headrace.trace(loader, 4)) == _tokens(batches[2])
-    with pytest.raises(TraceError, match=r"step 3 is left out by skip\(\)"):
+    with pytest.raises(TraceError, match=r"step 3 is skipped by skip\(\)"):
         headrace.trace(loader, 3)
 
 
@@ -395,9 +395,9 @@ def test_epochs_of_a_mix_are_told_by_part():
     [
         (26, None, "step 26 is after the end of the stream, which has 26 elements"),
         (10**30, None, "is after the end of the stream, which has 26 elements"),
-        (0, "nothing/here.json", "holds no process_"),
-        (0, b"{}", "is not the state of a headrace loader"),
-        (0, 7, "an int is no checkpoint; pass its path"),
+        (0, "nothing/here.json", r"no process_<i>-of-<n>.json. Pass"),
+        (0, b"{}", "state of a headrace loader"),
+        (0, 7, r"an int is not a checkpoint\. Pass its path"),
     ],
 )
 def test_what_cannot_be_told_is_one_error(step, checkpoint, message):
@@ -423,7 +423,7 @@ def test_a_changed_batch_size_is_noticed():
     after.set_state(iterator.get_state())
     next(after)
     batch = next(after)
-    with pytest.raises(TraceError, match="step 0 came before the checkpoint"):
+    with pytest.raises(TraceError, match="step 0 is before the checkpoint"):
         headrace.trace(large, 0, after.get_state())
     assert _expected(headrace.trace(large, 2, iterator.get_state())) == _tokens(batch)
 
@@ -468,7 +468,7 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     for arguments, message in {
         (f"{program}:make", "--step", "99"): "step 99 is after the end of the stream, which has 10 elements.",
         (f"{program}:failing", "--step", "1"): "train.py fails at line 8: ZeroDivisionError",
-        (str(tmp_path / "none.json"), f"{program}:make", "--step", "1"): "holds no process_",
+        (str(tmp_path / "none.json"), f"{program}:make", "--step", "1"): "no process_<i>-of-<n>.json. Pass",
     }.items():
         assert main(["trace", *arguments]) == 2
         told = capsys.readouterr()
@@ -527,7 +527,7 @@ def test_a_program_is_run_up_to_its_first_loop(where, tmp_path, capsys):
     assert told.err == "training\n"
     program.write_text("x = 1")
     assert main(["trace", "--run", str(program), "--step", "9"]) == 2
-    assert "ran to its end and took no batch from a loader" in capsys.readouterr().err
+    assert "ended without taking a batch from a loader" in capsys.readouterr().err
 
 
 def test_a_mix_of_streams_in_grains_order_is_traced():

@@ -82,7 +82,9 @@ def start(folder: Path, workers: int, workers_die_at: int = 0, trainer_dies_at: 
             process.kill()
             raise
     if (process.returncode == 0) == bool(trainer_dies_at):
-        raise HeadraceError(f"the trainer of the demo ended with status {process.returncode}; what it wrote is above.")
+        raise HeadraceError(
+            f"the training process of the demo ended with status {process.returncode}. Read its output above."
+        )
 
 
 def follow(what: str, ledger: TrainingLedger, events: Iterator[dict[str, Any]]) -> None:

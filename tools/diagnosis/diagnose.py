@@ -137,7 +137,7 @@ def _loop(loader: Any) -> Iterator[Any]:
         host_of(loop)
     except TypeError as error:
         raise TypeError(
-            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is no loop of headrace: {error}"
+            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is not a loop of headrace: {error}"
         ) from error
     with loop:
         yield loop
@@ -197,15 +197,17 @@ class Looks:
             if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:
                 return before, after
         raise ProgramError(
-            f"{after.loop.steps} step{'s are' if after.loop.steps != 1 else ' is'} too few to say what they wait for; "
-            f"pass a loader of {LEAST} steps or more, or more seconds."
+            f"{after.loop.steps} step{'s are' if after.loop.steps != 1 else ' is'} too few for a diagnosis. "
+            f"Pass a loader of {LEAST} steps or more, or more seconds."
         )
 
 
 def _seconds(name: str, value: Any) -> float:
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}; pass a number of seconds, such as 0.02.")
+        raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}. Pass a number of seconds, such as 0.02.")
     seconds = float(value)
     if not 0 < seconds < float("inf"):
-        raise ValueError(f"{name}={short_repr(value)} must be a positive number of seconds, such as 0.02.")
+        raise ValueError(
+            f"{name}={short_repr(value)} is not a positive number. Pass a number of seconds, such as 0.02."
+        )
     return seconds

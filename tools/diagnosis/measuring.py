@@ -72,7 +72,8 @@ def host_of(loop: Any) -> DataLoaderIterator:
     found = host_iterator(loop)
     if found is None:
         raise TypeError(
-            f"{type(loop).__name__} is no loop over a headrace loader; pass a DataLoader, a dataset or a DeviceLoader."
+            f"{type(loop).__name__} is not a loop over a headrace loader. Pass a DataLoader, a dataset or a "
+            "DeviceLoader."
         )
     return found
 

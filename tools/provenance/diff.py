@@ -151,7 +151,7 @@ class _Side:
         if isinstance(given, (str, Path, bytes, bytearray, dict, list, tuple)):
             states = states_of(given)
             if not states:
-                raise CheckpointError("there is no state to compare; pass what get_state() gave.")
+                raise CheckpointError("there is no state to compare. Pass what get_state() returned.")
             fingerprint, skipped, shards = states[0].fingerprint, states[0].skipped, states[0].shard[1]
         else:
             described = Described.of(given)

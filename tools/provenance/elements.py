@@ -57,7 +57,7 @@ class StartPoint:
                 size that preceded `mark`.
         """
         if within(mark.skipped.steps, step) is not None:
-            raise TraceError(f"step {step} is left out by skip(): it has no records.")
+            raise TraceError(f"step {step} is skipped by skip(), so it has no records. Pass another step.")
         pipeline, at = mark.pipeline, mark.cursor
         if pipeline.aligned:
             return cls(pipeline, Cursor((_position(mark, step),), (0,) * len(at.skips), at.notes), step, True)
@@ -99,8 +99,9 @@ def _position(mark: StreamPosition, step: int) -> int:
 
 def _too_early(mark: StreamPosition, step: int) -> TraceError:
     return TraceError(
-        f"step {step} came before the checkpoint, at step {mark.step}, and the number of shards or the batch size changed on "
-        "the way; pass a checkpoint of before that, or none for steps of the first run."
+        f"step {step} is before the checkpoint, at step {mark.step}, and the number of shards or the "
+        "batch size changed between them. Pass a checkpoint from before that change, or none for steps "
+        "of the first run."
     )
 
 
@@ -216,7 +217,10 @@ class Search:
                 return Element(list(_records(table, leaves)), leaves, None if place.told else began)
             end = place.step + passed
             if search.epoch is None or not search.has_epoch(search.epoch + 1):
-                raise TraceError(f"step {step} is after the end of the stream, which has {step - left + end} elements.")
+                raise TraceError(
+                    f"step {step} is after the end of the stream, which has {step - left + end} elements. Pass a "
+                    "smaller step."
+                )
             search, left = search.at_epoch(search.epoch + 1), left - end
 
     def _in_epoch_of(self, step: int) -> tuple[Search, int]:
@@ -242,13 +246,16 @@ class Search:
         length = whole.stages[0].outputs(whole.leaf.total)
         if step < first and (first != self.epoch * length or pipeline.leaf.lineage.layers):
             raise TraceError(
-                f"step {step} came before the epoch of the checkpoint, which begins with step {first}, and the number of "
-                "shards or the batch size changed on the way; pass a checkpoint of before that."
+                f"step {step} is before the epoch of the checkpoint, which begins with step {first}, and the "
+                "number of shards or the batch size changed between them. Pass a checkpoint from before that "
+                "change."
             )
         begin, epoch = (0, 0) if step < first else (after, self.epoch + 1)
         epochs, left = divmod(step - begin, length)
         if not self.has_epoch(epoch + epochs):
-            raise TraceError(f"step {step} is after the end of the stream, which has no epoch {epoch + epochs}.")
+            raise TraceError(
+                f"step {step} is after the end of the stream, which has no epoch {epoch + epochs}. Pass a smaller step."
+            )
         return self.at_epoch(epoch + epochs), left
 
     def at_epoch(self, epoch: int) -> Search:

@@ -174,14 +174,15 @@ def _wanted(pipeline: Pipeline, keys: Any) -> dict[int, Int64s]:
     if keys is not None and pipeline.joins:
         if not isinstance(keys, Mapping) or not keys.keys() <= {*names}:
             raise TraceError(
-                f"the loader is of the streams {first_few(names, 8)}; pass keys by their names, {{{short_repr(names[0])}: …}}."
+                f"the loader has the streams {first_few(names, 8)}. Pass keys by their names, "
+                f"{{{short_repr(names[0])}: …}}."
             )
         by_leaf = {number: keys.get(name, ()) for number, name in enumerate(names)}
     else:
         by_leaf = dict.fromkeys(range(len(names)), keys)
     found = {number: _wanted_of(pipeline.leaves[number], of_leaf) for number, of_leaf in by_leaf.items()}
     if not any(map(len, found.values())):
-        raise TraceError("the loader omits no record; pass the keys to search for, keys= (or --keys FILE).")
+        raise TraceError("the loader omits no record. Pass the keys to search for, keys= (or --keys FILE).")
     return {number: of_leaf for number, of_leaf in found.items() if len(of_leaf)}
 
 
@@ -190,8 +191,8 @@ def _wanted_of(leaf: Leaf, keys: OmitOfParts | None) -> Int64s:
         return np.empty(0, np.int64)
     if leaf.in_order or leaf.of_several:
         raise TraceError(
-            "find_omitted looks at the orders of sources, which sources that can only be run through, and batches that are "
-            "planned, have not; trace() tells the records of a step."
+            "find_omitted cannot search sources without random access, or batches that are planned. Use "
+            "trace() for the records of a step."
         )
     order: Any = leaf.sampler
     parts = order.parts if isinstance(order, MixSampler) else {"": order}
@@ -234,8 +235,9 @@ def _in_leaf(mark: StreamPosition, since: int, number: int, wanted: Int64s) -> t
     for rest in those_within(place.cursor.unfinished):  # what former shards had begun
         if pipeline.joins:
             raise TraceError(
-                "the checkpoint is of another number of shards, inside a window or a batch that is taken apart, of streams "
-                "that are joined: only reading tells its records. Pass one of another step."
+                "the checkpoint is of another number of shards, and was saved inside a window or a batch that is "
+                "unbatched, of joined streams, so its records are unknown until they are read. Pass a checkpoint "
+                "of another step."
             )
         former, begun = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))], rest.cursor.positions[0]
         found = _among(former, begun, min(former.total, begun + unit), wanted)

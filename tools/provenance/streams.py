@@ -63,7 +63,7 @@ class Described:
         loader = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
         if isinstance(loader, (LoaderMethods, IterMethods)):
             return cls(loader.loader_description.pipeline, loader.loader_description.skipped_steps)
-        raise TypeError(f"{a_kind_of(loader)} describes no stream; pass a DataLoader, a MapDataset or an IterDataset.")
+        raise TypeError(f"{a_kind_of(loader)} is not a loader. Pass a DataLoader, a MapDataset or an IterDataset.")
 
     def on(self, shard: ShardOptions) -> Described:
         if shard == self.pipeline.shard:
@@ -120,5 +120,7 @@ def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
     if isinstance(checkpoint, (list, tuple)):
         return [state for each in checkpoint for state in states_of(each, step)]
     if not isinstance(checkpoint, (bytes, bytearray)):
-        raise CheckpointError(f"{a_kind_of(checkpoint)} is no checkpoint; pass its path, or what get_state() gave.")
+        raise CheckpointError(
+            f"{a_kind_of(checkpoint)} is not a checkpoint. Pass its path, or what get_state() returned."
+        )
     return [LoaderState.from_json(bytes(checkpoint))]

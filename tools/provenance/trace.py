@@ -212,8 +212,8 @@ def _weights(element: Element) -> list[str]:
         former = weighted[found.leaf].former_weights(found.position) if found.leaf in weighted else None
         if former is not None:
             raise TraceError(
-                f"position {found.position:,} was drawn in an earlier run with other weights (digest {former}); trace the step "
-                "with a loader that has those weights, and with a state of that run."
+                f"position {found.position:,} was drawn in an earlier run with other weights (digest {former}). "
+                "Trace the step with a loader that has those weights, and a state of that run."
             )
     return [sampler.weights_told for sampler in weighted.values()]
 

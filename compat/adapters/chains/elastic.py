@@ -63,16 +63,19 @@ class ElasticIterator(IterDataset[Any]):
     ) -> None:
         super().__init__()
         if not isinstance(ds, (MapDataset, IterDataset)):
-            raise TypeError(f"ElasticIterator takes a MapDataset or an IterDataset, not {a_kind_of(ds)}.")
+            raise TypeError(
+                f"ElasticIterator takes a MapDataset or an IterDataset, not {a_kind_of(ds)}. Pass one of these."
+            )
         if global_batch_size % shard_options.shard_count:
             raise ValueError(
-                f"global_batch_size={global_batch_size} is not divisible by {shard_options.shard_count} shards; use a multiple."
+                f"global_batch_size={global_batch_size} is not divisible by {shard_options.shard_count} shards. "
+                "Pass a multiple."
             )
         self._iterator: Any
         if isinstance(ds, IterDataset):
             if multiprocessing_options is not None:
                 raise NotImplementedError(
-                    "ElasticIterator of a stream has no workers; leave out multiprocessing_options."
+                    "ElasticIterator of a stream has no workers. Leave out multiprocessing_options."
                 )
             self._iterator = ElasticStreamIterator(ds, global_batch_size // shard_options.shard_count, shard_options)
             return
@@ -120,7 +123,7 @@ class ElasticIterator(IterDataset[Any]):
             return
         if not read or any(state != read[0] for state in read):
             raise CheckpointError(
-                f"the {len(read)} states are not of one step; pass those that the shards had at the same step."
+                f"the {len(read)} states were not saved at one step. Pass states that all shards had at the same step."
             )
         self.set_state(read[0])
 
@@ -156,7 +159,10 @@ class ElasticIterator(IterDataset[Any]):
     def _of_stream(self, method: str) -> Any:
         if isinstance(self._iterator, ElasticStreamIterator):
             return self._iterator
-        raise NotImplementedError(f"{method} is for streams; the state of any shard of a MapDataset is that of all.")
+        raise NotImplementedError(
+            f"{method} is only for streams. Use set_state: the state of any shard of a MapDataset can be "
+            "restored on all shards."
+        )
 
     def close(self) -> None:
         """Stop reading, and end the workers."""

@@ -92,8 +92,9 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         begun = self._places_before(state, self._own)
         if sorted(begun) != list(self._own):
             raise CheckpointError(
-                f"the state is of datasets {first_few(sorted(begun))}, and this shard has {first_few([*self._own])}; after a "
-                "run on other shards pass the states of all of them to set_states."
+                f"the state has the datasets {first_few(sorted(begun))}, but this shard has "
+                f"{first_few([*self._own])}. After a change of shards, pass the states of all former shards to "
+                "set_states."
             )
         self.close()
         self._begin(begun)
@@ -156,7 +157,8 @@ class ElasticStreamIterator(DatasetIterator[Any]):
         states = {int(number): _of_grains(state) for number, state in shard_states.items()}
         if missing := [number for number in self._own if number not in states]:
             raise CheckpointError(
-                f"the states of the datasets {first_few(missing)} are missing; pass those of all shards, in one dict."
+                f"the states of the datasets {first_few(missing)} are missing. Pass the states of all shards, in "
+                "one dict."
             )
         self.close()
         self._begin({number: states[number] for number in self._own})
@@ -174,7 +176,10 @@ class ElasticStreamIterator(DatasetIterator[Any]):
                 return dict.fromkeys(own, _FRESH)
             return {int(number): each for number, each in state["begun_with"].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise CheckpointError(f"{short_repr(state)} is no state of an ElasticIterator over a stream.") from None
+            raise CheckpointError(
+                f"{short_repr(state)} is not a state of an ElasticIterator over a stream. Pass what its "
+                "get_state() returned."
+            ) from None
 
     def start_prefetch(self) -> None:
         self._iterator.start_prefetch()
@@ -219,13 +224,14 @@ def _interleave_of(dataset: Any) -> InterleaveIterDataset:
         found = found.by_file()
     if not isinstance(found, InterleaveIterDataset):
         raise ValueError(
-            "ElasticIterator of a stream requires an InterleaveIterDataset in the dataset graph, and no mix, zip, packing, "
-            "random map or map_with_index after it: do these to the datasets that are interleaved."
+            "ElasticIterator of a stream requires an InterleaveIterDataset in the dataset graph, with no "
+            "mix, zip, packing, random map or map_with_index after it. Do these to the datasets that are "
+            "interleaved."
         )
     for operation in operations:
         if not (isinstance(operation, Filter) or (operation.one_to_one and operation.takes is None)):
             raise ValueError(
-                f"ElasticIterator of a stream does not support {type(operation).__name__} after the interleave, which keeps "
-                "elements back; do it to the datasets that are interleaved."
+                f"ElasticIterator of a stream does not support {type(operation).__name__} after the interleave, "
+                "because it holds elements back. Do it to the datasets that are interleaved."
             )
     return found

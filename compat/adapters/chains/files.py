@@ -46,7 +46,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         try:
             from pyarrow import parquet
         except ImportError as error:
-            raise MissingExtraError('ParquetIterDataset needs pyarrow; pip install "headrace[parquet]".') from error
+            raise MissingExtraError('ParquetIterDataset needs pyarrow: pip install "headrace[parquet]"') from error
         file = parquet.ParquetFile(self.paths[0], **self.read_kwargs)
         return Resumed(partial(_rows, file), {"row_group": 0, "index_within_row_group": 0})
 
@@ -95,7 +95,9 @@ class TFRecordReader(Iterator[bytes]):
         record: bytes = self._reader.read(length + _CHECKSUM)
         if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
             name = shorten(getattr(self._reader, "name", "the file"))
-            raise SourceError(f"{name} is no whole TFRecord file: the record at byte {offset} is cut off.")
+            raise SourceError(
+                f"{name} is not a complete TFRecord file: the record at byte {offset} is cut off. Write the file anew."
+            )
         return record[:length]
 
     def seek(self, offset: int) -> None:

@@ -187,7 +187,7 @@ class IterDataset(_Base[T]):
         )
 
     def prefetch(self, multiprocessing_options: Any) -> IterDataset[T]:  # type: ignore[override]
-        """Same as `mp_prefetch`, under its older name."""
+        """Do what `mp_prefetch` does. Grain has this older name, too."""
         return self.mp_prefetch(multiprocessing_options)
 
     @staticmethod

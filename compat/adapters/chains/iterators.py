@@ -145,7 +145,7 @@ class EngineIterator(DatasetIterator[T]):
     def __next__(self) -> T:
         if self._is_closed:
             raise ValueError(
-                "the iterator was closed; take a new one, iter(dataset), or give this one a state, set_state(state)."
+                "this iterator was closed. Make a new one, iter(dataset), or give this one a state, set_state(state)."
             )
         try:
             return next(self.run)  # type: ignore[no-any-return]
@@ -203,7 +203,8 @@ class EngineIterator(DatasetIterator[T]):
         only_counts = all(isinstance(join.rule, (All, First)) for join in pipeline.joins) and not pipeline.skips_errors
         if len(pipeline.leaves) > 1 or not only_counts or not all(stage.one_to_one for stage in pipeline.stages):
             raise NotImplementedError(
-                "after a filter, a flat map, or several datasets, elements have no index; use get_state() and set_state()."
+                "after a filter, a flat map, or several datasets, elements have no index. Use get_state() and "
+                "set_state()."
             )
         return self.run.step
 
@@ -230,7 +231,8 @@ class EngineIterator(DatasetIterator[T]):
             self.run.go_to(dataclasses.replace(state, cursor=cursor, step=index))
         except CheckpointError as error:
             raise StateIndexError(
-                f"Checkpoint `next_index` {index} is out of range; the last index is that of the last element, plus 1."
+                f"Checkpoint `next_index` {index} is out of range. The largest valid one is the index of the last "
+                "element, plus 1. Restore a checkpoint of this dataset."
             ) from error
 
 
@@ -256,7 +258,7 @@ def set_next_index(ds_iter: Any, index: int) -> None:
 def _with_index(iterator: Any, function: str) -> Any:
     if not hasattr(iterator, "go_to_index"):
         raise NotImplementedError(
-            f"{function} is not supported for {a_kind_of(iterator)}: its elements have no index; use get_state() and "
-            "set_state()."
+            f"{function} is not supported for {a_kind_of(iterator)}, because its elements have no index. Use "
+            "get_state() and set_state()."
         )
     return iterator

@@ -180,8 +180,8 @@ class MapDataset(OurMapDataset[T]):
         lengths = tuple(node.length for node in named.values())
         if empty := [number for number, length in enumerate(lengths) if not length]:
             raise ValueError(
-                f"All datasets must have positive length for mixing, but dataset(s) at index {first_few(empty)} have none; "
-                "leave these out."
+                f"All datasets must have positive length for mixing, but dataset(s) at index {first_few(empty)} "
+                "are empty. Leave these out."
             )
         return _chosen(named, Mix(lengths, whole_weights(weights, len(lengths))))
 
@@ -263,7 +263,7 @@ class ZipMapDataset(_Named):
         datasets, _ = as_named("ZipMapDataset", list(parents), OurMapDataset)
         lengths = list(map(len, datasets))
         if len(set(lengths)) > 1:
-            raise ValueError(f"All parents must have the same length. They have {lengths[:20]}; slice the longer ones.")
+            raise ValueError(f"All parents must have the same length. They have {lengths[:20]}. Slice the longer ones.")
         super().__init__(Zipped(tuple(each.root_node for each in datasets)))
 
 

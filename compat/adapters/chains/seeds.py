@@ -38,7 +38,7 @@ def seed_of(method: str, seed: Any, seeds: Seeds) -> int:
     if seed is not None:
         return whole_number("seed", seed, 0, None, "an int, seed=0 for example")
     if not seeds:
-        raise SeedError(f"`{method}` requires a seed: {method}(…, seed=0), or dataset.seed(0) before it.")
+        raise SeedError(f"`{method}` requires a seed. Pass {method}(…, seed=0), or call dataset.seed(0) before it.")
     words = [word for own, depth in seeds for word in (own, depth + 1)]
     return int(np.random.SeedSequence(words).generate_state(1, dtype=np.uint32)[0])
 

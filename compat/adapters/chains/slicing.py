@@ -23,8 +23,8 @@ def check_can_be_sliced(dataset: Any) -> None:
     parents = getattr(dataset, "parents", ())
     if not parents and not type(dataset).__module__.startswith(_OURS):
         raise ValueError(
-            f"Cannot slice `IterDataset` source. {type(dataset)} is run through by one worker; pass num_workers=1, or define "
-            "set_slice(self, sl, sequential_slice)."
+            f"Cannot slice `IterDataset` source. {type(dataset)} can be read by one worker only. Pass "
+            "num_workers=1, or define set_slice(self, sl, sequential_slice)."
         )
     for parent in parents:
         check_can_be_sliced(parent)

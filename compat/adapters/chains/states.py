@@ -81,7 +81,9 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
     if isinstance(base, Read) and base.leaf.in_order and _depth(state) <= _interleaves(tree, state):
         return [state]  # of an interleave, which has the same form
     if not isinstance(states, list) or numbers != list(range(len(states))) or None in states:
-        raise CheckpointError(f"Grain's state is not one of workers: {short_repr(state)}.")
+        raise CheckpointError(
+            f"the state of Grain's workers cannot be read: {short_repr(state)}. Pass what Grain's get_state() returned."
+        )
     return states
 
 
@@ -135,8 +137,9 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
     made = [-(-records // unit) for records in reached]  # batches; those after the first that is missing are skipped
     if not pipeline.aligned or pipeline.stages[0].unit != unit:
         raise CheckpointError(
-            f"Grain's workers stood at unequal places, {short_repr(made)}, of batches that a MapDataset made, and these are "
-            "put together; save the run after a number of elements that the number of workers divides."
+            f"Grain's workers were at different places, {short_repr(made)}, in batches of a MapDataset, and "
+            "such a state cannot be combined. Save the Grain run after a number of elements that is a "
+            "multiple of the number of workers."
         )
     first, count = min(made) * len(made), len(made)
     delivered = sorted(
@@ -148,8 +151,8 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
 
 def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
     return CheckpointError(
-        f"Grain's state is that of {len(of_workers)} workers, each of which made a stream of its own of this dataset; only "
-        "that of one worker, or of none, can be gone on with."
+        f"the state is of {len(of_workers)} Grain workers, each with its own stream of this dataset. "
+        "headrace can resume from a state of one worker, or of none. Let that run end in Grain."
     )
 
 
@@ -168,8 +171,9 @@ def _cursor(tree: Node, state: Any) -> Cursor:
         raise
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
-            f"{short_repr(state)} is no state that this dataset goes on from: neither one of headrace nor one that Grain gave "
-            f"for the same methods and classes, in the same order ({type(error).__name__}: {short_repr(error)})."
+            f"{short_repr(state)} cannot be restored by this dataset: it is neither a state of headrace nor a "
+            "state that Grain returned for the same methods and classes in the same order "
+            f"({type(error).__name__}: {short_repr(error)}). Make the dataset that was saved."
         ) from error
 
 
@@ -212,8 +216,8 @@ def _of_leaf(leaf: Leaf, state: Any, tree: Node) -> tuple[int, int]:
     if reached < 0 or max(index + bool(child) - 1, 0) * unit >= max(leaf.total, 1):
         length = -(-leaf.total // unit) * fan_out
         raise StateIndexError(
-            f"Checkpoint `next_index` {reached} is out of range for dataset of length {length}. Grain's state is of another "
-            "dataset; make the one that gave it."
+            f"Checkpoint `next_index` {reached} is out of range for dataset of length {length}. The Grain "
+            "state belongs to another dataset. Make the dataset that was saved."
         )
     position = min(index * unit, leaf.total)
     return position, rows_before(leaf, first, position, unit, child) if child else 0
@@ -261,5 +265,5 @@ def _of_cache(tree: Node, state: Any) -> Cursor:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is no count")
+        raise TypeError(f"{value!r} is not a number of elements")
     return value

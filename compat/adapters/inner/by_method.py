@@ -37,7 +37,7 @@ class Sliced(ByMethod):
 
     def __new__(cls, parent: Any, sl: slice) -> Any:
         if not isinstance(sl, slice):
-            raise ValueError(f"sl is not a slice: {type(sl)}; pass slice(0, 10), or dataset[[3, 1, 4]] for a list.")
+            raise ValueError(f"sl is not a slice: {type(sl)}. Pass slice(0, 10), or dataset[[3, 1, 4]] for a list.")
         return parent.slice(sl)
 
 
@@ -85,7 +85,7 @@ def process_prefetch(parent: Any, buffer_size: int, worker_init_fn: Any = None) 
     [0, 1, 2]
     """
     if buffer_size <= 0:
-        raise ValueError(f"`buffer_size` must be greater than 0, got {buffer_size}; pass 1 or more.")
+        raise ValueError(f"`buffer_size` must be greater than 0, got {buffer_size}. Pass 1 or more.")
     return multiprocess_prefetch(parent, 1, buffer_size, None if worker_init_fn is None else _Begins(worker_init_fn))
 
 
@@ -103,7 +103,7 @@ def mixed_map_dataset(
     if selection_map is None:
         return MapDataset.mix(parents, proportions)
     if proportions is not None:
-        raise ValueError("Cannot set both proportions and selection_map; leave one of them out.")
+        raise ValueError("Cannot set both proportions and selection_map. Leave one of them out.")
     return MapDataset.select_from_datasets(parents, selection_map)
 
 

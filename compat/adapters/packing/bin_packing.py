@@ -119,7 +119,8 @@ class BinPack(Packing):
         self.most = max_sequences_per_bin
         if self.most is not None and self.most < 1:
             raise ValueError(
-                f"If specified, `max_sequences_per_bin` must be a positive integer, but got {self.most}. None is for no limit."
+                f"If specified, `max_sequences_per_bin` must be a positive integer, but got {self.most}. Pass "
+                "None for no limit."
             )
 
     def __iter__(self) -> Any:
@@ -220,8 +221,8 @@ class Bins:
         if (lengths > self._capacities).any():
             found, packer = self._structure.unflatten(lengths.tolist()), _PACKERS[self._pack.fit]
             raise PackError(
-                f"Inputs to {packer} must be truncated to max length: a document has {found} tokens, and a row "
-                f"{self._pack.length_struct}."
+                f"Inputs to {packer} must be truncated to max length: a document has {found} tokens, but a row "
+                f"has {self._pack.length_struct}. Truncate it in a map before."
             )
         fits = self._bins_that_fit(lengths[:, None], self._capacities[:, None])
         if not fits.any():

@@ -56,12 +56,13 @@ class ConcatThenSplitIterDataset(Packing):
         replaces = bos_handling is BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
         if replaces != (bos_token_id is not None) or (bos_features and not replaces):
             raise ValueError(
-                f"bos_handling={bos_handling}, bos_token_id={bos_token_id}: pass bos_token_id= and bos_features= to replace "
-                "tokens, and neither to leave them."
+                f"bos_handling={bos_handling} does not fit bos_token_id={bos_token_id}. Pass bos_token_id= and "
+                "bos_features= to replace tokens, or neither to leave them."
             )
         if set(meta_features) & set(bos_features):
             raise ValueError(
-                f"{sorted(set(meta_features) & set(bos_features))} are both in meta_features and bos_features."
+                f"{sorted(set(meta_features) & set(bos_features))} are in both meta_features and bos_features. "
+                "Name each in one of them."
             )
         self.length_struct, self.meta_features = dict(length_struct), tuple(meta_features)
         self.splits_full = split_full_length_features
@@ -138,7 +139,7 @@ class ConcatThenSplitIterDataset(Packing):
                 rest = self._put(piece, pieces, room)
         if not pieces and rest is not None and not whole_rows:
             raise PackError(
-                f"a document's meta features do not fit into rows of {self.length_struct}; raise their lengths."
+                f"the meta features of a document do not fit into rows of {self.length_struct}. Raise their lengths."
             )
         return ([self._row(pieces)] if pieces else []) + whole_rows, rest, ended
 
@@ -147,7 +148,7 @@ class ConcatThenSplitIterDataset(Packing):
         if not isinstance(features, Mapping) or set(features) != set(names):
             found = sorted(features) if isinstance(features, Mapping) else type(features).__name__
             raise PackError(
-                f"Parent element has structure {found}, length_struct {sorted(names)}; each feature needs a length."
+                f"Parent element has structure {found}, length_struct {sorted(names)}. Give each feature a length."
             )
         stops = {name: length_of(features[name]) for name in names}
         numbers = frozenset(name for name in names if np.ndim(features[name]) == 0)

@@ -75,7 +75,8 @@ class _Rows:
         lengths = list(map(len, leaves))
         if any(length > most for length, most in zip(lengths, self._lengths)):
             raise PackError(
-                f"Inputs to PackAndBatchOperation must be truncated to max length: one has {lengths}, rows {self._lengths}."
+                f"Inputs to PackAndBatchOperation must be truncated to max length: one has {lengths}, rows have "
+                f"{self._lengths}. Truncate it in a map before."
             )
         room = (self._filled + lengths <= self._lengths).all(axis=1)
         if self._most is not None:

@@ -75,8 +75,8 @@ def _client() -> Any:
         client = None
     if client is None or not hasattr(client, "blocking_key_value_get"):
         raise HostsError(
-            "batches for devices of several processes need the coordination service of jax, by which the processes agree on "
-            "the number of batches; call jax.distributed.initialize() first."
+            "batches for devices of several processes need the coordination service of jax, by which the "
+            "processes agree on the number of batches. Call jax.distributed.initialize() first."
         )
     return client
 
@@ -246,8 +246,9 @@ class Agreements:
     def __init__(self, me: int, processes: Sequence[int]) -> None:
         if processes and me not in processes:
             raise ShardingError(
-                f"all devices of the sharding belong to other processes ({first_few(processes, 8)}) than this one, "
-                f"{me}; pass one of jax.local_devices(), or a mesh with some of them, or feed on those processes only."
+                f"all devices of the sharding belong to other processes ({first_few(processes, 8)}), and this is "
+                f"process {me}. Pass a device of jax.local_devices() or a mesh that contains one, or use the "
+                "feeder only in those processes."
             )
         self._me = me
         self._processes = processes
@@ -268,8 +269,9 @@ class Agreements:
         """
         if self._last is not None and self._last.spoiled:
             raise HostsError(
-                "the last batch could not be put on the devices of this process after all had agreed on it, so "
-                "that the others may be a batch ahead; go on from a checkpoint, set_state(…), on all of them."
+                "the last batch could not be put on the devices of this process after all processes had agreed "
+                "on it, so the others may be a batch ahead. Restore the last checkpoint with set_state(…) in all "
+                "processes."
             )
         if not self._alone and (self._last is None or self._last.left):
             self._last = Agreement(f"{self._feeder}.{next(self._runs)}", self._me, self._processes)

@@ -60,13 +60,17 @@ def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, in
     (1, 2)
     """
     if process not in parts:
-        raise ShardingError(f"process {process} has no device in the sharding; those of {sorted(parts)} have.")
+        raise ShardingError(
+            f"process {process} has no device in the sharding, but processes {sorted(parts)} have. Pass a "
+            "sharding with devices of every process."
+        )
     groups = sorted(set(parts.values()), key=min)
     together = [part for group in groups for part in group]
     if len(together) != len(set(together)) or len({len(group) for group in groups}) > 1:
         each = "; ".join(f"process {number}: parts {sorted(held)}" for number, held in sorted(parts.items()))
         raise ShardingError(
-            f"the processes hold unlike or overlapping parts of the leading axis ({each}), which no number of equal shards "
-            "gives; order the devices of the mesh so that each process holds as many parts, the same as another one or others."
+            f"the processes hold parts of the leading axis that overlap or have different sizes ({each}), so "
+            "equal shards cannot fit them. Order the devices of the mesh so that each process holds equally "
+            "many parts."
         )
     return groups.index(parts[process]), len(groups)

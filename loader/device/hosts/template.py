@@ -49,7 +49,8 @@ def from_text(text: str) -> Any:
         return _tree(json.loads(text))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise HostsError(
-            f"the other processes' batch cannot be read ({short_repr(text)}); run one version on all."
+            f"the batch of the other processes cannot be read ({short_repr(text)}). Run the same version of "
+            "headrace in all processes."
         ) from error
 
 
@@ -88,7 +89,7 @@ def _told_key(key: Any) -> Any:
     if type(key) in (str, int, float, bool, type(None)):
         return key
     raise HostsError(
-        f"a batch for several hosts has the key {short_repr(key)}; use strings or numbers as keys of dicts."
+        f"a batch for several hosts has the key {short_repr(key)}. Use strings or numbers as keys of dicts."
     )
 
 
@@ -109,8 +110,8 @@ def _tree(told: Any) -> Any:
     kind, *rest = told
     if kind == "unknown":
         raise HostsError(
-            f"this process has no batch to fill up, and that of another one has {rest[0]}, which cannot be sent as text; use "
-            'dicts, tuples or dataclasses of arrays, or on_uneven="drop".'
+            f"this process must fill up for a missing batch, but the batch of another process has {rest[0]}, "
+            'which cannot be sent as text. Use dicts, tuples or dataclasses of arrays, or on_uneven="drop".'
         )
     return _READERS[kind](*rest) if kind in _READERS else _SEQUENCES[kind](list(map(_tree, rest[0])))
 
@@ -135,8 +136,9 @@ def _instance(module: str, name: str, children: dict[str, Any]) -> Any:
     fields = _fields(found) if isinstance(found, type) else None
     if fields is None or set(fields) != set(children):
         raise HostsError(
-            f"the batch of another process has a {short_repr(f'{module}.{name}')}, which this one has not imported, or in "
-            "another version; import the same classes on all hosts, at the top of a module."
+            f"the batch of another process has a {short_repr(f'{module}.{name}')}, which this process has not "
+            "imported, or has in another version. Import the same classes on all hosts, at the top of a "
+            "module."
         )
     values = {name: _tree(child) for name, child in children.items()}
     if issubclass(found, tuple):

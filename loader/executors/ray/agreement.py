@@ -150,14 +150,15 @@ class Checked:
         there = Release(*begun.release)
         if why := mismatch(release_here(), there):
             raise ClusterMismatchError(
-                f"node {node} of the Ray cluster might give another stream: {why}. Install headrace {release_here().version} "
-                "there, and start Ray anew, or keep workers off that node by ray_options=."
+                f"node {node} of the Ray cluster could produce another stream: {why}. Install headrace "
+                f"{release_here().version} there, and restart Ray, or keep workers off that node with "
+                "ray_options=."
             )
         if begun.error is None and begun.identity not in ("", self._identity) and begun.identity != self._unpickled:
             raise ClusterMismatchError(
-                f"node {node} of the Ray cluster unpickles another pipeline than this process: {self._differing(begun)} "
-                "differs. Have the same modules there. If the values of an operation differ by intent, let a method "
-                "identity_parameters() say what identifies it."
+                f"node {node} of the Ray cluster unpickles another pipeline than this process: "
+                f"{self._differing(begun)} differs. Install the same modules there. If the values of an operation "
+                "differ on purpose, define identity_parameters(), which returns the values that identify it."
             )
         if (why := numpy_mismatch(release_here(), there)) and node not in self._warned:
             self._warned.add(node)

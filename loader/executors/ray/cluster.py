@@ -79,8 +79,8 @@ def join(address: str | None, workers: int) -> None:
     joined_one = ray.get_runtime_context().gcs_address
     if address is not None and ":" in address and address != joined_one:
         raise ClusterNotFoundError(
-            f"address={short_repr(address)}, but this process has joined the Ray cluster at {joined_one}; leave address= out, "
-            "or call ray.shutdown() before."
+            f"address={short_repr(address)}, but this process already uses the Ray cluster at {joined_one}. "
+            "Leave address= out, or call ray.shutdown() first."
         )
 
 
@@ -88,13 +88,13 @@ def _join(address: str | None, workers: int) -> None:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     if "://" in address:
         raise ClusterNotFoundError(
-            f"RAY_ADDRESS={short_repr(address)} is no cluster that this machine can be a node of; set it to the address that "
-            "`ray start --head` printed, or pass address=."
+            f"RAY_ADDRESS={short_repr(address)} is not the address of a cluster that this machine can join. "
+            "Set it to the address that `ray start --head` printed, or pass address=."
         )
     if ":" in address and not reachable(address):
         raise ClusterNotFoundError(
-            f"no Ray cluster answers at address={short_repr(address)}; pass the address that `ray start --head` printed, or "
-            "None to start a cluster on this machine."
+            f"no Ray cluster answers at address={short_repr(address)}. Pass the address that `ray start "
+            "--head` printed, or None to start a cluster on this machine."
         )
     if address == "local":
         _lasting(lambda: start(num_cpus=max(os.cpu_count() or 1, workers)))
@@ -103,8 +103,8 @@ def _join(address: str | None, workers: int) -> None:
         ray.init(address=address, logging_level=WARNING)
     except ConnectionError as error:
         raise ClusterNotFoundError(
-            f"no Ray cluster was found at address={short_repr(address)} ({shorten(error, 150)}); start one by `ray start "
-            "--head`, or pass None to start a cluster on this machine."
+            f"no Ray cluster was found at address={short_repr(address)} ({shorten(error, 150)}). Start one "
+            "with `ray start --head`, or pass None to start a cluster on this machine."
         ) from error
 
 
@@ -304,8 +304,8 @@ class Cluster:
         """
         if not ray.is_initialized():
             raise ClusterLostError(
-                "this process has left the Ray cluster that does the work (ray.shutdown() was called); take a new iterator, "
-                "iter(loader), and give it the state."
+                "this process has left the Ray cluster that ran its workers, because ray.shutdown() was called. "
+                "Make a new iterator, iter(loader), and restore the state in it."
             )
 
     def _needed(self) -> list[tuple[str, str]]:
@@ -318,8 +318,9 @@ class Cluster:
             leaving.start()
             leaving.join(LEAVE_SECONDS)  # Ray waits for a head that is there and does not answer
         raise ClusterLostError(
-            f"the Ray cluster is gone: {' and '.join(lost)} cannot be reached. The state is that of the last batch that you "
-            "received: save it, and go on from it in a cluster that runs, or with worker_count=0."
+            f"the Ray cluster is gone: {' and '.join(lost)} cannot be reached. get_state() still gives the "
+            "state of the last batch that you received. Save it, and resume in another cluster, or with "
+            "worker_count=0."
         )
 
     @staticmethod

@@ -349,8 +349,8 @@ def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -
         return ray.remote(worker).options(**ray_options, max_concurrency=concurrency), needs_of(ray_options)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"ray_options={short_repr(dict(ray_options))} cannot be passed on to Ray ({shorten(error, 150)}); pass arguments "
-            "of its `.options()`, such as num_cpus, num_gpus, memory or resources."
+            f"ray_options={short_repr(dict(ray_options))} are not accepted by Ray ({shorten(error, 150)}). "
+            "Pass arguments of its `.options()`, such as num_cpus, num_gpus, memory or resources."
         ) from error
 
 

@@ -91,7 +91,10 @@ class Reading:
         while self.left > 0 and not self.reads.closed:
             self._arrived.acquire()
         if self.reads.closed:
-            raise RuntimeError("reading ahead was closed while a worker waited for its records.")
+            raise RuntimeError(
+                "the iterator was closed while a worker waited for its records. Make a new one, iter(loader), "
+                "and restore the state in it."
+            )
         self.pace.note_given(self.count)
         pieces, self._pieces = self._pieces, []
         if len(pieces) == 1 and not self._unread:

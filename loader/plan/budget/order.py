@@ -77,8 +77,8 @@ class BudgetOrder:
     def __post_init__(self) -> None:
         if self.epoch is None and self._last_key >= 1 << 62:
             raise ValueError(
-                f"{self.epochs} epochs of {len(self.windows.places)} records have more batches than 64 bits can number; pass a "
-                "smaller num_epochs=."
+                f"{self.epochs} epochs of {len(self.windows.places)} records have more batches than 64 bits can "
+                "number. Pass a smaller num_epochs=."
             )
 
     @property
@@ -151,7 +151,7 @@ class BudgetOrder:
         except (ValueError, TypeError, LookupError, ArithmeticError):
             possible = False
         if not possible:
-            raise CheckpointError(f"the state is damaged: lineage={short_repr(layers)}.")
+            raise CheckpointError(f"the state is damaged: lineage={short_repr(layers)}. Restore another checkpoint.")
         return order
 
     def repeated(self, epochs: int | None) -> BudgetOrder:
@@ -203,7 +203,8 @@ class BudgetOrder:
         last = max(reached)
         if last - min(reached) > MOST_STEPS_APART or (self._steps is not None and last > self._steps):
             raise CheckpointError(
-                f"the shards of the run stand at steps {min(reached)} to {last}; pass states that they took at equal steps."
+                f"the shards of the run were saved at steps {min(reached)} to {last}. Pass states that all shards "
+                "saved at the same step."
             )
         window, end = first, len(begun)
         if last > end:
@@ -255,7 +256,8 @@ class BudgetOrder:
         first, position, begun = self.start
         if self._steps is not None and max(reached) > self._steps:
             raise CheckpointError(
-                f"the states are damaged: their shards stand at {list(reached)[:8]} of {self._steps} steps."
+                f"the states are damaged: their shards are at {list(reached)[:8]} of {self._steps} steps. Restore "
+                "another checkpoint."
             )
         layers: DealtLayers = self.layers or ((first, position),)
         if min(reached) < len(begun):

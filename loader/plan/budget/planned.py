@@ -81,8 +81,8 @@ def _epochs_of(sampler: VectorSampler) -> tuple[int, int | None]:
     if total > MOST_PLANNED:
         many = "never ends" if total >= ENDLESS else f"has {total:,} positions, over {MOST_PLANNED:,}"
         raise LengthsError(
-            f"BudgetBatch plans all batches before, and {short_repr(sampler)} has other records in each epoch and {many}. "
-            "Pass it a smaller num_epochs=, as many epochs as are read."
+            f"BudgetBatch plans all batches before the run, but {short_repr(sampler)} has other records in "
+            f"each epoch and {many}. Pass it a smaller num_epochs=, the number of epochs that you read."
         )
     return total, 1
 
@@ -95,8 +95,8 @@ def refuse_balance(balance: Any) -> None:
     """
     if balance is not None and balance is not False:
         raise ValueError(
-            "balance= has no effect beside BudgetBatch with known lengths: at each step all shards have batches of one shape. "
-            "Leave balance= out."
+            "balance= has no effect with BudgetBatch and known lengths, because all shards have batches of "
+            "one shape at each step. Leave balance= out."
         )
 
 
@@ -155,14 +155,14 @@ def _known(source: Any, sampler: VectorSampler, operation: BudgetBatch, before: 
         return None if own is None else whole_lengths(own, len(source))
     if isinstance(sampler, MixSampler):
         raise LengthsError(
-            "lengths= of a BudgetBatch are those of one source, and this loader has a MixSampler; pass them to "
-            "MapDataset.mix([…]).budget_batch(…, lengths=…)."
+            "lengths= of a BudgetBatch belongs to a single source, but this loader has a MixSampler. Pass it "
+            "to MapDataset.mix([…]).budget_batch(…, lengths=…)."
         )
     for one in before:
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(
-                f"lengths= of BudgetBatch are those of the source's records, and {short_repr(one)} before it changes which "
-                "there are; use it after the batches, or leave lengths= out."
+                f"lengths= of BudgetBatch has one length for each record of the source, but {short_repr(one)} "
+                "before it changes the number of records. Move it after BudgetBatch, or leave lengths= out."
             )
     return lengths_of(source, operation.lengths)
 

@@ -108,16 +108,17 @@ def _check(operation: Pack, before: Sequence[Operation], documents: int) -> None
     for one in before:
         if not one.one_to_one or one.takes is not None:
             raise LengthsError(
-                f"balance= deals rows that are planned from the lengths of records, and {short_repr(one)} before "
-                f"{short_repr(operation)} changes which there are; read a headrace.Subset of the source, or leave balance= out."
+                f"balance= plans rows from the lengths of records, but {short_repr(one)} before "
+                f"{short_repr(operation)} changes the number of records. Read a headrace.Subset of the source, or "
+                "leave balance= out."
             )
     if isinstance(operation.settings.length, Mapping) and len(operation.settings.length) > 1:
         raise LengthsError(
-            f"balance= knows one length of each record, and {short_repr(operation)} packs leaves of several. {_INSTEAD}."
+            f"balance= knows one length of each record, but {short_repr(operation)} packs several leaves. {_INSTEAD}."
         )
     if documents > MOST_PLANNED:
         many = "which never end" if documents >= 1 << 62 else f"{documents:,} in all epochs, over {MOST_PLANNED:,}"
         raise ValueError(
-            f"balance= with {short_repr(operation)}: the rows of all documents are planned before, {many}; pass num_epochs= "
-            f"to the sampler, as many as are read. {_INSTEAD}."
+            f"balance= with {short_repr(operation)} plans the rows of all documents before the run, {many}. "
+            f"Pass num_epochs= to the sampler, the number of epochs that you read. {_INSTEAD}."
         )

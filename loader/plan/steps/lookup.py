@@ -45,11 +45,12 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
             on failing records.
     """
     if pipeline.endless:
-        raise TypeError("this stream never ends, so it has no len(); pass num_epochs= to the sampler, or to repeat().")
+        raise TypeError("this stream never ends, so it has no len(). Pass num_epochs= to the sampler, or to repeat().")
     if not pipeline.aligned:
         raise TypeError(
-            "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack, streams that come "
-            'together (mix, zip, limit and so on) or on_error="skip"; count them, or ask for the len() without it.'
+            "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack, "
+            'joined streams (mix, zip, limit and so on) or on_error="skip". Count them in a loop, or take '
+            "the len() of the pipeline without these."
         )
     (position, step), outputs = at, pipeline.stages[0].outputs
     before = outputs(position)
@@ -91,7 +92,9 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
     useful = stage.useful(min(leaf.left_from(start), stage.unit))
     if useful == 0:
         count = stage.outputs(leaf.total)
-        raise IndexError(f"step {short_repr(step)} is after the end of the stream, which has {count} elements.")
+        raise IndexError(
+            f"step {short_repr(step)} is after the end of the stream, which has {count} elements. Pass a smaller step."
+        )
     return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + useful, leaf.total))))
 
 
@@ -144,25 +147,30 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     key = whole_number("record_key", record_key, 0, leaf.record_count - 1, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     if leaf.epochs is not None and epoch >= leaf.epochs:
-        raise LookupError(f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions.")
+        raise LookupError(
+            f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions. Pass "
+            "an earlier epoch."
+        )
     position = _position_of(leaf, key, epoch)
     if position is None and key in getattr(leaf.sampler, "omitted", ()):
-        raise LookupError(f"record {key} never comes: omit= leaves it out, or its file has it no longer.")
+        raise LookupError(
+            f"record {key} is never read: omit= contains it, or it is no longer in its file. Pass another key."
+        )
     if position is not None and leaf.dealing is not None:
         position = leaf.dealing.place_of(position)
     if position is None or position >= len(leaf.sampler):
-        raise LookupError(f"record {key} is not read in epoch {epoch} by this shard.")
+        raise LookupError(f"record {key} is not read in epoch {epoch} by this shard. Pass another epoch.")
     local, shard = divmod(position, leaf.shard.shard_count)
     place = Place(*divmod(local, stage.unit))
     if shard != leaf.shard.shard_index:
         raise LookupError(
             f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step {place.step}, "
-            f"row {place.row}; this is shard {leaf.shard.shard_index}."
+            f"row {place.row}, but this is shard {leaf.shard.shard_index}. Ask in that shard."
         )
     if local >= stage.useful(leaf.total):
         raise LookupError(
-            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, or too few are "
-            "left for all shards."
+            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, or in a "
+            "remainder that cannot be divided among all shards. Pass another epoch."
         )
     return place
 
@@ -186,13 +194,13 @@ def _find_in_batches(leaf: Leaf, stage: Stage, record_key: int, epoch: int) -> P
     place = leaf.source.place_of(key)
     found = None if place is None else order.find(place, epoch)
     if found is None or found[0] >= leaf.total:
-        raise LookupError(f"record {key} is not read in epoch {epoch}.")
+        raise LookupError(f"record {key} is not read in epoch {epoch}. Pass another epoch.")
     step, shard, row = found
     step, inner = divmod(step, stage.unit)
     if shard != leaf.shard.shard_index:
         raise LookupError(
-            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step {step}, row {row}; this is shard "
-            f"{leaf.shard.shard_index}."
+            f"record {key} is read by shard {shard} of {leaf.shard.shard_count}, at its step {step}, row "
+            f"{row}, but this is shard {leaf.shard.shard_index}. Ask in that shard."
         )
     return Place(step, row if stage.unit == 1 else inner)
 
@@ -223,8 +231,8 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """
     if not pipeline.aligned:
         raise TypeError(
-            'a Filter, a FlatMap, a Pack, a join of streams (mix, zip, limit and so on) or on_error="skip" decides which '
-            f"records make an element, so that they are unknown before they are read; {name} works for pipelines without. "
-            "iterator.last_records() works for all."
+            f"{name} cannot know which records make an element before they are read, because of a Filter, a "
+            'FlatMap, a Pack, joined streams (mix, zip, limit and so on) or on_error="skip". Use '
+            "iterator.last_records(), which works for all pipelines."
         )
     return pipeline.leaf, pipeline.stages[0]

@@ -31,7 +31,7 @@ def ranges_of(values: Any) -> Ranges:
     ((1, 5), (7, 9))
     """
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
-        raise TypeError(f"{short_repr(values)} is no list of steps; pass pairs, [(start_step, stop_step), …].")
+        raise TypeError(f"{short_repr(values)} is not a list of steps. Pass pairs, [(start_step, stop_step), …].")
     return union(_range_of(pair) for pair in values)
 
 
@@ -39,7 +39,9 @@ def _range_of(pair: Any) -> tuple[int, int]:
     try:
         start, stop = pair
     except (TypeError, ValueError):
-        raise TypeError(f"{short_repr(pair)} is no range of steps; pass pairs, [(start_step, stop_step), …].") from None
+        raise TypeError(
+            f"{short_repr(pair)} is not a range of steps. Pass pairs, [(start_step, stop_step), …]."
+        ) from None
     start = whole_number("start_step", start, 0, None, "the first step to leave out")
     return start, whole_number("stop_step", stop, start + 1, MAX_STEP, "the step after the last one to leave out")
 

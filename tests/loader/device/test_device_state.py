@@ -253,7 +253,7 @@ def test_records_of_later_steps_are_told_from_where_the_user_stands():
         assert told == [source.records_at(step).tolist() for step in range(10)]
         next(feeder)
         assert feeder.records_at(1).tolist() == told[1]
-        with pytest.raises(IndexError, match="step 1 comes next"):
+        with pytest.raises(IndexError, match="step 0 was already"):
             feeder.records_at(0)
     with iter(headrace.device_put([1], CPU)) as plain, pytest.raises(TypeError, match="records_at needs"):
         plain.records_at(0)

@@ -47,6 +47,7 @@ def test_batches_of_packed_rows_are_parts_of_the_memory_of_these():
 
 
 @pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.slow
 def test_the_stream_and_all_states_are_those_of_the_loop_without_workers(name):
     """Whoever makes a batch: at each step the elements and the state are the same, and each state can be gone on from."""
     here, there = iter(CHAINS[name]()), iter(CHAINS[name]().mp_prefetch(1))

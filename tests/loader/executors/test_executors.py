@@ -119,6 +119,7 @@ class TestEveryExecutor:
                 next(iterator)
 
     @pytest.mark.one_in(6)
+    @pytest.mark.slow
     def test_opens_and_closes_many_times(self, executor):
         """Nothing is left of iterators that are dropped at any moment."""
         before = threading.active_count()

@@ -37,6 +37,7 @@ def interrupted(what: str, every: int, first: int = 0) -> list[str]:
 @pytest.mark.parametrize(
     ("what", "every", "least"), chosen([("opening", 40, 250), ("closing", 9, 40)], ("closing", 9, 40))
 )
+@pytest.mark.slow
 def test_an_interrupt_in_opening_or_closing_workers_leaves_nothing(what, every, least):
     """It comes out once, the stream goes on after it, and no process, thread or descriptor is left."""
     *troubles, places = interrupted(what, every)
@@ -337,7 +338,7 @@ def test_a_forked_copy_of_an_iterator_with_workers_delivers_nothing():
         "os.wait()\n"
         "print([first, *iterator] == list(range(64)))\n"
     )
-    assert output == "this iterator belongs to another process; make a new one here, iter(loader).\nTrue\n"
+    assert output == "this iterator was made in another process. Make a new one in this process, iter(loader).\nTrue\n"
 
 
 @pytest.mark.parametrize("options", ["", ", worker_count=2, worker_kind='thread'"])

@@ -169,7 +169,7 @@ def test_a_task_that_takes_too_long_is_tried_again_and_named():
         return x
 
     got = []
-    with pytest.raises(WorkerCrashedError, match=r"stopped after timeout=0.5 s, 3 times at the same task: .*\b9\b"):
+    with pytest.raises(WorkerCrashedError, match=r"\b9\b.* stopped after timeout=0.5 s, 3 times"):
         for batch in _loader([stuck, Batch(4)], 20, timeout=0.5):
             got += batch.tolist()
     assert got == list(range(8))
@@ -188,7 +188,7 @@ def test_a_record_that_ends_its_actors_is_named_or_left_out(end):
             os.abort()
         return x
 
-    with pytest.raises(WorkerCrashedError, match=r"3 times at the same task: positions 9 to 9, record keys 9"):
+    with pytest.raises(WorkerCrashedError, match=r"record key 9 at position 9: .*3 times"):
         list(_loader([deadly, Batch(4)], 20))
     with iter(_loader([deadly], 20, on_error="skip")) as iterator:
         assert list(iterator) == [x for x in range(20) if x != 9]
@@ -389,12 +389,12 @@ def test_options_of_ray_go_with_its_workers():
         ({"ray_options": {"num_cpus": 1}}, ValueError, 'worker_kind="ray"'),
         ({"address": "auto"}, ValueError, 'worker_kind="ray"'),
         ({"worker_count": "cluster"}, ValueError, 'worker_kind="ray"'),
-        ({"worker_kind": "ray", "ray_options": [1]}, TypeError, "pass a dict"),
+        ({"worker_kind": "ray", "ray_options": [1]}, TypeError, "Pass a dict"),
         ({"worker_kind": "ray", "ray_options": {"max_restarts": 1}}, ValueError, "headrace sets itself"),
         ({"worker_kind": "ray", "address": 6379}, TypeError, "host:port"),
         ({"worker_kind": "ray", "address": "nonsense"}, ValueError, "host:port"),
         ({"worker_kind": "ray", "address": "host:x"}, ValueError, "host:port"),
-        ({"worker_kind": "ray", "address": "ray://127.0.0.1:10001"}, ValueError, "can be a node of"),
+        ({"worker_kind": "ray", "address": "ray://127.0.0.1:10001"}, ValueError, r"can join\. Pass"),
     ]:
         with pytest.raises(error, match=told):
             ExecutionOptions(**wrong)
@@ -409,7 +409,7 @@ def test_options_that_ray_refuses_are_named_before_a_cluster_is_joined():
         {"resources": 3},
         {1: 2},
     ]:
-        with pytest.raises(ValueError, match=r"ray_options=.*cannot be passed on to Ray") as told:
+        with pytest.raises(ValueError, match=r"ray_options=.*are not accepted by Ray") as told:
             next(iter(_loader([], ray_options=wrong, address="127.0.0.1:1")))
         assert len(str(told.value)) < 500
 
@@ -420,7 +420,7 @@ def test_the_environment_may_name_a_cluster_of_nodes_only(monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
-    with pytest.raises(ClusterNotFoundError, match=r"RAY_ADDRESS='ray://127.0.0.1:10001'.*node of"):
+    with pytest.raises(ClusterNotFoundError, match=r"RAY_ADDRESS='ray://127\.0\.0\.1:10001' is not"):
         next(iter(_loader([])))
 
 

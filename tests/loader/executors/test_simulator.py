@@ -100,7 +100,7 @@ def test_a_record_that_ends_its_workers_is_named_or_left_out(on_error, monkeypat
         assert list(iterator) == [6, 7, 8]
         assert iterator.skipped_count == 1
         return
-    with pytest.raises(WorkerCrashedError, match="record keys 5"):
+    with pytest.raises(WorkerCrashedError, match="record key 5 at"):
         next(iterator)
 
 
@@ -114,7 +114,7 @@ def test_the_inputs_of_a_task_that_was_given_up_may_be_tried_before_anybody_asks
         while True:
             executor.handle_events(wait=True)
     assert good.result().failure is None
-    assert "record keys 5" in str(deadly.result().failure.error)
+    assert "record key 5 at" in str(deadly.result().failure.error)
     executor.close()
 
 

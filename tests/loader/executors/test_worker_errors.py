@@ -207,7 +207,7 @@ def test_of_a_batch_that_ends_its_workers_the_record_at_fault_is_named(operation
         worker_count=2,
     )
     got = []
-    with pytest.raises(WorkerCrashedError, match=r"exit code 3, 3 times at the same task: .*record keys 13\."):
+    with pytest.raises(WorkerCrashedError, match=r"record key 13 at .*exit code 3, 3 times\."):
         for batch in loader:
             got += np.ravel(batch).tolist()
     assert got == list(range(8))
@@ -224,5 +224,5 @@ def test_where_no_record_alone_ends_a_worker_all_are_named():
     loader = DataLoader(
         data_source=range(12), sampler=IndexSampler(12, num_epochs=1), operations=[Batch(4), deadly], worker_count=1
     )
-    with pytest.raises(WorkerCrashedError, match=r"record keys 8, 9, 10, 11\."):
+    with pytest.raises(WorkerCrashedError, match="record keys 8, 9, 10, 11 at positions"):
         list(loader)

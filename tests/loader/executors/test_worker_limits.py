@@ -141,6 +141,7 @@ def _may_mount() -> bool:
 
 @pytest.mark.skipif(not _may_mount(), reason="needs the right to mount a small /dev/shm")
 @pytest.mark.parametrize("transport", ["", "portable"])
+@pytest.mark.slow
 def test_little_shared_memory_is_enough(tmp_path, monkeypatch, transport):
     """With 64 MB under /dev/shm, batches of 20 MB come: memory has no limit there, and files are elsewhere if it is full."""
     monkeypatch.setenv("HEADRACE_TRANSPORT", transport)

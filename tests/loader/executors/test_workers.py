@@ -280,7 +280,7 @@ def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message)
         for batch in DataLoader(data_source=range(20), sampler=sampler, operations=[deadly, Batch(4)], worker_count=2):
             got += batch.tolist()
     assert got == list(range(8))
-    assert "positions 9 to 9, record keys 9." in str(caught.value)
+    assert "record key 9 at position 9: " in str(caught.value)
 
 
 def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
@@ -310,7 +310,7 @@ def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
     assert np.concatenate(list(run(hangs_once))).tolist() == list(range(20))
     with pytest.raises(
         WorkerCrashedError,
-        match=r"^a worker was stopped after timeout=0.3 s, 3 times, in operation 0, .*at the same task.*record keys 9\.$",
+        match=r"^record key 9 at position 9: a worker was stopped after timeout=0.3 s, 3 times, in operation 0, .*\. Correct",
     ):
         list(run(hangs))
 
@@ -720,7 +720,7 @@ def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
         assert stream(opened(worker_count=2)) == expected
         assert len(os.listdir(tmp_path)) == times
         return
-    with pytest.raises(WorkerCrashedError, match=r"exit code 9.*record keys 2000\."):
+    with pytest.raises(WorkerCrashedError, match=r"record key 2000 at .*exit code 9"):
         list(opened(worker_count=2))
 
 

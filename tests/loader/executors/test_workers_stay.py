@@ -130,6 +130,7 @@ class Closing:
 
 @pytest.mark.parametrize("name", ["loader", "ragged loader", "run through"])
 @pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_workers_that_are_killed_around_a_move_leave_the_stream_as_it_is(name):
     """Whether a worker, or what makes workers, ends before the move or after it: the elements are the same, nothing is left."""
     expected = [_plain(element) for element in STREAMS[name]()]
@@ -171,6 +172,7 @@ def test_a_record_that_ends_its_worker_does_no_harm_once_the_iterator_is_elsewhe
             assert [next(iterator).tolist() for _ in range(4)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
+@pytest.mark.slow
 def test_workers_with_long_work_begin_anew():
     """Workers that are expected to take a second and more over what nobody wants any more are ended, and others made."""
 

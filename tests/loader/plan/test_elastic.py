@@ -193,7 +193,7 @@ def test_a_loader_with_another_batch_size_refuses_what_has_no_one_batch():
     assert [len(batch) for batch in loader] == [3] * 6 + [2]
     with pytest.raises(ValueError, match="batch_size=0"):
         loader.with_batch_size(0)
-    with pytest.raises(ValueError, match="has 0"):
+    with pytest.raises(ValueError, match=r"has none\. Make"):
         headrace.load(range(20)).with_batch_size(4)
 
 
@@ -236,7 +236,7 @@ def test_states_that_do_not_belong_together_are_refused():
         (states[:2], r"\[2\] of 3 are missing.*equal_steps=True"),
         ([states[0], others[1], states[2]], "different runs"),
         (others, "records 31 → 30"),
-        ([*states, b"{}"], "state 3 of 4: .*not the state"),
+        ([*states, b"{}"], r"state 3 of 4: \{\}"),
         (None, "a list of states"),
         (states[0], "a list of states"),
         ([sealed({**json.loads(states[0]), "shard": [0, 999_999_999]})], "999999998 in all"),
@@ -303,6 +303,7 @@ def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", TAKEN_APART)
 @pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.slow
 def test_shards_may_change_in_the_middle_of_a_batch_that_is_taken_apart(name, worker_count):
     """At every pair of steps, and resumed at every step of what comes first: each record exactly once, and its key is known."""
     for steps in itertools.product(range(6), repeat=2) if worker_count == 0 else [(2, 5)]:
@@ -349,6 +350,7 @@ def test_a_batch_size_changes_in_the_middle_of_a_records_rows():
 
 
 @pytest.mark.parametrize("records", [10, 37, 64])
+@pytest.mark.slow
 def test_a_rare_record_of_an_endless_stream_still_comes_after_the_shards_change(records):
     """A filter that keeps one record of an epoch is not taken for one that keeps none, wherever the shards stood."""
 
@@ -490,7 +492,7 @@ def test_with_several_batches_one_says_which():
     shapes = [loader.with_batch_size(6, batch=number).records_at(0).size for number in (0, 1, -1, -2)]
     assert shapes == [12, 18, 18, 12]
     with pytest.raises(
-        ValueError, match=r"which of 2 batches you mean, Batch\(3\), Batch\(2\); say its number, batch=0"
+        ValueError, match=r"which of 2 batches to change: Batch\(3\), Batch\(2\)\. Pass its number, batch=0"
     ):
         loader.with_batch_size(6)
     with pytest.raises(ValueError, match=r"batch=2 must be in \[-2, 1\]"):

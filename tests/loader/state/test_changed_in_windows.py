@@ -63,7 +63,7 @@ def test_weights_and_a_batch_size_that_change_in_one_edit_lose_and_repeat_nothin
         now = iter(taken_apart(mixed(weights).filter(lambda x: x % 5), size))
         why = refusal(now, former.get_state())
         if why:
-            assert f"a batch or window of 4 that is being taken apart; with {size}" in why
+            assert f"a batch or window of 4. With {size}" in why
             refused.append(steps)
             continue
         kept = {x for name in weights for x in range(FIRST[name], FIRST[name] + RECORDS) if x % 5}
@@ -125,7 +125,7 @@ def test_a_window_of_rows_that_the_end_of_a_mix_cut_short_refuses_a_new_part():
     why = refusal(_packed({**parts, "c": [7, 8, 9]}, None, (0, 1)), state)
     assert why is not None
     assert "inside the last window of a shard" in why
-    assert "at another step" in why
+    assert "of another step" in why
     assert len(why) < 500
 
 

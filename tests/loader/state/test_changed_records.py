@@ -110,11 +110,11 @@ def test_more_records_may_be_left_out_and_fewer_are_refused():
     _, state = _take(_loader(range(20), [3, 5]), [], 2)
     _take(_loader(range(20), [3, 5, 9]), state, 20)
     for others in ([3], [], [3, 6]):
-        with pytest.raises(CheckpointError, match="left out 2 records, and now"):
+        with pytest.raises(CheckpointError, match="2 records, but now"):
             _take(_loader(range(20), others), state, 1)
         _take(_loader(range(20), others), state, 20, strict=False)
     plain = headrace.load(range(20), batch_size=4, shuffle=True, seed=7)
-    with pytest.raises(CheckpointError, match="and now 0 are left out"):
+    with pytest.raises(CheckpointError, match="now 0 are"):
         _take(plain, state, 1)
 
 
@@ -142,7 +142,7 @@ def test_shards_that_stand_apart_do_not_give_a_record_that_is_left_out_now():
     one = _loader(range(40), [30], shuffle=False)
     keys, _ = _take(one, states, 6)
     assert [key for batch in keys for key in batch] == [*range(9, 24, 2), *range(24, 30), *range(31, 40), 0]
-    with pytest.raises(CheckpointError, match="record 13 is left out now"):
+    with pytest.raises(CheckpointError, match="record 13 is omitted now"):
         _take(_loader(range(40), [13], shuffle=False), states, 1)
 
 
@@ -153,7 +153,7 @@ def test_records_within_a_window_that_was_begun_are_refused_or_go_on():
     _, state = _take(loader, [], 1)  # 0 0 1
     keys, _ = _take(_loader(range(10), [2], batch=3, operations=[twice], shuffle=False), state, 2)
     assert keys == [[1, 3, 3], [4, 4, 5]]
-    with pytest.raises(CheckpointError, match="record 1 is left out now"):
+    with pytest.raises(CheckpointError, match="record 1 is omitted now"):
         _take(_loader(range(10), [1], batch=3, operations=[twice], shuffle=False), state, 1)
 
 
@@ -226,7 +226,7 @@ def test_one_state_restores_no_other_shards_where_these_may_stand_elsewhere():
     """After a filter, at the end of uneven shards, of several states: each is refused with a remedy."""
     even = Filter(lambda key: key % 2 == 0)
     filtered = _stands(2, (1, 1), operations=[even])
-    with pytest.raises(CheckpointError, match="each step is the same number of records"):
+    with pytest.raises(CheckpointError, match="each step has the same number of records"):
         _take(_loader(range(12), batch=1, operations=[even]), filtered[0], 1)
     ended = _take(_loader(range(5), batch=1, shard=(1, 2), num_epochs=1), [], 2)[1]
     with pytest.raises(CheckpointError, match="at the end of a shard of 2 records, because other shards have 2 to 3"):

@@ -15,7 +15,7 @@ from headrace.compat import grain
 from headrace.errors import CheckpointError
 from headrace.loader.state.files import restore
 
-DAMAGED = "checksum|not JSON|not the state|version"
+DAMAGED = "checksum|not JSON|not a state|version"
 
 
 def limited():

@@ -331,6 +331,7 @@ def test_what_is_no_exception_comes_out_of_next(kind, error, where):
     st.sampled_from([Slow, SlowMany, SlowManyOf, AsyncSlow]),
 )
 @tries(8)
+@pytest.mark.slow
 def test_the_stream_is_the_same_however_records_are_read(where, name, threads, ahead, kind):
     """Whatever the readers, the buffer, the source and the workers."""
     source = Values(kind)

@@ -59,7 +59,7 @@ def test_a_generation_can_be_pinned_and_looks_no_more(folder):
     folder.write("c", 4)
     assert folder.numbers(pinned) == [1, 2]
     assert (pinned.growing, pinned.newest_generation(), pinned.complete) == (False, 0, True)
-    with pytest.raises(SourceError, match=r"generation=7: there are 0 to 1 in .*pass one of these"):
+    with pytest.raises(SourceError, match=r"generation=7: there are only generations 0 to 1 in .*Pass one of these"):
         folder.open(generation=7)
 
 
@@ -169,9 +169,9 @@ def test_a_source_that_grows_has_whole_files_of_one_store(tmp_path):
     write_array_record(tmp_path / "a.array_record", 1)
     write_parquet(tmp_path / "a.parquet", 1)
     write_tokens(tmp_path / "a.npy", 1)
-    with pytest.raises(ValueError, match="without a range"):
+    with pytest.raises(ValueError, match="a range"):
         ArrayRecordDataSource(f"{tmp_path}/a.array_record[0:1]", growing=True)
-    with pytest.raises(ValueError, match="not for a source that grows"):
+    with pytest.raises(ValueError, match=r"source\. Pass only"):
         ParquetDataSource(f"{tmp_path}/a.parquet", filesystem=fs.LocalFileSystem(), growing=True)
     with pytest.raises(ValueError, match=r"<path>\.offsets"):
         TokenSource(tmp_path / "a.npy", [0, 1], growing=True)
@@ -183,7 +183,7 @@ def test_generations_of_files_in_a_store_are_written_to_a_folder(tmp_path, monke
     url = f"memory://{tmp_path.name}/out"
     convert([[1], [2], [3]], url, "tokens", shards=2)
     for growing in (True, f"{url}/generations"):
-        with pytest.raises(ValueError, match='pass growing="such a folder"'):
+        with pytest.raises(ValueError, match='Pass growing="such a folder"'):
             TokenSource(url, growing=growing)
     source = TokenSource(url, growing=tmp_path / "generations")
     assert FORMATS["tokens"].numbers(source) == [1, 2, 3]

@@ -1,0 +1,81 @@
+"""Every error message, one by one, from the table of docs/messages.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LONGEST = 400
+"""Characters, with each value as one: values are shortened, so that no message is longer than 500."""
+
+REMEDY = re.compile(
+    r"\b(add|allow|append|ask|await|begin|call|catch|change|check|choose|close|collect|convert|copy|correct|count|cut|define|"
+    r"do|draw|evaluate|feed|filter|flatten|free|give|import|increase|install|iterate|keep|leave|let|limit|loop|lower|make|map|"
+    r"mark|marked|mend|mix|move|must|name|number|omit|open|order|pack|pass|pip install|prepare|put|raise|read|remove|rename|"
+    r"repeat|restore|return|run|save|say|set|slice|solve|sort|start|stop|trace|truncate|turn|unpack|unset|update|use|wait|write)\b|"
+    r"…\.?$|\. …",  # the last two: a value says it
+    re.IGNORECASE,
+)
+
+RIDDLES = re.compile(
+    r"(?<!there )\b(is|are) no\b(?! longer)|\bis none of\b|\b(nobody|told|of now|of before|go on|goes on|gave)\b|"
+    r"\b(what is|those of)\b"
+)
+
+OF_OTHERS = ("in_use", "_no_state", "_other_backend", "unknown_argument", "self._unusable", "self._damaged")
+"""Functions that make the exception: their argument is a part of its message."""
+
+
+def _messages():
+    spec = importlib.util.spec_from_file_location("messages", ROOT / "docs" / "messages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MODULE = _messages()
+ALL = [each for each in MODULE.messages() if each.error not in (*OF_OTHERS, "AttributeError")]
+WHOLE = [each for each in ALL if not MODULE.is_part(each)]
+
+
+def test_the_table_has_the_messages_of_the_package():
+    """Several hundred, of most packages, with their values left out."""
+    assert len(ALL) > 800
+    assert {each.file.partition("/")[0] for each in ALL} >= {
+        "loader",
+        "samplers",
+        "sources",
+        "operations",
+        "chains",
+        "tools",
+    }
+    assert (
+        "| `ClosedError` | this iterator was closed. Make a new one, iter(loader), and restore the state in it. |"
+        in MODULE.table()
+    )
+
+
+def test_few_messages_are_parts_of_others():
+    """A message that users see alone is one sentence or several, or ends with a command to install something."""
+    parts = [each for each in ALL if MODULE.is_part(each)]
+    assert len(parts) <= 60, parts
+
+
+def test_every_message_says_what_to_do_in_plain_words():
+    """Each names a remedy, is short, and has none of the phrases that readers did not understand."""
+    assert [each for each in WHOLE if not REMEDY.search(each.text)] == []
+    assert [each for each in WHOLE if len(each.text) > LONGEST] == []
+    assert [each for each in WHOLE if RIDDLES.search(each.text)] == []
+
+
+def test_the_same_mistake_has_the_same_remedy_wherever_it_is_found():
+    """Messages whose first sentences are equal are equal."""
+    by_mistake = defaultdict(set)
+    for message in WHOLE:
+        mistake, stop, remedy = message.text.partition(". ")
+        if stop and set(mistake) > set("… :.=()"):
+            by_mistake[mistake].add(remedy)
+    assert {mistake: remedies for mistake, remedies in by_mistake.items() if len(remedies) > 1} == {}
