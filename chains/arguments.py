@@ -30,6 +30,8 @@ def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32)
 
     Raises:
         SeedError: if `seed` is None and no seed was set before.
+        TypeError: if `seed` is not an int.
+        ValueError: if `seed` is outside `[0, high]`.
     """
     if seed is not None:
         return checked_seed(seed, high)
@@ -40,7 +42,16 @@ def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32)
 
 
 def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
-    """Return a seed after checking that it is an int from 0 to `high`."""
+    """Return a seed after checking it.
+
+    Args:
+        seed: an int from 0 to `high`.
+        high: largest allowed seed.
+
+    Raises:
+        TypeError: if the seed is not an int.
+        ValueError: if it is outside the range.
+    """
     return whole_number("seed", seed, 0, high, "an int, seed=0 for example")
 
 
@@ -52,7 +63,15 @@ _OF_ENDLESS = {
 
 
 def finite(method: str, length: int) -> int:
-    """Return a length after checking that it is finite; raise ValueError for an endless dataset."""
+    """Return `length` after checking that it is finite.
+
+    Args:
+        method: name of the dataset method, for the error message.
+        length: length of the dataset.
+
+    Raises:
+        ValueError: if the dataset is endless.
+    """
     if length >= ENDLESS:
         remedy = _OF_ENDLESS.get(method, f"Call {method} before repeat")
         raise ValueError(
@@ -63,9 +82,9 @@ def finite(method: str, length: int) -> int:
 
 
 def warn_of_exchange(node: Node, what: str) -> None:
-    """Warn if a dataset is a slice whose elements differ from epoch to epoch.
+    """Warn if a dataset is a slice whose elements differ from epoch to epoch; else do nothing.
 
-    Then later epochs of the slice contain elements that another slice, e.g. for validation, had in
+    Later epochs of such a slice contain elements that another slice, e.g. for validation, had in
     its first epoch.
 
     Args:
@@ -83,9 +102,12 @@ def warn_of_exchange(node: Node, what: str) -> None:
 def indices_of(indices: Any) -> NDArray[np.int64]:
     """Convert indices to `int64[n]`.
 
+    Args:
+        indices: a list or one-dimensional array of integers.
+
     Raises:
-        TypeError: if the indices are not integers.
-        IndexError: if an index is too large for 64 bits.
+        TypeError: if the indices are not integers, or not one-dimensional.
+        IndexError: if an index does not fit 64 bits.
     """
     array = np.asarray(indices)
     if array.size == 0:
@@ -119,15 +141,16 @@ _OF_WRONG_KIND = {
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
     """Return a list of datasets, and their names if they were given in a dict, else None.
 
-    If streams are needed, a `MapDataset` is converted to a stream.
+    If `kind` is a class of streams, each `MapDataset` is converted to a stream.
 
     Args:
         method: name of the method, for error messages.
         datasets: a list, or a dict by name.
-        kind: class that each dataset must have.
+        kind: class that each dataset must have, a `MapDataset` or a class of streams.
 
     Raises:
-        TypeError: if a dataset is not of that class, or a name is not a string.
+        TypeError: if `datasets` is neither a list nor a dict, a dataset is not of that class, or a
+            name is not a string.
         ValueError: if there are no datasets.
     """
     names = list(datasets) if isinstance(datasets, Mapping) else None
@@ -160,7 +183,7 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
 class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
     """Static method that joins the datasets in its argument.
 
-    Calling it on a dataset raises AttributeError, since that dataset would not be joined.
+    Accessing it through a dataset raises AttributeError, since that dataset would not be joined.
     """
 
     def __get__(self, dataset: Any, kind: Any = None) -> Any:
@@ -174,5 +197,8 @@ class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run tim
 
 
 def joins(method: F) -> F:
-    """Make a function a static method that can only be called on the class."""
+    """Make a function a static method that can only be called through the class.
+
+    Through an object, AttributeError is raised.
+    """
     return _Join(method)  # type: ignore[return-value]

@@ -75,14 +75,19 @@ class HuggingFaceStream(IterDataset[Any]):
 
 
 class _Epochs:
-    """The epochs of a dataset, as an iterable with a fingerprint."""
+    """The epochs of a dataset, as an iterable with a fingerprint.
+
+    Args:
+        dataset: a `datasets.IterableDataset`.
+        num_epochs: number of epochs; None for no end.
+    """
 
     def __init__(self, dataset: Any, num_epochs: int | None) -> None:
         self._dataset, self._num_epochs = dataset, num_epochs
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Identity of the dataset (name, split, columns, shards, kinds of steps) and the epochs."""
+        """Identity of the dataset in states: name, split, columns, shards, kinds of its steps, and the epochs."""
         info = self._dataset.info
         return {
             "name": [info.dataset_name or info.builder_name, info.config_name, str(self._dataset.split)],
@@ -100,7 +105,12 @@ class _Epochs:
 
 
 class _Rows:
-    """Iterator over the rows of all epochs, with a state."""
+    """Iterator over the rows of all epochs, with a state. It ends early after an epoch without rows.
+
+    Args:
+        dataset: a `datasets.IterableDataset`.
+        num_epochs: number of epochs, from `dataset.epoch` on; None for no end.
+    """
 
     def __init__(self, dataset: Any, num_epochs: int | None) -> None:
         self._dataset = dataset
@@ -108,14 +118,19 @@ class _Rows:
         self._go_to(dataset.epoch, None)
 
     def _go_to(self, epoch: int, place: Any) -> None:
-        """Move to an epoch: to its start, or to a place from `state_dict`."""
+        """Move to an epoch.
+
+        Args:
+            epoch: number of the epoch.
+            place: a state of `datasets` within the epoch; None for its start.
+        """
         self._epoch, self._place = epoch, place
         self._reading: Any = None
         self._rows: Iterator[Any] = iter(())
         self._given = place is not None
 
     def _open(self) -> None:
-        """Open the present epoch at the present place."""
+        """Make an iterator over the present epoch, which begins at the present place."""
         # Each epoch reads a copy of the dataset, so that the states of several loops do not mix.
         reading = _fresh(self._dataset)
         reading.set_epoch(self._epoch)
@@ -139,7 +154,10 @@ class _Rows:
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Return the epoch, and the state of `datasets` in it (None at the start of the epoch)."""
+        """Return the present place: a dict of `epoch`, its number, and `place`, the state of `datasets` in it.
+
+        `place` is None at the start of the epoch.
+        """
         place = self._reading.state_dict() if self._reading is not None and self._given else self._place
         return {"epoch": self._epoch, "place": place}
 
@@ -147,7 +165,7 @@ class _Rows:
         """Move to a state that `get_state` returned.
 
         Raises:
-            CheckpointError: if it is the state of a dataset with other steps.
+            CheckpointError: if it is the state of a dataset made by other steps, such as map or filter.
         """
         place = state["place"]
         known = _kinds_in(self._dataset.state_dict())
@@ -160,7 +178,7 @@ class _Rows:
 
 
 def _fresh(dataset: Any) -> Any:
-    """Return a copy of a dataset without the state of any loop."""
+    """Return a copy of a dataset, without event loops that an iteration over it opened."""
     # Event loops of an async `map` cannot be copied.
     loops = [getattr(step, _LOOPS, None) for step in _steps(getattr(dataset, "_ex_iterable", None))]
     return copy.deepcopy(dataset, {id(opened): [] for opened in loops if opened is not None})
@@ -190,7 +208,7 @@ def _check(dataset: Any) -> None:
 
 
 def _steps(step: Any) -> Iterator[Any]:
-    """Yield the steps that a dataset is made of, from the last one down to its files."""
+    """Yield a step that a dataset is made of, such as a map, and all steps below it down to its files."""
     if step is not None:
         yield step
         for below in (getattr(step, "ex_iterable", None), *getattr(step, "ex_iterables", ())):
@@ -198,13 +216,13 @@ def _steps(step: Any) -> Iterator[Any]:
 
 
 def _kinds_in(state: Any) -> list[str]:
-    """Return the sorted kinds of steps in a state, each once."""
+    """Return the kinds (class names) of the steps in a state of `datasets`, sorted, each once."""
     # How often a kind occurs may differ from epoch to epoch.
     return sorted(set(_kinds(state)))
 
 
 def _kinds(state: Any) -> Iterator[str]:
-    """Yield the kind of each step in a state."""
+    """Yield the kind (class name) of each step in a state of `datasets`."""
     if isinstance(state, dict):
         if isinstance(kind := state.get("type"), str):
             yield kind
@@ -217,7 +235,11 @@ def _kinds(state: Any) -> Iterator[str]:
 
 
 def _part(dataset: Any, shard: ShardOptions) -> Any:
-    """Return a dataset's part for a shard: every shard_count-th of the dataset's own shards."""
+    """Return a dataset's part for a shard: every shard_count-th of the dataset's own shards.
+
+    Raises:
+        ShardingError: if the dataset has fewer shards than `shard_count`, or `drop_remainder` is True.
+    """
     index, count = shard.shard_index, shard.shard_count
     if shard.drop_remainder:
         raise ShardingError(

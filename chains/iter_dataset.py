@@ -61,7 +61,7 @@ class IterMethods(
     Remarks,
     Generic[T],
 ):
-    """All methods of streams except `__len__`; streams under Grain's names have no length."""
+    """All methods of streams except `__len__`. It is the base of the streams under Grain's names, which have no length."""
 
     _asked_as = "IterDataset"
 
@@ -82,7 +82,7 @@ class IterMethods(
 
     @property
     def _parent(self) -> Any:
-        """The dataset that a user's class is made from."""
+        """The only dataset that a user's class is made from; ValueError if there are none or several."""
         (parent,) = self._parents
         return parent
 
@@ -91,7 +91,7 @@ class IterMethods(
         return self._own_stream()
 
     def _own_stream(self) -> Stream:
-        """Return the stream of a user's class, which the engine iterates over."""
+        """Return the stream of a user's class, which the engine iterates over; TypeError if it has no `__iter__`."""
         if not self._is_own:
             raise TypeError(f"{type(self).__name__} has no __iter__. Define it, or use MapDataset.….to_iter_dataset().")
         return run_through(self)
@@ -122,7 +122,7 @@ class IterMethods(
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def _made(self, stream: Stream) -> IterDataset[Any]:
-        """Return the dataset for a stream that a method made."""
+        """Return the dataset of a stream of the plan that a method made."""
         return self.of_stream(stream)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
@@ -136,7 +136,7 @@ class IterMethods(
         return self.chain_stream.operations
 
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> IterDataset[Any]:
-        """Make batches of another size from the same rows in the same order.
+        """Make batches of `batch_size` of the same rows; `drop_remainder=True` drops a last batch that is not full.
 
         >>> from headrace import MapDataset
         >>> batches = MapDataset.range(5).batch(2).to_iter_dataset()
@@ -153,8 +153,8 @@ class IterMethods(
         nothing, or fewer records, can be restored.
 
         Args:
-            omit: as in `MapDataset.omit`; for a mix of map datasets, a dict by the name of the dataset. Default: only
-                the records that the source reports as deleted.
+            omit: keys of records (an array, list or set), the path of a file of keys, or a function `(file, row)` that
+                returns True; for a mix of map datasets, a dict by name. Default: only records the source reports as deleted.
 
         Raises:
             TypeError, RecordKeyError, SourceError: if `omit` is none of these, or names a record that the source does
@@ -170,7 +170,7 @@ class IterMethods(
         return self._made(without(self.chain_stream, omit))
 
     def limit(self, count: int) -> IterDataset[T]:
-        """Keep only the first `count` elements.
+        """Keep only the first `count` elements. Raises TypeError or ValueError if `count` is not an int of at least 1.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
@@ -179,7 +179,7 @@ class IterMethods(
         return self._made(limited(self.chain_stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
-        """Repeat all elements `num_epochs` times, in the same order each time. None (default): endlessly.
+        """Repeat all elements `num_epochs` times (at least 1), in the same order each time. None (default): endlessly.
 
         `MapDataset.repeat`, before `to_iter_dataset`, shuffles each epoch anew, and can resume with other shards.
 
@@ -203,11 +203,11 @@ class IterMethods(
         return self._made(cached(self.chain_stream))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Set a seed, from which each random operation after it derives a seed of its own."""
+        """Set a seed in `[0, 2^64)`, from which each random operation after it without a seed derives one of its own."""
         return self._made(dataclasses.replace(self.chain_stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
-        """Select the shard of this process: every shard_count-th record of each source, as in `DataLoader`.
+        """Select the shard of this process: every shard_count-th record of each source. ValueError if it was selected before.
 
         >>> from headrace import MapDataset, ShardOptions
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
@@ -273,7 +273,7 @@ class IterMethods(
         Args:
             **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`,
                 `max_errors`, `observe`, `hang_seconds`, `seed_globals` (by position and operation); and
-                `worker_init_fn`, see `mp_prefetch`.
+                `worker_init_fn`, see `mp_prefetch`. A wrong name raises TypeError.
 
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
@@ -297,7 +297,7 @@ class IterMethods(
         Filters and flat maps may come before it: elements are counted after them.
 
         Args:
-            datasets: a list, or a dict by name.
+            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError if it is empty.
             weights: a list of numbers, a dict by name, or a schedule, `[(first_step, weights), …]`. They need not sum
                 to one. None (default): equal weights.
             when_exhausted: "first" (default): end when a dataset that has run out is needed. "all": continue without
@@ -332,7 +332,7 @@ class IterMethods(
         """Combine one element of each stream to a tuple, or to a dict if the streams are in a dict.
 
         Args:
-            datasets: a list, or a dict by name.
+            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError if it is empty.
             strict: True (default): raise `JoinError` if one stream ends before the others. False: end with the
                 shortest.
 
@@ -352,8 +352,8 @@ class IterMethods(
         """Take an element of each open stream in turn. When a stream ends, the next one is opened in its place.
 
         Args:
-            datasets: a list, or a dict by name.
-            cycle_length: number of open streams. None (default): all.
+            datasets: a list of streams, or a dict by name. TypeError for other objects; ValueError if it is empty.
+            cycle_length: number of streams open at a time, at least 1. None (default): all.
 
         >>> from headrace import IterDataset, MapDataset
         >>> files = [MapDataset.source([letter] * 2).to_iter_dataset() for letter in "abc"]

@@ -49,8 +49,8 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     are None. For worker processes, batches after a filter, and devices, see `to_iter_dataset`.
 
     For a dataset of your own, write a subclass with `__len__` and `__getitem__(int)`. After `super().__init__(parent)`,
-    `self._parent` is the dataset below. It can be used anywhere in a chain, and is called for one index at a time, also
-    if the user passes slices and lists.
+    `self._parent` is the dataset below. It can be used anywhere in a chain. Its `__getitem__` is called with one int at
+    a time, also if the user passes slices and lists.
 
     >>> import headrace
     >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
@@ -94,7 +94,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def parents(self) -> Sequence[MapDataset[Any]]:
-        """The datasets directly below."""
+        """The datasets that this one is made from; empty for a source."""
         return self._parents
 
     @property
@@ -107,7 +107,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return Own(tuple(parent.root_node for parent in self._parents), self)
 
     def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
-        """Return the elements at indices, an array or a list. It makes a dataset a source, also for PyTorch's loader.
+        """Return a list of the elements at indices, an array or a list. It makes a dataset a source, also for PyTorch's loader.
 
         >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
         [10, 20]
@@ -115,7 +115,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return list(self.root_node.records(indices_of(indices)))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the source's records from which the element at an index is made; for a step, see `headrace.trace`.
+        """Return the source's records from which the element at an index is made. For the elements of a step: `headrace.trace`.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -130,17 +130,17 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def reads_singly(self) -> bool:
-        """True if readers share a batch record by record, instead of one call for all. See `DataSource`."""
+        """True if several readers share a batch, each reading one record at a time; False: one call reads the batch."""
         return bool(self.root_node.reads_singly)
 
     @property
     def grows_within(self) -> bool:
-        """True if a source may grow. The dataset itself keeps the records that existed when it was made."""
+        """True if a source below may grow. The dataset itself keeps the records that existed when it was made."""
         return bool(self.root_node.grows)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Identity of the dataset in states, as JSON values."""
+        """Identity of the dataset in states: kind, number of elements and a digest of the chain, as JSON values."""
         return fingerprint_of_node(self.root_node)
 
     def __iter__(self) -> DataLoaderIterator:
@@ -159,23 +159,22 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Return the stream of one epoch: the same elements in the same order, as an `IterDataset`.
 
         Shuffles, slices and repeats, and operations after these, run as in a `DataLoader`. Everything before a `zip`, a
-        `concatenate`, a dataset of your own, or a shuffle of elements that depend on their index, is evaluated by the
-        readers of records.
+        `concatenate`, a dataset of your own, or a shuffle of elements that depend on their index, runs where records are
+        read: on the reader threads of `read_options`.
 
         Args:
             read_options: how records are read ahead. None (default): `ReadOptions()`.
             allow_nones: True keeps elements that are None. False (default) drops them.
-            shard_options: the shard of this process: every shard_count-th record, before batches are made. Default:
-                all.
-            balance: as in `headrace.load`: shards get records of equal cost in each global batch.
-            lengths: lengths of the records of the source, as in `headrace.load`.
-            growth: as in `DataLoader`: when appended records of a source with `growing=True` are added; default
-                "epoch". It needs a chain `source(…).shuffle(…).repeat(…)`, each at most once, with operations on its
-                elements. Any other chain, and a mix, keeps the records that exist when it is made, and needs "hand".
+            shard_options: the shard of this process: every shard_count-th record, before batches are made. None: all.
+            balance: True, a cost function or a `Balance`: shards get records of equal cost in each global batch.
+            lengths: lengths of the source's records for `balance`: an array, a field, a file or a function.
+            growth: when appended records of a source with `growing=True` are read: "epoch" (default: from the next epoch
+                on), "now", "hand" or `GrowthOptions`. This needs `source(…).shuffle(…).repeat(…)`, each at most once, then
+                operations on elements. Other chains, and mixes, keep the records they began with: pass "hand" for these.
 
         Raises:
             TypeError: if an argument has a wrong type, or `lengths` is given without `balance`.
-            ValueError: if a source grows and this chain cannot take in its records, and `growth` is
+            ValueError: if a source grows, this chain cannot read appended records, and `growth` is
                 not "hand"; or `growth` is "epoch" or "now" and no source has `growing=True`.
 
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
@@ -199,7 +198,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @staticmethod
     def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
-        """Make a dataset of the integers of Python's `range`.
+        """Make a dataset of the integers of Python's `range(start, stop, step)`, or of `range(start)` without `stop`.
 
         >>> list(MapDataset.range(1, 10, 4))
         [1, 5, 9]
@@ -212,7 +211,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Concatenate datasets. The next epoch consists of the next epoch of each.
 
         Raises:
-            ValueError: if there are no datasets, or one is endless.
+            TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or one is endless.
 
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
         [0, 1, 5, 6]
@@ -290,7 +289,7 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         """Combine the elements of datasets of equal length at each index to a tuple, or to a dict for a dict.
 
         Raises:
-            ValueError: if there are no datasets, or their lengths differ.
+            TypeError, ValueError: if one is not a `MapDataset`; if there are no datasets, or their lengths differ.
 
         >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
         [(0, 5), (1, 6)]
@@ -306,14 +305,14 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
 
 def _elements_at(dataset: MapDataset[Any], indices: NDArray[np.int64]) -> list[Any]:
-    """Return the elements at indices; warn if they are in other epochs of a slice of a shuffled dataset."""
+    """Return the elements at indices `int64[n]`; warn if they are in later epochs of a slice of a shuffled dataset."""
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(dataset):
         warn_of_exchange(dataset.root_node, f"indices {first_few(indices.tolist())} of {len(dataset)} elements")
     return list(dataset.root_node.records(indices))
 
 
 def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
-    """Wrap a `__getitem__` for ints, so that it also takes slices and lists."""
+    """Wrap a `__getitem__` for ints: also give a dataset for a slice, and a list of elements for a list of indices."""
 
     @functools.wraps(at)
     def at_any_index(dataset: Any, index: Any) -> Any:
@@ -329,7 +328,7 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
 
 
 class Chain(MapDataset[T]):
-    """A dataset that a method of another dataset made."""
+    """A dataset that a method of another dataset made, with the tree of nodes that makes its elements."""
 
     def __init__(self, node: Node) -> None:
         self._tree = node
@@ -344,12 +343,12 @@ class Chain(MapDataset[T]):
 
     @property
     def lengths(self) -> Any:
-        """Lengths of the elements; None if they are unknown without reading, or the dataset is endless."""
+        """Lengths of the elements of an epoch; None if they are unknown without reading, or the dataset is endless."""
         length = self._tree.length
         return None if length >= ENDLESS else self._tree.lengths_at(np.arange(length, dtype=np.int64))
 
     def packed_costs(self, cost: Cost | None = None) -> Any:
-        """Return the costs of packed rows, each the sum of its segments' costs; None for other elements.
+        """Return the costs of packed rows, each the sum of its segments' costs; None for elements that are not packed.
 
         Args:
             cost: function of an array of lengths, such as `headrace.attention(a, b)`. None (default): the length.
@@ -363,7 +362,7 @@ class Chain(MapDataset[T]):
         return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
 
     def _warning(self, get: Get) -> Get:
-        """Wrap a function to warn once about an index in an epoch other than the first."""
+        """Wrap a function of an index, so that its first call with an index outside the first epoch gives a warning."""
         node, warned = self._tree, list[bool]()
 
         def warning(index: int) -> Any:

@@ -45,7 +45,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
     @abstractmethod
     def _made(self, node: Node) -> Any:
-        """Return the dataset of a node."""
+        """Return the dataset whose elements a node of the tree makes."""
 
     def _then(self, operation: Operation) -> ChainT:
         return self._made(applied(self.root_node, operation))  # type: ignore[no-any-return]
@@ -58,7 +58,13 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         return int(self.root_node.operations)
 
     def seed(self, seed: int) -> Self:
-        """Set a seed, from which each random operation after it derives a seed of its own.
+        """Set a seed, from which each random operation after it without a seed derives one of its own.
+
+        Args:
+            seed: an int in `[0, 2^64)`.
+
+        Raises:
+            TypeError, ValueError: if it is not such an int.
 
         >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).seed(1).shuffle()
@@ -94,7 +100,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
         Args:
             window_size: number of elements in a window.
-            seed: as for `shuffle`.
+            seed: an int in `[0, 2^32)`. None (default): derived from `seed()` before.
 
         Raises:
             SeedError: if `seed` is None and there is no `seed()` before.
@@ -114,7 +120,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
 
         Args:
             block_size: number of elements in a block.
-            seed: as for `shuffle`.
+            seed: an int in `[0, 2^32)`. None (default): derived from `seed()` before.
 
         Raises:
             SeedError: if `seed` is None and there is no `seed()` before.
@@ -161,6 +167,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
             indices: `int64[n]` or a list, in `[0, len(dataset))`. An index may occur several times.
 
         Raises:
+            TypeError: if the indices are not integers.
             IndexError: if an index is out of range.
             ValueError: if the dataset is endless.
 
@@ -208,6 +215,12 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         To keep some records for validation, slice before `shuffle`, which puts other records into
         the slice in each epoch.
 
+        Args:
+            sl: the slice, `slice(start, stop, step)`.
+
+        Raises:
+            TypeError: if `sl` is not a slice.
+
         >>> from headrace import MapDataset
         >>> list(MapDataset.range(10)[1::4])
         [1, 5, 9]
@@ -235,9 +248,10 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         order.
 
         Args:
-            length: number of tokens in a row, as in `Pack`.
-            strategy: as in `Pack`.
-            window: as in `Pack`.
+            length: number of tokens in a row; for elements with several leaves (fields), a dict of
+                these numbers by leaf.
+            strategy: "best_fit" (default), or another strategy of `Pack`.
+            window: number of documents that are packed together, for "best_fit".
             lengths: lengths of the elements: `int[len(dataset)]`, or a dict of such arrays by leaf;
                 a function of an element; or, if only the order was changed, the name of a field of
                 the source or a file of lengths. None (default): the lengths that the source knows.
@@ -246,6 +260,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT], BudgetBatchMeth
         Raises:
             PackError: if the lengths are unknown, because a map or filter comes before or the
                 source does not know them; or if there is not one length for each element.
+            ValueError: if the dataset is endless.
 
         >>> import numpy as np
         >>> from headrace import MapDataset

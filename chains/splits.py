@@ -52,7 +52,7 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
             it before `shuffle`, since a shuffled dataset has other elements at an index in each
             epoch.
         parts: a dict by name, or a list, of fractions that sum to 1, or of numbers of records that
-            sum to their total.
+            sum to the number of all records.
         seed: an int in `[0, 2^32)`, default 0.
         stratify: class of each record, ints or strings: each part gets its share of every class,
             rounded to one record.
@@ -65,8 +65,8 @@ def split(data: Any, parts: Any, *, seed: int = 0, stratify: Any = None, groups:
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if shares do not sum to the whole, a part would be empty, or there is not one
-            label for each record.
+        ValueError: if shares do not sum to the whole, there are no records or no parts, a part would
+            be empty, `data` is endless, or there is not one label for each record.
 
     >>> from headrace import split
     >>> parts = split(range(10), {"train": 0.8, "test": 0.2}, seed=0)
@@ -92,17 +92,19 @@ def kfold(data: SourceLike, k: int, *, seed: int = 0, stratify: Any = None, grou
     """Divide records into k folds for cross-validation; each fold is the test set once.
 
     Args:
-        data: as in `split`.
+        data: a source, anything that `DataLoader` accepts as a source, or a `MapDataset`.
         k: number of folds, at least 2.
-        seed: as in `split`.
-        stratify: as in `split`.
-        groups: as in `split`.
+        seed: an int in `[0, 2^32)`, default 0.
+        stratify: class of each record: each fold gets an equal share of every class.
+        groups: group of each record; a group is never divided.
 
     Returns:
         a list with a `Fold(train, test)` for each fold.
 
     Raises:
-        TypeError, ValueError: as in `split`; also if there are fewer records or groups than folds.
+        TypeError: if an argument has the wrong type.
+        ValueError: if there are fewer records or groups than folds, `data` is endless, or there is
+            not one label for each record.
 
     >>> from headrace import kfold
     >>> [(len(fold.train), len(fold.test)) for fold in kfold(range(10), 3)]
@@ -127,12 +129,16 @@ def sample(data: SourceLike, n: int, seed: int = 0) -> Any:
     """Draw n random records, each at most once, in random order: for a quick look or a trial run.
 
     Args:
-        data: as in `split`.
+        data: a source, anything that `DataLoader` accepts as a source, or a `MapDataset`.
         n: number of records, at least 1. All records if there are fewer.
-        seed: as in `split`.
+        seed: an int in `[0, 2^32)`, default 0.
 
     Returns:
         a `Subset`, or a `MapDataset` if `data` is one.
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if `n` or `seed` is outside its range, `data` has no records or is endless.
 
     >>> from headrace import sample
     >>> list(sample(range(1000), 3, seed=1))

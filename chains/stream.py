@@ -46,14 +46,26 @@ from .nodes.node import Evaluated, Node, Seeds, nearest_first
 
 @dataclass(frozen=True)
 class Stream:
-    """A tree of the plan, and options for running it."""
+    """A tree of the plan, and options for running it.
 
-    tree: Tree  # what the engine compiles
-    seeds: Seeds  # that were set below
-    operations: int  # how many an element has gone through, those included that are evaluated inside sources
-    execution: ExecutionOptions = field(default_factory=ExecutionOptions)  # where the work is done
-    skips_errors: Skips = False  # a record that fails is left out
-    max_errors: int | None = None  # how many may be
+    Attributes:
+        tree: nodes of the plan, which the engine compiles.
+        seeds: seeds set below by `seed()`, each with its distance in nodes.
+        operations: number of operations that an element went through, including those inside sources.
+        execution: options such as the number of workers.
+        skips_errors: which errors of records are skipped; False: none.
+        max_errors: number of skipped errors after which one is raised; None: no limit.
+
+    Raises:
+        ValueError: if a source grows during the run and the stream is joined, limited, cached or repeated.
+    """
+
+    tree: Tree
+    seeds: Seeds
+    operations: int
+    execution: ExecutionOptions = field(default_factory=ExecutionOptions)
+    skips_errors: Skips = False
+    max_errors: int | None = None
 
     def __post_init__(self) -> None:
         if any(leaf.growth is not None for leaf in _leaves(self.tree)) and _is_joined(self.tree):
@@ -64,7 +76,7 @@ class Stream:
             )
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """Return the stream with another tree, which has `operations` more operations."""
+        """Return the stream with `tree` in place of its own, which has `operations` more operations."""
         return dataclasses.replace(
             self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
         )
@@ -75,7 +87,10 @@ class Stream:
         max_errors: int | None = None,
         **execution: Any,
     ) -> Stream:
-        """Return the stream with other options; arguments as for `IterDataset.with_options`."""
+        """Return the stream with other options; arguments as for `IterDataset.with_options`.
+
+        TypeError if an option does not exist.
+        """
         known = [each.name for each in dataclasses.fields(ExecutionOptions)]
         for name in execution:
             if name not in known:
@@ -109,10 +124,7 @@ def stream_of(
     lengths: Any = None,
     growth: Any = None,
 ) -> Stream:
-    """Return the stream over a node's first epoch.
-
-    Arguments as for `MapDataset.to_iter_dataset`.
-    """
+    """Return the stream over a node's first epoch. Arguments and exceptions as for `MapDataset.to_iter_dataset`."""
     line = node.evaluated if allow_nones and node.may_be_none else node.line
     leaves_out = line.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
@@ -128,9 +140,7 @@ def stream_of(
 def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
     """Make a source's order grow when records are appended, if the chain allows it.
 
-    It is allowed if the chain reads whole epochs of one source that can grow.
-
-    Otherwise return the leaf, i.e. the source with its order, unchanged.
+    It is allowed if the chain reads whole epochs of one source that can grow. Otherwise return the leaf unchanged.
 
     Args:
         node: the chain.
@@ -155,10 +165,7 @@ def _growing(node: Node, leaf: Leaf, growth: Any) -> Leaf:
 
 
 def _dealt(source: Any, balance: Any, lengths: Any) -> Balance | None:
-    """Return the `Balance` for the records of a source, or None.
-
-    Arguments as for `headrace.load`.
-    """
+    """Return the `Balance` for the records of a source; None without `balance`. Arguments as for `headrace.load`."""
     # Padding elements of an evaluated source cost as much as others.
     if not balance:
         return balance_of(source, balance, lengths)
@@ -186,10 +193,7 @@ Exhausted = Literal["first", "all", "repeat"]
 def mixed(
     streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted, max_epochs: Mapping[str, int]
 ) -> Stream:
-    """Mix several streams in an order.
-
-    Streams in `max_epochs` leave the mix after that number of epochs.
-    """
+    """Mix several streams by `order`; those in `max_epochs` leave the mix after that number of epochs."""
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
     inputs = []
     for name, stream in zip(order.names, streams):
@@ -201,13 +205,16 @@ def mixed(
 
 
 def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
-    """Join several streams by a rule."""
+    """Join several streams, with these names, by a rule that says which stream each element comes from."""
     inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))
 
 
 def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool) -> Stream:
-    """Combine one element of each stream to a tuple, or to a dict if there are names."""
+    """Combine one element of each stream to a tuple, or to a dict if there are names.
+
+    With `strict`, a stream that ends before the others raises `JoinError` when it is read.
+    """
     labels = tuple(names or map(str, range(len(streams))))
     inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
     joined = Joined(inputs, InTurn(len(streams), bool(strict)), labels)
@@ -215,7 +222,7 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
 
 
 def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
-    """Take one element of each open stream in turn."""
+    """Take one element of each of `cycle_length` open streams in turn (None: all), and open the next when one ends."""
     count = len(streams)
     cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
     labels = names or map(str, range(count))
@@ -224,10 +231,10 @@ def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_le
 
 
 def without(stream: Stream, omit: Any) -> Stream:
-    """Omit some records of a stream's source.
+    """Omit records of a stream's source; `omit` as in `IterDataset.omit`.
 
     Raises:
-        TypeError, RecordKeyError, SourceError: as in `keys_to_omit`.
+        TypeError, RecordKeyError, SourceError: if `omit` has a wrong type, or records that the source does not have.
         ValueError: if the stream does not consist of the records of one source, in whole epochs.
         EmptyStreamError: if no record is left.
     """
@@ -249,13 +256,13 @@ def without(stream: Stream, omit: Any) -> Stream:
 
 
 def limited(stream: Stream, count: int) -> Stream:
-    """Keep only the first `count` elements."""
+    """Keep only the first `count` elements; TypeError or ValueError if it is not an int of at least 1."""
     first = whole_number("count", count, 1, None, "a number of elements, at least 1")
     return stream.on(Joined((stream.tree,), First(first)))
 
 
 def cached(stream: Stream) -> Stream:
-    """Keep all elements in memory, for a repeat after it."""
+    """Keep all elements in memory, for a `repeat` after it."""
     return stream.on(Joined((stream.tree,), All(keeps=True)))
 
 
@@ -266,15 +273,15 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
 
 
 def run_through(dataset: Any) -> Stream:
-    """Return the stream of a user's dataset class, which can only be iterated from its start."""
+    """Return the stream of a user's dataset class, which can only be read from its start on."""
     source = RunThroughSource(dataset, parents=[digest(each, 12) for each in fingerprints_within(vars(dataset))])
     return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """Yield the fingerprints of datasets among the attributes of an object.
+    """Yield the fingerprints of datasets in an object: the object itself, or items of lists and dicts.
 
-    For a long list, yield those of its first items, and its length.
+    For a list longer than `MAX_ITEMS`, yield those of its first items, and its length.
     """
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
@@ -302,7 +309,10 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
 
 
 def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Stream:
-    """Return a stream joined from several streams, with the options of all of them."""
+    """Return a stream joined from several streams by `tree`, with the options of all of them.
+
+    JoinError if the streams have different shard options.
+    """
     shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
     if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
@@ -323,7 +333,7 @@ def _joined(streams: Sequence[Stream], tree: Tree, operations: int = 0) -> Strea
 def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
     """Combine the options of two streams: options that differ from the default win.
 
-    Of two numbers, the larger one is used.
+    If both differ, the larger number is used; of other values, the one of `other`. Worker processes win over threads.
     """
     default = ExecutionOptions()
     changes: dict[str, Any] = {}
@@ -361,9 +371,9 @@ def _named(tree: Tree, name: str) -> Tree:
 
 
 def _over_epochs(tree: Tree, epochs: int | None) -> Tree:
-    """Return a tree whose source continues with its next epochs, or else begins again.
+    """Return a tree that is read `epochs` times (None: without end).
 
-    Only a single source with several epochs can continue.
+    If it has a single source with several epochs, these are the source's next epochs; else the same elements again.
     """
     base = _line(tree)[-1]
     orders = (ChainOrder, ChangingSampler)
@@ -379,7 +389,7 @@ def _line(tree: Tree) -> list[Tree]:
 
 
 def over_leaves(tree: Tree, change: Any) -> Tree:
-    """Return a tree in which `change` has replaced each leaf, i.e. each source with its order."""
+    """Return a tree in which each leaf, i.e. each source with its order, is replaced by `change(leaf)`."""
     if isinstance(tree, Read):
         return Read(change(tree.leaf))
     if isinstance(tree, Apply):

@@ -1,1 +1,1 @@
-"""Nodes, i.e. the datasets of a `MapDataset` chain: each can return an element at any index."""
+"""Nodes of the tree behind a `MapDataset` chain, one per method call: each returns an element at any index."""

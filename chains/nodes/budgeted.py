@@ -33,10 +33,13 @@ from .node import Node, OfSeveral, fingerprint_of_node
 
 
 class NodeRecords:
-    """The elements of a node, by epoch and place.
+    """The elements of a node, by epoch and place within the epoch.
 
     Each epoch has the elements of the first epoch at the same places; only random maps draw other
     numbers.
+
+    Args:
+        node: the node that makes the elements.
     """
 
     reads_singly = False
@@ -54,22 +57,22 @@ class NodeRecords:
         return fingerprint_of_node(self._node)
 
     def keys(self, places: Indices) -> Indices:
-        """Return the indices of elements, which are the places themselves."""
+        """Return the indices `int64[n]` of elements, which are the places themselves."""
         return places
 
     def name_of(self, place: int) -> str:
-        """Return a text with the index of an element and the records it was made of."""
+        """Return a text with the index of the element at a place and the records that it is made of."""
         names = [
             f"record {used.key}{''.join(f' of {name}' for name in used.datasets)}" for used in self.made_of(0, place)
         ]
         return f"element {place} ({first_few(names)})"
 
     def place_of(self, key: int, count: int) -> int | None:
-        """Return the place of the element with index `key`: the same number, or None."""
+        """Return the place of the element with index `key`: the same number; None if it is `count` or more."""
         return key if key < count else None
 
     def records(self, epochs: Indices, places: Indices) -> Sequence[Any]:
-        """Return the elements at places of epochs, read in one call."""
+        """Return the elements at places `int64[n]` of epochs `int64[n]`, read in one call."""
         return self._in_epochs.records(places + epochs * self._node.length)
 
     def made_of(self, epoch: int, place: int) -> Sequence[UsedRecord]:
@@ -79,7 +82,7 @@ class NodeRecords:
 class BudgetLine(Line):
     """A line (source, order and operations) whose order consists of batches.
 
-    It can be repeated. In any other order, it is evaluated as a whole.
+    It can be repeated. For any other order, the node is evaluated as a source.
     """
 
     @property
@@ -91,7 +94,11 @@ class BudgetLine(Line):
         return any(each.takes is not None for each in self.operations)
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line with more epochs; None for a map that changes the order."""
+        """Return the line with another order of its batches, or None.
+
+        The order can only be repeated by `Repeat`, and only if no operation joins several batches. None
+        is returned otherwise; the node is then evaluated as a source.
+        """
         order = self.alone
         if not isinstance(index_map, Repeat) or not index_map.keeps_indices or self.stacks:
             return None
@@ -104,6 +111,7 @@ class BudgetBatched(OfSeveral):
     """A node of batches of the elements of each epoch.
 
     Attributes:
+        input: the node of the elements.
         operation: the operation that makes the batches.
         source: the source whose records are the batches.
         order: the order of the batches in a run without shards.
@@ -117,8 +125,13 @@ class BudgetBatched(OfSeveral):
     def of(cls, node: Node, operation: BudgetBatch) -> BudgetBatched:
         """Make the node of the batches of another node's elements.
 
+        Args:
+            node: the node of the elements.
+            operation: the operation that makes the batches; its `lengths` are used if they are set.
+
         Raises:
-            LengthsError: if the lengths of the elements are unknown.
+            LengthsError: if the lengths of the elements are unknown, an operation before may drop
+                elements, or there is not one length for each.
             ValueError: if the elements never end.
         """
         count = finite("budget_batch", node.length)
@@ -154,14 +167,14 @@ class BudgetBatched(OfSeveral):
         return self.order.fingerprint
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the batches at indices; their elements are read in one call."""
+        """Return the batches at indices `int64[n]`; their elements are read in one call."""
         return self.source.__getitems__(self.order.record_keys(indices)) if len(indices) else []
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the records that the batch at an index is made of, with the row of each."""
+        """Return the records that the batch at an index is made of, each with its row in the batch."""
         return self.source.made_of(int(self.order.record_keys(np.array([index]))[0]))
 
     @property
     def line(self) -> Line:
-        """The batches as a line, whose order serves any number of shards."""
+        """The batches as a line (source, order and operations) for the engine, for any number of shards."""
         return BudgetLine(self.source, ENDLESS, self.length, self.length, alone=self.order)

@@ -22,7 +22,7 @@ from ...samplers.protocol import ENDLESS, VectorSampler
 
 
 class Choice(Protocol):
-    """Map from an index to the number of a dataset and an index in that dataset."""
+    """Map from an index of a joined dataset to the number of one of its parts, and an index in this part."""
 
     @property
     def length(self) -> int:
@@ -43,17 +43,17 @@ class Choice(Protocol):
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return the numbers of the datasets, and the indices in them."""
+        """Return the numbers of the parts `int64[n]`, and the indices in them `int64[n]`, for indices `int64[n]`."""
 
     def one(self, index: int) -> tuple[int, int]:
         which, inner = self.many(np.array([index], dtype=np.int64))
         return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, Any]) -> VectorSampler | None:
-        """Return a sampler of the chosen records, or None if there is no such sampler.
+        """Return a sampler that draws the chosen records, or None if there is no such sampler.
 
         Args:
-            orders: the order of each dataset, by name.
+            orders: the sampler of each part, by name.
         """
         return None
 
@@ -63,9 +63,12 @@ class OneAfterAnother(Choice):
     """All elements of the first dataset, then all of the second, and so on.
 
     The next epoch consists of the next epoch of each dataset.
+
+    Attributes:
+        lengths: the length of each dataset.
     """
 
-    lengths: tuple[int, ...]  # of the datasets
+    lengths: tuple[int, ...]
 
     @cached_property
     def _ends(self) -> Indices:
@@ -89,10 +92,15 @@ class OneAfterAnother(Choice):
 
 @dataclass(frozen=True, eq=False)
 class ByMap(Choice):
-    """A user's map from an index to the number of a dataset and an index in it."""
+    """A user's map from an index to the number of a dataset and an index in it.
 
-    mapping: Any  # as the user passed it
-    datasets: int  # how many there are
+    Attributes:
+        mapping: what the user passed as `selection_map`.
+        datasets: number of datasets.
+    """
+
+    mapping: Any
+    datasets: int
 
     @property
     def length(self) -> int:
@@ -124,15 +132,24 @@ class ByMap(Choice):
 class ByWeights(Choice):
     """A mix by weights.
 
-    In its next epoch, each dataset continues where the epoch before left it.
+    In its next epoch, each dataset continues where the epoch before ended for it.
+
+    Attributes:
+        lengths: the length of each dataset, by name.
+        weights: a list, a dict by name, or a schedule; None for equal weights. See `MixSampler`.
+        when_exhausted: what happens when a dataset has run out: "first" ends the mix, "all" continues
+            without the dataset, "repeat" continues with its next epoch.
+        ramp: True changes the weights of a schedule linearly.
+        records_per_step: number of elements in a step of a schedule.
+        max_epochs: numbers of epochs after which a dataset leaves the mix; None for no limits.
     """
 
-    lengths: dict[str, int]  # of the datasets, by name
-    weights: Any  # as `MixSampler` takes them
-    when_exhausted: Literal["first", "all", "repeat"]  # likewise
-    ramp: bool  # likewise
-    records_per_step: int  # likewise
-    max_epochs: Any = None  # likewise
+    lengths: dict[str, int]
+    weights: Any
+    when_exhausted: Literal["first", "all", "repeat"]
+    ramp: bool
+    records_per_step: int
+    max_epochs: Any = None
 
     def sampler(self, orders: Mapping[str, Any]) -> MixSampler:
         return MixSampler(
@@ -162,12 +179,12 @@ class ByWeights(Choice):
 
     @cached_property
     def _numbers(self) -> Indices:
-        """The number of each dataset, in the order in which `MixOrder` numbers them."""
+        """The number of each dataset in `lengths`, in the order in which `MixOrder` numbers datasets."""
         return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
 
     @cached_property
     def _drawn(self) -> Indices:
-        """The number of elements of each dataset that are drawn in an epoch of the mix."""
+        """The number of elements of each dataset that are drawn in an epoch of the mix; zeros for an endless mix."""
         return self._mix.order.counts(self.length) if self.length < ENDLESS else np.zeros_like(self._numbers)
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:

@@ -20,7 +20,11 @@ from .node import Node, fingerprint_of_node
 
 
 class NodeElements:
-    """The elements of one epoch of a node, as a source whose records can be measured."""
+    """The elements of one epoch of a node, as a source whose records can be measured.
+
+    Args:
+        node: the node that makes the elements.
+    """
 
     array_keys = True
 
@@ -36,7 +40,11 @@ class NodeElements:
         return fingerprint_of_node(self._node)
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the costs of the node's elements, see `Node.packed_costs`."""
+        """Return the costs of packed rows, `float64[n]`; None if the elements are not packed.
+
+        Args:
+            cost: function of an array of lengths; None: the cost is the length.
+        """
         return self._node.packed_costs(cost)
 
     @property
@@ -61,6 +69,9 @@ def lengths_of_elements(node: Node, lengths: Any, method: str) -> Any:
             written by `measure_lengths`, for the source's records or for the elements. A function
             of an element: it is called with each. Anything else is returned unchanged.
         method: name of the dataset method, for error messages.
+
+    Returns:
+        an array `int[len(node)]`, or a dict of such arrays by leaf (field of an element).
 
     Raises:
         LengthsError: if the source has no such field, if maps may change it, or if the file belongs

@@ -26,6 +26,8 @@ from .reordered import Reordered
 def in_first_order(node: Node, span: int | None = None) -> Node:
     """Return a node whose elements at `index` and `index + span` are made of the same records.
 
+    Random maps may draw other random numbers for the two.
+
     Args:
         node: the node whose first `span` elements are repeated.
         span: a multiple of the node's length; None: its length.
@@ -51,7 +53,12 @@ def in_first_order(node: Node, span: int | None = None) -> Node:
 
 
 def _spans_of(node: Chosen, span: int) -> list[int]:
-    """Return for each part the number of elements, in whole epochs, that may be chosen."""
+    """Return, for each part, the number of its elements, in whole epochs, that the first elements may be made of.
+
+    Args:
+        node: the joined node.
+        span: number of its first elements.
+    """
     which, inner = node.choice.many(np.arange(span))
     spans = [part.length for part in node.nodes]
     for number in distinct(which):
@@ -62,12 +69,14 @@ def _spans_of(node: Chosen, span: int) -> list[int]:
 
 @dataclass(frozen=True)
 class FirstOrder:
-    """An index map whose later epochs have the order of the first epoch. See `IndexMap`.
+    """An index map whose later epochs have the order of the first epoch.
+
+    An index map converts an index of a dataset to the index of the dataset below.
 
     Attributes:
         first: the map of the first epoch.
-        span: number of indices in an epoch above.
-        below: number of indices in an epoch below.
+        span: number of indices in an epoch of the dataset.
+        below: number of indices in an epoch of the dataset below.
     """
 
     first: IndexMap
@@ -97,6 +106,8 @@ class FirstOrder:
 @dataclass(frozen=True)
 class FirstChoice(Choice):
     """A choice whose later epochs have the order of the first epoch.
+
+    A choice maps an index of a joined dataset to a part and an index in it.
 
     Attributes:
         first: the choice of the first epoch.

@@ -35,11 +35,11 @@ from .node import Get, Node, OfSeveral, OnOne, naming_datasets
 
 
 def applied(node: Node, operation: Operation) -> Node:
-    """Make the node of an operation's results.
+    """Make the node of an operation's results on the elements of `node`.
 
     Raises:
         TypeError: if the operation takes several elements and has no random access.
-        ValueError: if the result at an index cannot be known.
+        ValueError, LengthsError, PackError: if the result at an index cannot be known.
     """
     if operation.plans_batches:
         return BudgetBatched.of(node, cast(Any, operation))
@@ -78,10 +78,7 @@ class Runner:
         self._step = operation.connect(self._found.append, self._context, 0)
 
     def __call__(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the results for consecutive elements.
-
-        `position` and `row` are those of the first element.
-        """
+        """Return the results for consecutive elements; `position` and `row`, for random maps, are the first element's."""
         context, step = self._context, self._step
         context.position, context.row, context.most = position, row, len(elements)
         for element in elements:
@@ -114,7 +111,7 @@ class Applied(OnOne):
 
     @property
     def left_out_by(self) -> str | None:
-        """Name of the method that drops elements, here or below; None if no element is dropped."""
+        """Name of the method that drops elements, of this node or of one below; None if no element is dropped."""
         return super().left_out_by if self.operation.one_to_one else self.operation.method or self.kind
 
     @property
@@ -127,13 +124,13 @@ class Applied(OnOne):
 
     @cached_property
     def _idle(self) -> list[Runner]:
-        """Runners that no thread uses at the moment."""
+        """Runners that no thread uses at present."""
         # A runner is taken out while it runs, since its function may ask this node for another
         # element.
         return []
 
     def run(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
-        """Return the results for consecutive elements, the first at `position` and `row`."""
+        """Return the results for consecutive elements; `position` and `row`, for random maps, are the first element's."""
         try:
             runner = self._idle.pop()
         except IndexError:
@@ -144,10 +141,7 @@ class Applied(OnOne):
 
     @cached_property
     def _at(self) -> Callable[[Any, int], Any]:
-        """Function of an element (not None) and its index, which returns the result.
-
-        It returns None if the operation drops the element.
-        """
+        """Function of an element (not None) and its index: the operation's result, or None if it drops the element."""
         run, place, plain = self.run, self.input.place, self.operation.plain_function
         if plain is not None and self.operation.only_filters:
             return lambda element, index: element if plain(element) else None
@@ -171,23 +165,23 @@ class Applied(OnOne):
         return result
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw.
+        """Return the position and row by which random maps draw: those of the node below.
 
-        They are those of the node below, or `(index, 0)` if this node is evaluated as a whole.
+        They are `(index, 0)` if this node is evaluated as a source.
         """
         return self.input.place(index) if self._engine_agrees else (index, 0)
 
     @cached_property
     def _engine_agrees(self) -> bool:
-        """True if the engine gives the same results as this node."""
+        """True if the engine gives the same results as this node when it runs the operation itself."""
         # For the engine, the index of an element is its position, which is not so after a batch.
         return not self.operation.reads_index or self.input.line.keeps_positions
 
     @property
     def line(self) -> Line:
-        """The line below with this operation on top.
+        """The line (source, order and operations) of the node below, with this operation added.
 
-        If the engine would give other results, this node evaluated as a source.
+        If the engine would give other results, the line has this node as its source.
         """
         if not self._engine_agrees:
             return self.evaluated
@@ -195,9 +189,9 @@ class Applied(OnOne):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """The node without the reordering of its elements, and their order.
+        """The node without the reordering of its elements, and the line that has their order.
 
-        An operation that does not depend on positions can be moved above the reordering.
+        An operation that depends on positions cannot be moved; then it is this node, and its own order.
         """
         if self.operation.reads_position:
             return super().base_and_order
@@ -220,7 +214,7 @@ class Regrouped(Applied):
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """This node itself: in another order, other elements would be grouped."""
+        """This node itself, and the order in which it has its elements: in another order, others would be grouped."""
         return self, self.evaluated
 
 
@@ -240,7 +234,7 @@ class FlatMapped(Regrouped):
         return min(self.input.length * self._fan_out, ENDLESS)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the elements at indices; each element below is read once."""
+        """Return the elements at indices `int64[n]`; each element below is read once."""
         below, children = np.divmod(indices, self._fan_out)
         distinct, which = np.unique(below, return_inverse=True)
         families = list(map(self._children, self.input.records(distinct), distinct.tolist()))
@@ -260,7 +254,7 @@ class FlatMapped(Regrouped):
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position of the element below, and the row of this element in it."""
+        """Return the position of the element below, and a row derived from its row and this element's number in it."""
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)
         return position, child_row(row, child)
@@ -272,7 +266,7 @@ def _item(items: Sequence[Any], number: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Batched(Regrouped):
-    """A node of batches of consecutive elements; each epoch is batched separately."""
+    """A node of batches of `size` consecutive elements; each epoch is batched separately."""
 
     size: int
 
@@ -293,7 +287,7 @@ class Batched(Regrouped):
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the batches at indices; their elements are read in one call."""
+        """Return the batches at indices `int64[n]`; their elements are read in one call."""
         parts = [self._below(index) for index in indices.tolist()]
         wanted = np.concatenate([np.arange(*part, dtype=np.int64) for part in parts] or [indices])
         elements = iter(self.input.records(wanted))
@@ -322,16 +316,16 @@ class Batched(Regrouped):
         return [used.placed(row=row) for row, below in rows for used in self.input.made_of(below)]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row of the batch's first element.
+        """Return the position and row by which random maps draw for a batch: those of its first element.
 
-        Dropped elements are not counted.
+        Elements that the batch drops at the end of an epoch are not counted.
         """
         return self.input.place(index * self.size if self.operation.drops_remainder else self._below(index)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Packed(OfSeveral):
-    """A node of rows packed from the documents of an epoch; each epoch has the same rows."""
+    """A node of rows packed from the documents of an epoch, by a plan of their lengths; each epoch has the same rows."""
 
     operation: Pack  # how they are packed
     plan: PackPlan  # of the lengths
@@ -343,10 +337,10 @@ class Packed(OfSeveral):
         Args:
             node: the node of the documents.
             operation: the packing.
-            lengths: lengths of the documents; None if the source knows them.
+            lengths: lengths of the documents, as for `MapDataset.pack`; None if the source knows them.
 
         Raises:
-            PackError: if the lengths are unknown, or there is not one for each element.
+            PackError: if the lengths are unknown, there is not one for each, or elements may be dropped before.
             ValueError: if the documents never end.
         """
         documents = finite("pack", node.length)
@@ -376,11 +370,11 @@ class Packed(OfSeveral):
         return [fingerprint(self.operation), self.operation.window, self.length]
 
     def packed_costs(self, cost: Cost | None) -> Any:
-        """Return the cost of each row: the sum of the costs of its segments."""
+        """Return the cost of each row, the sum of its segments' costs; `cost` computes them from lengths (None: the length)."""
         return self.plan.costs(cost)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the rows at indices; their documents are read in one call."""
+        """Return the rows at indices `int64[n]`; their documents are read in one call."""
         if not len(indices):
             return []
         pieces = end_to_end([self.plan.row(index) for index in (indices % self.length).tolist()])

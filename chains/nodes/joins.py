@@ -32,7 +32,8 @@ from .node import Evaluated, Get, Node, Source, some_lengths
 class OnSeveral(Node):
     """Base of nodes made from several nodes.
 
-    A user's own dataset is made from the datasets that it names as parents.
+    Attributes:
+        nodes: these nodes; for a user's own dataset, the datasets that it names as parents.
     """
 
     nodes: tuple[Node, ...]
@@ -44,7 +45,13 @@ class OnSeveral(Node):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(OnSeveral):
-    """A node of elements of several nodes, selected by a `Choice`."""
+    """A node of elements of several nodes.
+
+    Attributes:
+        nodes: these nodes.
+        names: their names.
+        choice: maps an index to the number of a node and an index in it.
+    """
 
     names: tuple[str, ...]
     choice: Choice
@@ -54,7 +61,7 @@ class Chosen(OnSeveral):
         return self.choice.length
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Return the elements at indices; each node is asked once."""
+        """Return the elements at indices `int64[n]`; each node is read in one call."""
         which, inner = self.choice.many(indices)
         found: list[Any] = [None] * len(indices)
         for number in distinct(which):
@@ -81,6 +88,13 @@ class Chosen(OnSeveral):
 
     def lengths_at(self, indices: Indices, name: str | os.PathLike[str] | None = None) -> Any:
         """Return the lengths of elements, or None if one of the nodes does not know them.
+
+        Args:
+            indices: `int64[n]`, indices of the elements.
+            name: name of the field, or file, that has the lengths; None: the source's lengths.
+
+        Returns:
+            an array `int[n]`, or a dict of such arrays by leaf (field of an element).
 
         Raises:
             PackError: if the elements of two datasets have different leaves.
@@ -119,7 +133,7 @@ class Chosen(OnSeveral):
 
     @property
     def line(self) -> Line:
-        """The orders of all nodes combined to one order, which is computed in blocks."""
+        """The orders of all nodes combined to one order of a `MixedSource` of them, without operations."""
         parts = [node.base_and_order for node in self.nodes]
         limit = ENDLESS // len(parts)
         bases = (base.source if isinstance(base, Source) else Evaluated(base, limit) for base, _ in parts)
@@ -147,13 +161,17 @@ def _concatenated(lengths: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys:
-    """The order of chosen elements, see `IndexMap`.
+    """The order of chosen elements: an index map from an index to a key of a `MixedSource` of the parts.
 
     With n parts, record i of part p has key `i * n + p`.
+
+    Attributes:
+        choice: maps an index to the number of a part and an index in it.
+        orders: the order of each part.
     """
 
-    choice: Choice  # which part stands at an index
-    orders: tuple[ChainOrder, ...]  # of the parts
+    choice: Choice
+    orders: tuple[ChainOrder, ...]
 
     keeps_indices: ClassVar[bool] = False
     change: ClassVar[None] = None
@@ -188,7 +206,12 @@ class ChosenKeys:
 
 @dataclass(frozen=True, eq=False)
 class Zipped(OnSeveral):
-    """A node of tuples (with names: dicts) of the elements of several nodes at an index."""
+    """A node of tuples of the elements that several nodes have at an index, or of dicts.
+
+    Attributes:
+        nodes: these nodes, of equal length.
+        names: the keys of the dicts; empty for tuples.
+    """
 
     names: tuple[str, ...] = ()
 
@@ -225,6 +248,10 @@ class Own(OnSeveral):
     """A node for a user's own dataset, called for one element at a time.
 
     The dataset may return None for an element that it drops.
+
+    Attributes:
+        nodes: the nodes of the datasets that it names as parents.
+        dataset: the user's dataset.
     """
 
     dataset: Any
@@ -249,7 +276,7 @@ class Own(OnSeveral):
         return cast(Get, self.dataset.__getitem__)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """Return the element of the user's dataset; what it is made of is unknown."""
+        """Return the element of the user's dataset as the only record; what it is made of is unknown."""
         return [UsedRecord(self.dataset, index)]
 
     @property

@@ -32,31 +32,44 @@ from ...samplers.protocol import VectorSampler
 
 @dataclass(frozen=True)
 class Line:
-    """A source, an order of its records, and operations on the records."""
+    """A source, an order of its records, and operations on the records: what the engine runs itself.
 
-    source: Any  # of records
-    records: int | None  # number of them; None for a source that takes indices past its end
-    length: int  # number of positions
-    epoch_length: int  # positions until all records come again
-    maps: tuple[IndexMap, ...] = ()  # from positions to record keys, from the top to the bottom
-    operations: tuple[Operation, ...] = ()  # from the bottom to the top
-    # the operations do not depend on positions, so that reordering what they gave is the same as reordering what they get
+    Attributes:
+        source: source of the records.
+        records: number of records; None for a source that accepts indices past its end.
+        length: number of positions of the order.
+        epoch_length: number of positions after which all records come again.
+        maps: index maps from positions to record keys; the one applied first comes first.
+        operations: operations on the records, in the order in which they run.
+        moves_freely: True if no operation depends on positions, so that reordering the results is
+            the same as reordering the records.
+        keeps_positions: True if each result has the position of the record that it is made of.
+        batches: True if one of the operations takes several elements, as a batch does.
+        may_be_none: True if a record may be None, for an element that was dropped.
+        alone: a sampler that gives the order of `maps` and knows more about it; None if there is none.
+    """
+
+    source: Any
+    records: int | None
+    length: int
+    epoch_length: int
+    maps: tuple[IndexMap, ...] = ()
+    operations: tuple[Operation, ...] = ()
     moves_freely: bool = True
-    keeps_positions: bool = True  # what they give stands at the positions of what they get
-    batches: bool = False  # one of them is a batch
-    may_be_none: bool = False  # records may be None, for what was left out
-    # the order, where `maps` is all there is to it, by a sampler that knows more about it
+    keeps_positions: bool = True
+    batches: bool = False
+    may_be_none: bool = False
     alone: VectorSampler | None = None
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """Return the line in another order; None if its operations depend on the order."""
+        """Return the line with `index_map` applied to its results; None if its operations depend on the order."""
         if index_map.keeps_indices:
             assert isinstance(index_map, Repeat), "no other map does so"
             return self._repeated(index_map.epochs)
         return self.under(index_map) if self.moves_freely else None
 
     def _repeated(self, epochs: int | None) -> Line | None:
-        """Return the line repeated for several epochs.
+        """Return the line repeated for several epochs; `epochs` is None for no end.
 
         The result is None if a batch would cross the end of an epoch. But if batches drop their
         remainder, and no operation reads positions, the remainder is removed from the order, and
@@ -69,7 +82,7 @@ class Line:
         return whole.under(Repeat(whole.length, epochs))
 
     def under(self, index_map: IndexMap) -> Line:
-        """Return the line with another order of its records and the same operations."""
+        """Return the line with `index_map` applied to the order of its records, and the same operations."""
         return dataclasses.replace(
             self,
             length=index_map.length,
@@ -82,8 +95,8 @@ class Line:
         """Return the line with one more operation.
 
         Args:
-            operation: the operation.
-            moves_freely: True if the operation gives the same elements in any order.
+            operation: the operation, which runs last.
+            moves_freely: True if the operation does not depend on positions.
             keeps_positions: True if its results have the positions of its inputs.
         """
         return dataclasses.replace(
@@ -95,9 +108,12 @@ class Line:
         )
 
     def tree(self, shard: ShardOptions, first: tuple[Operation, ...], balance: Balance | None = None) -> Apply:
-        """Return the line as nodes of the plan.
+        """Return the line as nodes of the plan, which the engine runs.
 
-        `first` are operations that run before all others.
+        Args:
+            shard: the shard of this process.
+            first: operations that run before all others.
+            balance: divides the records of each global batch among shards by cost; None: in turn.
         """
         order = self.alone or self.order if balance is None else dataclasses.replace(self.order, balance=balance)
         return Apply(Read(Leaf(self.source, order.with_shard_options(shard), shard)), (*first, *self.operations))

@@ -30,19 +30,23 @@ from ...sources.provenance import UsedRecord, used_records
 from .line import Line
 
 Seeds = tuple[tuple[int, int], ...]
-"""Pairs of a seed set by `seed(…)` and the number of nodes between it and this node."""
+"""For each seed set by `seed(…)` below a node: the seed, and the number of nodes in between."""
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """Return the seeds that hold for a node made of several inputs, the nearest first."""
+    """Return the seeds that hold for a node made of several inputs, the nearest first.
+
+    Args:
+        of_inputs: for each input, pairs of a seed set below it and the distance in nodes.
+    """
     found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
     return tuple(sorted(found, key=lambda each: each[1]))
 
 
 def default_seed(seeds: Seeds) -> int | None:
-    """Return a seed derived from the seeds set below, or None if there are none.
+    """Return a seed in `[0, 2^32)` derived from the seeds set below, or None if there are none.
 
-    Each distance from where the seeds were set gives another seed.
+    Each distance (number of nodes) from where the seeds were set gives another seed.
     """
     if not seeds:
         return None
@@ -54,7 +58,12 @@ Get = Callable[[int], Any]
 
 
 def _of_inputs(name: str, together: Callable[[list[Any]], Any]) -> Any:
-    """Return a property that combines the values of the nodes directly below by `together`."""
+    """Return a property that combines the values which the nodes directly below have for it.
+
+    Args:
+        name: name of the property.
+        together: function of the list of these values, which returns the combined value.
+    """
     return property(lambda node: together([getattr(below, name) for below in node.inputs]))
 
 
@@ -72,7 +81,7 @@ def _most(numbers: list[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """Base of all nodes. Nodes are immutable; any number of threads may use one."""
+    """Base of the nodes of a `MapDataset` chain. Nodes are immutable; any number of threads may use one."""
 
     @property
     def kind(self) -> str:
@@ -84,14 +93,14 @@ class Node:
 
     @property
     def length(self) -> int:
-        """Number of elements in an epoch; `ENDLESS` for a node that never ends."""
+        """Number of elements in an epoch; `ENDLESS` (`sys.maxsize`) for a node that never ends."""
         raise NotImplementedError
 
     def records(self, indices: Indices) -> Sequence[Any]:
         raise NotImplementedError
 
     def getter(self) -> Get:
-        """Return a function that returns the element at one index."""
+        """Return a function of an index, which returns the element at it."""
         return lambda index: self.records(np.array([index], dtype=np.int64))[0]
 
     @property
@@ -126,23 +135,26 @@ class Node:
             name: name of the field, or file, that has the lengths; None: the source's lengths.
 
         Returns:
-            an array, or a dict of arrays by leaf.
+            an array `int[n]`, or a dict of such arrays by leaf (field of an element).
         """
         return None
 
     def packed_costs(self, cost: Cost | None) -> Any:
         """Return the costs of elements made of several segments, `float64[length]`.
 
-        The result is None if the costs follow from the lengths.
+        The result is None if the elements have no segments, so that costs follow from lengths.
+
+        Args:
+            cost: function of an array of lengths; None: the cost is the length.
         """
         return None
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return the position and row by which random maps draw numbers for an element."""
+        """Return the position and row by which random maps draw numbers for the element at an index."""
         return index, 0
 
     def dataset_at(self, index: int) -> str | None:
-        """Return the name of the joined dataset that an element comes from.
+        """Return the name of the joined (mixed or concatenated) dataset that the element at an index comes from.
 
         The result is None if no datasets are joined below, or the element comes from several.
         """
@@ -157,24 +169,24 @@ class Node:
 
     @property
     def line(self) -> Line:
-        """The source, order and operations that the engine runs for this node."""
+        """The line (source, order and operations) that the engine runs for this node."""
         return self.evaluated
 
     @property
     def evaluated(self) -> Line:
-        """This node evaluated as a whole, as a source, for nodes that the engine cannot run."""
+        """A line with this node as its source and no operations, for nodes that the engine cannot run."""
         return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
 
     @property
     def base_and_order(self) -> tuple[Node, Line]:
-        """The node without reordering, and the order of its elements as a `Line`.
+        """The node without the reordering of its elements, and a `Line` that has their order.
 
         The line has no operations.
         """
         return self, self.evaluated
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone; values derived from them may not be valid in other processes."""
+        """Return the dataclass fields alone; values derived from them may not be valid in other processes."""
         return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
 
 
@@ -183,7 +195,7 @@ class Evaluated:
 
     Args:
         node: the node that returns the records.
-        length: a number greater than all indices that will be read.
+        length: a number greater than all indices that will be read; default: no limit.
 
     >>> from headrace.chains.nodes.node import Source
     >>> from headrace.sources import MemorySource
@@ -229,7 +241,7 @@ class Evaluated:
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
-    """Return the fingerprint of a node as a source, as JSON values."""
+    """Return the fingerprint of a node as a source: kind, length and digests, as JSON values."""
     later = {
         name: digest(value, 12) for name, value in (("mixes", node.mixes), ("selections", node.selections)) if value
     }
@@ -238,7 +250,11 @@ def fingerprint_of_node(node: Node) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class OnOne(Node):
-    """Base of nodes that are made from one other node."""
+    """Base of nodes that are made from one other node.
+
+    Attributes:
+        input: the other node.
+    """
 
     input: Node
 
@@ -277,7 +293,14 @@ class OfSeveral(OnOne):
 
 @contextmanager
 def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
-    """Context manager that adds the names of the datasets to errors of a batch or a pack."""
+    """Context manager that adds the names of datasets to an error of a batch or a pack, if there are several.
+
+    A `BatchError` or `PackError` gets a note, and is raised again.
+
+    Args:
+        node: the node of the elements that are put together.
+        indices: `int64[n]`, the indices of these elements.
+    """
     try:
         yield
     except (BatchError, PackError) as error:
@@ -288,7 +311,15 @@ def naming_datasets(node: Node, indices: Indices) -> Iterator[None]:
 
 
 def some_lengths(lengths: Any, indices: Indices) -> Any:
-    """Return the lengths at some indices; for a dict, those of each leaf."""
+    """Return the lengths at some indices.
+
+    Args:
+        lengths: an array, or a dict (perhaps nested) of arrays by leaf.
+        indices: `int64[n]`.
+
+    Returns:
+        an array `int[n]`, or such a dict of them.
+    """
     if isinstance(lengths, Mapping):
         return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}
     return np.asarray(lengths)[indices]
@@ -296,7 +327,11 @@ def some_lengths(lengths: Any, indices: Indices) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """A node of the records of a source, epoch after epoch."""
+    """A node of the records of a source, epoch after epoch.
+
+    Attributes:
+        source: the source.
+    """
 
     source: DataSource[Any]
 

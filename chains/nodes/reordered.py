@@ -23,7 +23,12 @@ from .node import Get, Node, OnOne, Seeds
 
 @dataclass(frozen=True, eq=False)
 class Seeded(OnOne):
-    """The same elements, with a seed for random operations above this node."""
+    """The same elements, with a seed for random operations above this node.
+
+    Attributes:
+        input: the node of the elements.
+        seed: the seed.
+    """
 
     seed: int
 
@@ -61,7 +66,12 @@ class Seeded(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class Reordered(OnOne):
-    """A node with the elements of another node at other indices: shuffled, repeated or sliced."""
+    """A node with the elements of another node at other indices: shuffled, repeated or sliced.
+
+    Attributes:
+        input: the other node.
+        index_map: converts an index of this node to an index of the other.
+    """
 
     index_map: IndexMap
 
@@ -86,7 +96,7 @@ class Reordered(OnOne):
     def place(self, index: int) -> tuple[int, int]:
         """Return the position and row by which random maps draw.
 
-        They are those of the node below if this node only repeats and the engine runs it; else
+        They are those of the node below if this node only repeats and the engine runs the repeat; else
         `(index, 0)`.
         """
         return self.input.place(index) if self._only_repeats else (index, 0)
@@ -127,14 +137,20 @@ class Reordered(OnOne):
 
 @dataclass(frozen=True, eq=False)
 class LivingElements(Reordered):
-    """A node with the elements of another node, without some records of the source."""
+    """A node with the elements of another node, without some records of the source.
+
+    Attributes:
+        input: the other node.
+        index_map: converts an index among the kept elements to an index of the other node.
+        by_function: True if a user's function decided which records to omit.
+    """
 
     index_map: LivingIndices
-    by_function: bool  # which was asked of the records that there were
+    by_function: bool
 
     @property
     def asks_records(self) -> bool:
-        """True if a user's function decided which records to omit."""
+        """True if a user's function decided which records to omit; it does not know records appended later."""
         # It was not asked about records that are appended later.
         return self.by_function
 
@@ -144,8 +160,16 @@ class LivingElements(Reordered):
 
         If there are no such records, return `node` itself.
 
+        Args:
+            node: the node of all records.
+            omit: keys of the records to omit (an array, list or set), the path of a file of keys, or a
+                function `(file, row)` that returns True for records to omit.
+
         Raises:
-            TypeError, RecordKeyError, SourceError: as in `keys_to_omit`.
+            TypeError: if `omit` is none of these.
+            RecordKeyError: if it names a record that the source does not have.
+            SourceError: if the file of keys cannot be read, or a function is given and the source does
+                not know the files of its records.
             ValueError: if the elements are not the records of one source, in whole epochs.
             EmptyStreamError: if no record is left.
         """
